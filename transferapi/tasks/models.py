@@ -1,0 +1,188 @@
+"""The transfer task and all that belongs to it. PostgreSQL is the truth (truth 1)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+from .states import FileKind, FileState, Phase, Status, TaskType
+
+
+class PathField(models.BinaryField):
+    """A path as the bytes the server knows it by; `str` with surrogateescape in Python (like `os.fsdecode`)."""
+
+    def from_db_value(self, value: Any, expression: object, connection: object) -> str | None:
+        return None if value is None else bytes(value).decode("utf-8", "surrogateescape")
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+
+    def to_python(self, value: Any) -> Any:
+        return value
+
+
+class Task(models.Model):
+    """One request of a user: TRANSFER or DELETE."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
+    type = models.CharField(max_length=8, choices=TaskType.choices)
+    status = models.CharField(max_length=9, choices=Status.choices, default=Status.ACTIVE)
+    phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.QUEUED)
+    submission_id = models.UUIDField()
+    label = models.CharField(max_length=128, null=True)
+    #: DELETE tasks have only a source: the endpoint they delete on.
+    source = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+")
+    destination = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True)
+    #: The options of the submission by their wire names, validated and complete (defaults filled in).
+    options = models.JSONField(default=dict)
+
+    request_time = models.DateTimeField()
+    deadline = models.DateTimeField()
+    #: Set when the user named the deadline: then progress does not move it.
+    deadline_is_fixed = models.BooleanField(default=False)
+    completion_time = models.DateTimeField(null=True)
+    last_progress_at = models.DateTimeField(null=True)
+    #: When a queued task may run again (end of its backoff); the order in which queued tasks get their turn.
+    next_run_at = models.DateTimeField()
+    cancel_requested_at = models.DateTimeField(null=True)
+
+    #: Counters; they add up: files = files_transferred + files_skipped + files_failed when SUCCEEDED.
+    items_total = models.BigIntegerField(default=0)
+    items_scanned = models.BigIntegerField(default=0)
+    files = models.BigIntegerField(default=0)
+    directories = models.BigIntegerField(default=0)
+    symlinks = models.BigIntegerField(default=0)
+    files_transferred = models.BigIntegerField(default=0)
+    files_skipped = models.BigIntegerField(default=0)
+    files_failed = models.BigIntegerField(default=0)
+    bytes_total = models.BigIntegerField(default=0)
+    bytes_transferred = models.BigIntegerField(default=0)
+    bytes_checksummed = models.BigIntegerField(default=0)
+    faults = models.BigIntegerField(default=0)
+
+    nice_status = models.CharField(max_length=64, null=True)
+    nice_status_details = models.TextField(null=True)
+    fatal_error_code = models.CharField(max_length=64, null=True)
+    fatal_error_description = models.TextField(null=True)
+
+    #: Files with an id up to this may still have a stale writer from a worker that died without a word: they
+    #: are sent under a new temporary name and renamed (see endpoints/gridftp/pair.py, and the decision page).
+    suspect_up_to = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "submission_id"], name="task_submission_once"),
+            models.CheckConstraint(
+                condition=models.Q(status="ACTIVE", phase__in=["queued", "running"])
+                | models.Q(status="INACTIVE", phase="suspended")
+                | models.Q(status__in=["SUCCEEDED", "FAILED"], phase="done"),
+                name="task_status_and_phase_agree",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(completion_time__isnull=True, phase__in=["queued", "running", "suspended"])
+                | models.Q(completion_time__isnull=False, phase="done"),
+                name="task_completion_time_iff_done",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(status="SUCCEEDED")
+                | models.Q(files=models.F("files_transferred") + models.F("files_skipped") + models.F("files_failed")),
+                name="task_counts_add_up",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["owner", "-request_time", "-id"], name="task_by_owner"),
+            models.Index(
+                fields=["next_run_at"], condition=models.Q(phase__in=["queued", "running"]), name="task_runnable"
+            ),
+        ]
+
+
+class Item(models.Model):
+    """What the user named: one source path (and destination path) of a task."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="items")
+    position = models.IntegerField()
+    source_path = PathField()
+    destination_path = PathField(null=True)
+    #: None: the scan looks whether the source is a folder.
+    recursive = models.BooleanField(null=True)
+    #: Set when the scan of this item is complete.
+    scanned_at = models.DateTimeField(null=True)
+    #: The scan's own backoff after a fault.
+    attempts = models.IntegerField(default=0)
+    next_try_at = models.DateTimeField(null=True)
+    #: Wire fields that only some items have: external_checksum, checksum_algorithm.
+    extra = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "position"], name="item_position_unique")]
+        indexes = [
+            models.Index(fields=["task", "position"], condition=models.Q(scanned_at__isnull=True), name="item_unscanned")
+        ]
+
+
+class File(models.Model):
+    """One thing that must arrive (or be deleted): the unit of settlement (truth 3)."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="task_files")
+    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+")
+    kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
+    source_path = PathField()
+    destination_path = PathField(null=True)
+    #: BLAKE2b-128 of the destination (of the source for DELETE): makes a repeated scan idempotent and two
+    #: sources for one destination impossible.
+    key = models.BinaryField(max_length=16)
+    size = models.BigIntegerField(default=0)
+    modified = models.DateTimeField(null=True)
+    state = models.SmallIntegerField(choices=FileState.choices, default=FileState.PENDING)
+    attempts = models.IntegerField(default=0)
+    next_try_at = models.DateTimeField(null=True)
+    #: Ranges known to be on the destination's disk, as in RFC-959-style REST of GridFTP: "0-65536,131072-196608".
+    ranges = models.TextField(default="")
+    #: Name it is being written under, when that is not the destination path itself.
+    temporary_path = PathField(null=True)
+    error_code = models.CharField(max_length=64, null=True)
+    error_details = models.TextField(null=True)
+    error_time = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "key"], name="file_once_per_task")]
+        indexes = [
+            models.Index(fields=["task", "size", "id"], condition=models.Q(state=0), name="file_pending"),
+        ]
+
+
+class Event(models.Model):
+    """A dated line of a task's history; appended in the transaction of the change that it tells."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
+    time = models.DateTimeField()
+    code = models.CharField(max_length=64)
+    is_error = models.BooleanField(default=False)
+    description = models.TextField()
+    #: Text; JSON text for STARTED, PROGRESS and SUCCEEDED, as the Transfer API has it.
+    details = models.TextField()
+
+    class Meta:
+        indexes = [models.Index(fields=["task", "-id"], name="event_by_task")]
+
+
+class Lease(models.Model):
+    """Who works on a task. A write by a worker names its epoch, so one that lost its lease writes nothing."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="lease")
+    #: Grows by one with every taking; never reused.
+    epoch = models.BigIntegerField(default=0)
+    #: Empty when nobody holds it.
+    worker = models.CharField(max_length=128, blank=True)
+    expires_at = models.DateTimeField(null=True)
+    #: Sessions to each of its endpoints that the holder may have (the fair share).
+    sessions = models.PositiveIntegerField(default=0)

@@ -1,0 +1,291 @@
+"""What the engine needs from the world: four ports, each with an in-memory fake in `fakes.py`.
+
+The engine never sees Django, a socket or a clock of its own. Paths are `str` decoded with surrogateescape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, Side
+
+
+class LeaseLostError(Exception):
+    """Somebody else holds the task now: stop at once and write nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRef:
+    """An endpoint as the engine sees it: a name for messages, and what may be asked of it."""
+
+    id: str
+    name: str
+    #: The destination cannot take out-of-order data (personal agents): mode S, only concurrency.
+    stream_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """The facts of a task that do not change while a worker holds it."""
+
+    task_id: str
+    is_delete: bool
+    source: EndpointRef
+    destination: EndpointRef | None
+    #: By wire name: perf_cc, perf_p, perf_pp, recursive, ignore_missing, interpret_globs ...
+    options: dict[str, object]
+    #: Control connections to each endpoint that this slice may hold (at least 3).
+    max_sessions: int
+    #: Files with an id up to this may have a stale writer: send under a temporary name.
+    suspect_up_to: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    id: int
+    source_path: str
+    destination_path: str | None
+    recursive: bool | None
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A thing the scan found, to become a file row. kind: 0 file, 1 directory, 2 symlink (1, 2 for DELETE)."""
+
+    source_path: str
+    destination_path: str | None
+    size: int
+    modified: datetime | None
+    kind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A pending file. `ranges` is what is known to be on the destination's disk, as REST takes it."""
+
+    id: int
+    item_id: int
+    source_path: str
+    destination_path: str | None
+    size: int
+    kind: int = 0
+    attempts: int = 0
+    ranges: str = ""
+    temporary_path: str | None = None
+    #: Something may still be writing under the destination's name: use a temporary one.
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """This file is certain (truth 3). `bytes` were moved now (less than size when a restart continued)."""
+
+    file: FileRow
+    bytes: int
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """This file met a fault. retry_at None: it is given up."""
+
+    file: FileRow
+    fault: Fault
+    retry_at: datetime | None
+    #: What is on the destination's disk already; "" to begin afresh.
+    ranges: str = ""
+    #: The source's size as seen now, when it differs from the scan's.
+    new_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Bytes of a file that are on the destination's disk, from its range markers."""
+
+    file: FileRow
+    ranges: str
+    bytes: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """All that is written in one transaction."""
+
+    settled: list[Settled] = field(default_factory=list)
+    faulted: list[Faulted] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.settled or self.faulted or self.progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a heartbeat brings back."""
+
+    cancel_requested: bool
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Where the task stands. next_try_at: the earliest of the pending files and unscanned items in backoff."""
+
+    items_unscanned: int
+    files_pending: int
+    files_failed: int
+    next_try_at: datetime | None
+
+
+class TaskStore(Protocol):
+    """One task's rows, for the worker that holds its lease. Each method raises LeaseLostError when it does not."""
+
+    async def heartbeat(self) -> Pulse:
+        """Renew the lease; learn of a cancel or a moved deadline."""
+
+    async def unscanned(self, limit: int) -> Sequence[ItemRow]:
+        """Items whose scan is not complete and whose next try is due, in the user's order."""
+
+    async def add_found(self, item: ItemRow, found: Sequence[Found]) -> Sequence[FileRow]:
+        """Write a batch of found files; give back the new pending rows (a repeated scan finds nothing new).
+
+        Raises FaultError(AMBIGUOUS_PATH) when another source already has one of the destinations.
+        """
+
+    async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
+        """The scan of this item is complete."""
+
+    async def item_faulted(self, item: ItemRow, fault: Fault, retry_at: datetime | None) -> None:
+        """The scan of this item met a fault; retry_at None: the item is given up (counts as a failed file)."""
+
+    async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
+        """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""
+
+    async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
+        """Record under which temporary names these files are about to be written."""
+
+    async def write(self, batch: Batch) -> None:
+        """Settle, fault and progress, with the task's counters and error events, in one transaction."""
+
+    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
+        """Append an event; details that are not a string are written as JSON."""
+
+    async def counts(self) -> Counts:
+        """Where the task stands now."""
+
+    async def finish(self) -> None:
+        """End the task: SUCCEEDED when nothing failed and the counts add up, else FAILED."""
+
+    async def fail(self, code: str, description: str) -> None:
+        """End the task as FAILED: CANCELED, EXPIRED, or a fault that spoils all of it."""
+
+    async def suspend(self, fault: Fault) -> None:
+        """Make the task INACTIVE: a person must act."""
+
+    async def release(self, next_run_at: datetime) -> None:
+        """Give the lease back; the task is queued again and may run from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettled:
+    """Both sides answered success for this file and for every earlier one of its lane."""
+
+    file: FileRow
+    #: Bytes that the receiver says it wrote in this transfer; None when it did not say.
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRefused:
+    """This file met a fault. `trusted_ranges` is what is surely its own content on the destination's disk."""
+
+    file: FileRow
+    fault: Fault
+    trusted_ranges: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReturned:
+    """Not settled, through no fault of its own (an earlier file of the lane failed): to be sent again.
+
+    suspect: the connection was lost, so a stale writer may be at work: use a temporary name.
+    """
+
+    file: FileRow
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgress:
+    """A range marker of the receiver for this file; `ranges` is the union of all so far, trusted."""
+
+    file: FileRow
+    ranges: str
+    bytes: int
+
+
+LaneEvent = LaneSettled | LaneRefused | LaneReturned | LaneProgress
+
+
+class Lane(Protocol):
+    """Two sessions with their data channels: files flow through it in order, `depth` of them under way."""
+
+    @property
+    def alive(self) -> bool:
+        """False once a connection of it is lost; all its files have been given back then."""
+
+    def feed(self, file: FileRow) -> None:
+        """Put a file into the pipe; never blocks. The caller keeps to the depth."""
+
+    async def events(self) -> Sequence[LaneEvent]:
+        """Wait until something happened. Never raises for a fault of a file or of a connection."""
+
+    async def close(self) -> None:
+        """Give the sessions back if the lane is idle and clean, else end the connections."""
+
+
+class Session(Protocol):
+    """One authenticated control connection, for looking and for small changes. Methods raise FaultError."""
+
+    async def stat(self, path: str) -> Entry:
+        """Facts of one thing."""
+
+    def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """The entries of a folder, in batches, without "." and ".."."""
+
+    async def make_directories(self, paths: Sequence[str]) -> None:
+        """Make these folders (parents first in the list), pipelined; one that exists already is fine."""
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        """Remove (path, is_directory) in this order, pipelined; None where it went well."""
+
+    async def rename(self, old: str, new: str) -> None:
+        """Rename on the same server."""
+
+
+class SessionFactory(Protocol):
+    """Opens sessions and lanes, warm ones when it has them. Raises FaultError when a server cannot be reached."""
+
+    async def session(self, side: Side) -> Session:
+        """A session to the source or the destination endpoint of the task."""
+
+    async def give_back(self, session: Session) -> None:
+        """The session is idle and may serve somebody else."""
+
+    async def lane(self, *, parallelism: int, depth: int) -> Lane:
+        """A lane from source to destination with this many streams and this many files under way."""
+
+
+class Clock(Protocol):
+    """Time, injected: tests never sleep for real."""
+
+    def now(self) -> datetime:
+        """The time now, aware, UTC."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
