@@ -1,0 +1,126 @@
+"""Child processes that never outlive their parent, and that every wait for has a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from .errors import StartError
+
+PR_SET_PDEATHSIG = 1
+#: A log is moved aside (one old copy is kept) when it is larger than this at the start of its process.
+LOG_LIMIT = 16 * 1024 * 1024
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None:
+    """Ask the kernel to send us `death` when our parent ends; see prctl(2), PR_SET_PDEATHSIG.
+
+    The second look at the parent closes the gap in which it may have ended before the request was made.
+    """
+    _prctl(PR_SET_PDEATHSIG, int(death), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    *,
+    log: Path | int | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    death: signal.Signals = signal.SIGKILL,
+    pipe_output: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start a child that gets the signal `death` when this thread's process ends.
+
+    The kernel watches the *thread* that forks: call this from one that lives as long as the process.
+    """
+    parent = os.getpid()
+    with contextlib.ExitStack() as stack:
+        out: int = subprocess.DEVNULL
+        if isinstance(log, Path):
+            out = stack.enter_context(open_log(log)).fileno()
+        elif log is not None:
+            out = log
+        return subprocess.Popen(
+            [os.fspath(part) for part in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipe_output else out,
+            stderr=out,
+            env=dict(env) if env is not None else None,
+            cwd=cwd,
+            # Ctrl-C in the terminal is for the supervisor, which then stops its children in order.
+            process_group=0,
+            preexec_fn=lambda: die_with_parent(parent, death),
+        )
+
+
+def open_log(path: Path) -> io.FileIO:
+    """Open a log for appending, readable by its owner only; a large one is moved aside first."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(path.suffix + ".1"))
+    return io.FileIO(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+
+def wait_ready(
+    name: str,
+    process: subprocess.Popen[bytes],
+    ready: Callable[[], bool],
+    *,
+    timeout: float,
+    log: Path | None = None,
+) -> None:
+    """Wait until `ready` says so. Raises StartError when the process ends first, or after `timeout` seconds."""
+    until = time.monotonic() + timeout
+    pause = 0.005
+    while not ready():
+        if (code := process.poll()) is not None:
+            raise StartError(name, f"ended with {describe_exit(code)} before it was ready", log)
+        if time.monotonic() > until:
+            raise StartError(name, f"not ready after {timeout:g} s", log)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+
+
+def describe_exit(code: int) -> str:
+    """`exit status 3`, or `signal SIGSEGV`."""
+    if code >= 0:
+        return f"exit status {code}"
+    return f"signal {signal.Signals(-code).name}"
+
+
+def stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, *, timeout: float = 5.0) -> int:
+    """Ask with `how`, insist with SIGKILL after `timeout` seconds; returns the exit status as Popen has it."""
+    if process.poll() is None:
+        process.send_signal(how)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+    if process.stdout:
+        process.stdout.close()
+    return process.returncode
+
+
+def stop_all(processes: Iterable[tuple[subprocess.Popen[bytes], signal.Signals]], *, timeout: float = 1.0) -> None:
+    """Ask all at once, give them `timeout` seconds together, then insist."""
+    asked = [(process, how) for process, how in processes if process.poll() is None]
+    for process, how in asked:
+        process.send_signal(how)
+    until = time.monotonic() + timeout
+    for process, _ in asked:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, until - time.monotonic()))
+    for process, how in asked:
+        stop(process, how, timeout=0)

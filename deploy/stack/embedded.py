@@ -1,0 +1,31 @@
+"""Where the embedded servers of a home are, for programs that did not start them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from transferapi.config import load_or_exit
+
+from .postgres import Postgres
+from .redis import Redis
+
+
+def embedded_environment(home: Path) -> dict[str, str]:
+    """The variables by which a program of ours finds the embedded stack of this home."""
+    return {
+        "WAYBILL_HOME": str(home),
+        "DATABASE_URL": Postgres(home).url(),
+        "REDIS_URL": Redis(home).url(),
+        "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
+    }
+
+
+def use_embedded_stack(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Fill in what the environment does not say itself."""
+    home = load_or_exit().home
+    for name, value in embedded_environment(home).items():
+        given = name in environ or f"{name}_FILE" in environ or name.removesuffix("_FILE") in environ
+        if not given and (name != "WAYBILL_SECRET_KEY_FILE" or Path(value).exists()):
+            environ[name] = value

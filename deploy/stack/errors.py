@@ -1,0 +1,44 @@
+"""What can go wrong with the stack. Each message is one that a user can act on.
+
+StackError
+|- StartError      a process did not become ready
+|- HomeError       WAYBILL_HOME cannot be used
+|- BusyError       another instance has this home or this port
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StackError(Exception):
+    """Base of all errors of the stack."""
+
+
+class StartError(StackError):
+    """A process ended, or did not answer in time."""
+
+    def __init__(self, name: str, reason: str, log: Path | None = None) -> None:
+        self.name = name
+        self.reason = reason
+        self.log = log
+        super().__init__(f"{name}: {reason}" + (f"; its log is {log}\n{tail(log)}" if log else ""))
+
+
+class HomeError(StackError):
+    """The home folder cannot be made, written to, or reached."""
+
+
+class BusyError(StackError):
+    """Somebody else is using what we need."""
+
+
+def tail(log: Path, lines: int = 8) -> str:
+    """The last lines of a log, for an error message; at most 8 KB are read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join("    " + line for line in text.splitlines()[-lines:])

