@@ -1,0 +1,89 @@
+"""Restart and performance markers: the preliminary replies 111 and 112 (GFD.20, sections on restart and performance).
+
+A receiver tells by 111 what is on its disk and by 112 how far it is. The 111 markers are incremental: each names
+what is new since the last one, so that the union of all of them is what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ranges import RangeError, RangeSet
+
+_Octets = bytes
+
+RANGE_CODE = 111
+PERF_CODE = 112
+
+
+class MarkerError(ValueError):
+    """A reply 111 or 112 that does not hold what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMarker:
+    """These octets of the file are on the receiver's disk, new since the last marker."""
+
+    ranges: RangeSet
+
+    def format(self) -> _Octets:
+        """The reply as it goes over the wire."""
+        return b"111 Range Marker %b\r\n" % self.ranges.format().encode()
+
+
+@dataclass(frozen=True, slots=True)
+class PerfMarker:
+    """Octets received by one stripe so far, at `timestamp` (seconds since 1970, of the server's clock)."""
+
+    timestamp: float
+    stripe: int
+    total_stripes: int
+    bytes: int
+
+    def format(self) -> _Octets:
+        """The reply as it goes over the wire: six lines."""
+        return (
+            b"112-Perf Marker\r\n Timestamp:  %.1f\r\n Stripe Index: %d\r\n"
+            b" Stripe Bytes Transferred: %d\r\n Total Stripe Count: %d\r\n112 End.\r\n"
+        ) % (self.timestamp, self.stripe, self.bytes, self.total_stripes)
+
+
+_RANGES = re.compile(r"range\s+marker:?[ \t]*([0-9,\- \t]*)", re.IGNORECASE)
+_FIELD = re.compile(
+    r"^[ \t]*([a-z ]{1,40}?)[ \t]*:[ \t]*([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfMarker:
+    """Understand a reply 111 or 112. `lines` are its text lines, with or without the leading code. -> MarkerError"""
+    text = "\n".join(line.decode("latin-1") if isinstance(line, bytes) else line for line in lines)
+    if code == RANGE_CODE:
+        return _parse_ranges(text)
+    if code == PERF_CODE:
+        return _parse_perf(text)
+    raise MarkerError(f"reply {code} is no marker")
+
+
+def _parse_ranges(text: str) -> RangeMarker:
+    found = _RANGES.search(text)
+    if found is None:
+        raise MarkerError(f"no ranges in a 111: {text[:80]!r}")
+    try:
+        return RangeMarker(RangeSet.parse(found[1]))
+    except RangeError as error:
+        raise MarkerError(str(error)) from error
+
+
+def _parse_perf(text: str) -> PerfMarker:
+    fields = {name.lower(): value for name, value in _FIELD.findall(text.replace("\r", ""))}
+    try:
+        return PerfMarker(
+            timestamp=float(fields["timestamp"]),
+            stripe=int(fields.get("stripe index", "0")),
+            total_stripes=int(fields.get("total stripe count", "1")),
+            bytes=int(fields["stripe bytes transferred"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise MarkerError(f"not a performance marker: {text[:80]!r}") from error

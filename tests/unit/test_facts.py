@@ -1,0 +1,107 @@
+"""Lines of listings."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endpoints.gridftp.facts import FACTS, Entry, FactsError, format_line, parse_line
+
+TOOLKIT = (
+    b"Type=file;Modify=20261120192745;Size=1024;Perm=awr;UNIX.mode=0644;UNIX.owner=alice;UNIX.uid=1000;"
+    b"UNIX.group=staff;UNIX.gid=50;Unique=1b-43; f9"
+)
+
+words = st.text(st.characters(min_codepoint=33, exclude_characters=";= \x7f", codec="utf-8"), max_size=20)
+names = st.binary(min_size=1, max_size=255).filter(lambda name: not set(name) & set(b"\r\n\0"))
+entries = st.builds(
+    Entry,
+    name=names.map(lambda name: name.decode("utf-8", "surrogateescape")),
+    kind=st.sampled_from(["file", "dir", "cdir", "pdir", "OS.unix=pipe"]),
+    size=st.integers(0, 2**63 - 1),
+    modified=st.none()
+    | st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)).map(lambda t: t.replace(microsecond=0)),  # noqa: DTZ001
+    mode=st.sampled_from(["", "0644", "0755"]),
+    owner=words,
+    group=words,
+    link_target=st.none() | st.text(min_size=1, max_size=20),
+    unique=words,
+    perm=st.sampled_from(["", "r", "awr", "el"]),
+)
+
+
+def test_the_toolkits_line_is_understood():
+    assert parse_line(TOOLKIT) == Entry(
+        name="f9",
+        kind="file",
+        size=1024,
+        modified=datetime(2026, 11, 20, 19, 27, 45, tzinfo=UTC),
+        mode="0644",
+        owner="alice",
+        group="staff",
+        unique="1b-43",
+        perm="awr",
+    )
+
+
+@given(entries)
+def test_a_line_reads_back_as_it_was_written(entry):
+    assert parse_line(format_line(entry, entry.name.encode("utf-8", "surrogateescape"))) == entry
+
+
+@given(entries, st.sets(st.sampled_from(FACTS)))
+def test_only_the_facts_asked_for_are_written(entry, selection):
+    line = format_line(entry, b"the name", selection)
+    assert line.endswith(b" the name")
+    assert {fact.split(b"=")[0].decode() for fact in line[:-9].split(b";")[:-1]} <= selection
+
+
+@given(st.binary())
+def test_hostile_lines_are_an_entry_or_a_facts_error(line):
+    try:
+        entry = parse_line(line)
+    except FactsError:
+        return
+    assert entry.name
+    assert 0 <= entry.size < 2**63
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b" ", b"Type=file;", b"Type=file; ", b"nonsense name", b"Size=x; name", b"Size=-1; name",
+     b"Size=9223372036854775808; name", b"Size=" + b"9" * 5000 + b"; name"],
+)  # fmt: skip
+def test_what_is_no_line_of_a_listing_is_refused(line):
+    with pytest.raises(FactsError):
+        parse_line(line)
+
+
+def test_names_of_facts_and_types_are_case_insensitive():
+    entry = parse_line(b"TYPE=DIR;size=5;modify=20200102030405;Unix.Mode=0700; X")
+    assert (entry.kind, entry.size, entry.mode, entry.name) == ("dir", 5, "0700", "X")
+    assert entry.modified == datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_name_is_everything_after_the_first_space():
+    assert parse_line(b"Type=file;  two blanks; and = a tail ").name == " two blanks; and = a tail "
+    assert parse_line(b" bare").name == "bare"
+
+
+def test_a_name_that_is_not_utf8_survives():
+    name = parse_line(b"Type=file; n\xff\xc3").name
+    assert name.encode("utf-8", "surrogateescape") == b"n\xff\xc3"
+
+
+def test_a_fraction_of_a_second_is_kept_and_a_time_that_is_none_is_unknown():
+    assert parse_line(b"Modify=20200102030405.25; x").modified == datetime(2020, 1, 2, 3, 4, 5, 250000, tzinfo=UTC)
+    assert parse_line(b"Modify=20201399999999; x").modified is None
+    assert parse_line(b"Modify=; x").modified is None
+
+
+def test_symlinks_are_understood_in_the_forms_of_several_servers():
+    assert parse_line(b"Type=dir;UNIX.slink=/tmp/x%20y%3B; l").link_target == "/tmp/x y;"
+    link = parse_line(b"Type=OS.unix=slink:/target; l")
+    assert (link.kind, link.link_target) == ("link", "/target")
+    assert parse_line(b"Type=OS.unix=symlink; l").kind == "link"
+    assert parse_line(b"Type=OS.unix=pipe; p").kind == "OS.unix=pipe"
