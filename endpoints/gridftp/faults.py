@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from .replies import Reply
+
 
 class Kind(enum.StrEnum):
     AUTH = "AUTH"
@@ -80,3 +82,101 @@ class FaultError(Exception):
 
     def __str__(self) -> str:
         return f"{self.fault.kind} ({self.fault.side}): {self.fault.raw or self.fault.advice}"
+
+
+#: What servers say, in lower case, and what it means: the first match wins. The toolkit's structured codes
+#: ("c=PATH_NOT_FOUND") stand before the texts of the operating system. Nowhere else is error text searched.
+_PHRASES: tuple[tuple[str, Kind], ...] = (
+    ("c=path_not_found", Kind.FILE_NOT_FOUND),
+    ("c=permission_denied", Kind.PERMISSION_DENIED),
+    ("c=path_exists", Kind.PATH_EXISTS),
+    ("c=not_a_directory", Kind.NOT_A_DIRECTORY),
+    ("c=is_a_directory", Kind.IS_A_DIRECTORY),
+    ("quota exceeded", Kind.QUOTA_EXCEEDED),
+    ("no space left on device", Kind.NO_SPACE_LEFT),
+    ("no such file or directory", Kind.FILE_NOT_FOUND),
+    ("file name too long", Kind.INVALID_PATH_NAME),
+    ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
+    ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
+    ("path not allowed", Kind.PERMISSION_DENIED),
+    ("permission denied", Kind.PERMISSION_DENIED),
+    ("operation not permitted", Kind.PERMISSION_DENIED),
+    ("read-only file system", Kind.PERMISSION_DENIED),
+    ("not a directory", Kind.NOT_A_DIRECTORY),
+    ("is a directory", Kind.IS_A_DIRECTORY),
+    ("directory not empty", Kind.DIRECTORY_NOT_EMPTY),
+    ("errno: 39", Kind.DIRECTORY_NOT_EMPTY),
+    ("file exists", Kind.PATH_EXISTS),
+    ("file too large", Kind.NO_SPACE_LEFT),
+    ("too many open files", Kind.ENDPOINT_TOO_BUSY),
+    ("pipeline queue full", Kind.ENDPOINT_TOO_BUSY),
+    ("expired", Kind.NO_CREDENTIALS),
+    ("connection refused", Kind.CONNECT_FAILED),
+    ("connection reset", Kind.CONNECTION_RESET),
+    ("broken pipe", Kind.CONNECTION_RESET),
+    ("end-of-file was reached", Kind.CONNECTION_BROKEN),
+    ("timed out", Kind.TIMEOUT),
+    ("timeout", Kind.TIMEOUT),
+)
+
+#: What remains to be said by the reply code alone (RFC 959 section 4.2.1, RFC 2228).
+_CODES: dict[int, Kind] = {
+    425: Kind.CONNECT_FAILED,
+    426: Kind.CONNECTION_RESET,
+    430: Kind.AUTH,
+    450: Kind.PERMISSION_DENIED,
+    452: Kind.NO_SPACE_LEFT,
+    500: Kind.UNKNOWN,
+    502: Kind.UNSUPPORTED,
+    504: Kind.UNSUPPORTED,
+    530: Kind.AUTH,
+    532: Kind.AUTH,
+    552: Kind.QUOTA_EXCEEDED,
+    553: Kind.PERMISSION_DENIED,
+}
+
+_ADVICE: dict[Kind, str] = {
+    Kind.AUTH: "The server refused the login; check the credential for this endpoint.",
+    Kind.CONNECT_FAILED: "A connection could not be made; the server may be down, or a firewall in the way.",
+    Kind.ENDPOINT_TOO_BUSY: "The server has too much to do; it is asked again later.",
+    Kind.FILE_NOT_FOUND: "Nothing is there under this path; put it there, or cancel the task.",
+    Kind.PERMISSION_DENIED: "The account on this endpoint may not do this; change the permissions or the path.",
+    Kind.NO_SPACE_LEFT: "The disk of this endpoint is full; make room, and the file is tried again.",
+    Kind.QUOTA_EXCEEDED: "The quota on this endpoint is used up; make room, and the file is tried again.",
+    Kind.IS_A_DIRECTORY: "This path is a folder, and a file is wanted.",
+    Kind.NOT_A_DIRECTORY: "A component of this path is not a folder.",
+    Kind.INVALID_PATH_NAME: "This name cannot be used on this endpoint.",
+    Kind.NO_CREDENTIALS: "The credential for this endpoint has expired; renew it, and the task goes on.",
+    Kind.PATH_EXISTS: "Something is there already under this path.",
+    Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
+    Kind.UNSUPPORTED: "The server does not know how to do this.",
+}
+
+_SCOPES: dict[Kind, Scope] = {
+    Kind.AUTH: Scope.ENDPOINT,
+    Kind.NO_CREDENTIALS: Scope.ENDPOINT,
+    Kind.CONNECT_FAILED: Scope.ENDPOINT,
+    Kind.ENDPOINT_TOO_BUSY: Scope.ENDPOINT,
+    Kind.CONNECTION_BROKEN: Scope.SESSION,
+    Kind.CONNECTION_RESET: Scope.SESSION,
+    Kind.TIMEOUT: Scope.SESSION,
+}
+
+#: Text kept of a reply: enough to read, too little to fill a table.
+MAX_RAW = 2000
+
+
+def make_fault(kind: Kind, raw: str = "", *, side: Side = Side.UNKNOWN, retryable: bool = True) -> Fault:
+    """A fault of this kind with the scope and the advice that belong to it."""
+    scope = _SCOPES.get(kind, Scope.FILE)
+    return Fault(kind, side, retryable, scope, _ADVICE.get(kind, ""), raw[:MAX_RAW])
+
+
+def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
+    """What an error reply (4xx, 5xx) means. The reply's own words are kept in `raw`."""
+    raw = str(reply)
+    text = raw.lower()
+    kind = next((kind for phrase, kind in _PHRASES if phrase in text), None)
+    if kind is None:
+        kind = _CODES.get(reply.code, Kind.UNKNOWN)
+    return make_fault(kind, raw, side=side, retryable=kind is not Kind.INVALID_PATH_NAME)

@@ -1,0 +1,456 @@
+"""A thin asyncio client over the pure machines: one control connection, logged in, with commands pipelined.
+
+Errors: every method raises FaultError; after a fault of scope SESSION the connection is of no more use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from ssl import SSLError
+from typing import Self, TypeVar, cast
+
+from .commands import CommandError, parse_extended_port
+from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
+from .facts import Entry, FactsError, parse_line
+from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
+from .replies import Reply
+
+#: Seconds for a connection to be made, and for the greeting and the login together.
+CONNECT_TIMEOUT = 15.0
+#: Seconds in which something must arrive while an answer is due. Servers answer even the slowest command
+#: (a checksum, a listing of a cold disk) within this, or send preliminary replies.
+STALL_TIMEOUT = 90.0
+#: Commands under way at once on one connection: the toolkit's server drops a client at 1000.
+MAX_PIPELINE = 300
+#: Listing blocks held for a slow consumer before reading from the server pauses.
+MAX_BLOCKS = 16
+
+#: Facts asked for: what a scan needs, and what a person wants to see in a listing besides.
+SCAN_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.slink;"
+LIST_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.owner;UNIX.group;UNIX.slink;"
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A command somebody awaits."""
+
+    answer: asyncio.Future[Reply]
+    on_preliminary: Callable[[Reply], None] | None = None
+
+
+class ControlConnection(asyncio.Protocol):
+    """A control channel on a TCP connection.
+
+    Events of commands sent by `ask` and `request` go to their futures; all others to `listener`, which also
+    hears of the loss of the connection.
+    """
+
+    def __init__(self, *, stall_timeout: float | None = STALL_TIMEOUT) -> None:
+        self.channel = ControlChannel()
+        self.listener: Callable[[ControlEvent], None] | None = None
+        self.stall_timeout = stall_timeout
+        self.last_activity = 0.0
+        self.lost: Fault | None = None
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._greeting: asyncio.Future[Reply] = self._loop.create_future()
+        self._window = asyncio.Semaphore(MAX_PIPELINE)
+        self._flush_due = False
+        self._watch: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> Self:
+        """Connect and wait for the greeting. Raises FaultError(CONNECT_FAILED, TIMEOUT, ENDPOINT_ERROR ...)."""
+        loop = asyncio.get_running_loop()
+        connection: Self | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                _, connection = await loop.create_connection(cls, host, port)
+                await asyncio.shield(connection._greeting)
+        except TimeoutError:
+            if connection:
+                connection.abort()
+            raise FaultError(_session_fault(Kind.TIMEOUT, f"no greeting within {timeout:g} s")) from None
+        except (OSError, SSLError) as error:
+            raise FaultError(_session_fault(Kind.CONNECT_FAILED, str(error), Scope.ENDPOINT)) from None
+        return connection
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_activity = self._loop.time()
+        self._watch_later()
+
+    def data_received(self, data: bytes) -> None:
+        self.last_activity = self._loop.time()
+        for event in self.channel.receive(data):
+            self._dispatch(event)
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch:
+            self._watch.cancel()
+        fault = _session_fault(Kind.CONNECTION_RESET, str(exc)) if exc else None
+        for event in self.channel.receive_eof(fault):
+            self._dispatch(event)
+
+    # ---- use
+
+    @property
+    def usable(self) -> bool:
+        return self.lost is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def peer_host(self) -> str:
+        """The address this connection goes to."""
+        assert self._transport is not None
+        return str(self._transport.get_extra_info("peername")[0])
+
+    def flush(self) -> None:
+        """Write what the channel holds."""
+        self._flush_due = False
+        data = self.channel.data_to_send()
+        if data and self._transport and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def flush_soon(self) -> None:
+        """Write when the caller is done queueing: many commands, one segment."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self.flush)
+
+    async def request(
+        self, verb: str, argument: bytes = b"", on_preliminary: Callable[[Reply], None] | None = None
+    ) -> Reply:
+        """Send a command, wait for its final reply, whatever it is. Raises FaultError when the connection is lost."""
+        async with self._window:
+            if self.lost:
+                raise FaultError(self.lost)
+            pending = _Pending(self._loop.create_future(), on_preliminary)
+            try:
+                self.channel.send(verb, argument, tag=pending)
+            except CommandError as error:
+                raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
+            self.flush_soon()
+            return await pending.answer
+
+    async def ask(self, verb: str, argument: bytes = b"") -> Reply:
+        """`request`, and an error reply raises FaultError too."""
+        reply = await self.request(verb, argument)
+        if reply.is_error:
+            raise FaultError(classify(reply))
+        return reply
+
+    def abort(self, fault: Fault | None = None) -> None:
+        """End the connection now; what is unanswered is lost with `fault`."""
+        for event in self.channel.receive_eof(fault):
+            self._dispatch(event)
+        if self._transport:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        if self._transport and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # ---- inside
+
+    def _dispatch(self, event: ControlEvent) -> None:
+        match event:
+            case Greeting(reply):
+                self._greeting.set_result(reply)
+            case Preliminary(command, reply) if isinstance(command.tag, _Pending):
+                if command.tag.on_preliminary:
+                    command.tag.on_preliminary(reply)
+            case Answered(command, reply) if isinstance(command.tag, _Pending):
+                if not command.tag.answer.done():
+                    command.tag.answer.set_result(reply)
+            case Lost():
+                self._lose(event)
+            case _:
+                if self.listener:
+                    self.listener(event)
+
+    def _lose(self, event: Lost) -> None:
+        self.lost = event.fault
+        for command in event.unanswered:
+            if isinstance(command.tag, _Pending) and not command.tag.answer.done():
+                command.tag.answer.set_exception(FaultError(event.fault))
+        if not self._greeting.done():
+            self._greeting.set_exception(FaultError(event.fault))
+        if self.listener:
+            self.listener(event)
+        if self._transport:
+            self._transport.abort()
+
+    def _watch_later(self) -> None:
+        self._watch = self._loop.call_later(5.0, self._check_stall)
+
+    def _check_stall(self) -> None:
+        limit = self.stall_timeout
+        silent = self._loop.time() - self.last_activity
+        if limit is not None and self.channel.unanswered and silent > limit:
+            self.abort(_session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
+        elif self.lost is None:
+            self._watch_later()
+
+
+def _session_fault(kind: Kind, raw: str, scope: Scope = Scope.SESSION) -> Fault:
+    fault = make_fault(kind, raw)
+    return Fault(fault.kind, fault.side, True, scope, fault.advice, fault.raw)
+
+
+class GridFTPSession:
+    """One logged-in control connection, for looking and for small changes. Its methods may run side by side."""
+
+    def __init__(self, connection: ControlConnection) -> None:
+        self.connection = connection
+        self.features: frozenset[str] = frozenset()
+        self.home = "/"
+
+    @classmethod
+    async def open(cls, host: str, port: int, *, facts: str = SCAN_FACTS, timeout: float = CONNECT_TIMEOUT) -> Self:
+        """Connect and log in as anonymous. Raises FaultError."""
+        connection = await ControlConnection.open(host, port, timeout=timeout)
+        session = cls(connection)
+        try:
+            async with asyncio.timeout(timeout):
+                await session._login(facts)
+        except TimeoutError:
+            connection.abort()
+            raise FaultError(_session_fault(Kind.TIMEOUT, f"no login within {timeout:g} s")) from None
+        except BaseException:
+            connection.abort()
+            raise
+        return session
+
+    async def _login(self, facts: str) -> None:
+        """All in one go: a login costs one round trip after the greeting."""
+        request = self.connection.request
+        user, password, features, home, binary, _ = await asyncio.gather(
+            request("USER", b"anonymous"),
+            request("PASS", b"waybill@"),
+            request("FEAT"),
+            request("PWD"),
+            request("TYPE", b"I"),
+            request("OPTS", b"MLST " + facts.encode()),
+        )
+        if user.is_error or (user.code != 230 and password.is_error):
+            raise FaultError(classify(user if user.is_error else password))
+        if binary.is_error:
+            raise FaultError(classify(binary))
+        if not features.is_error:
+            names = (line.strip().split(b" ")[0].upper() for line in features.lines[1:-1])
+            self.features = frozenset(name.decode("ascii", "replace") for name in names)
+        self.home = _quoted_path(home) or "/"
+
+    @property
+    def usable(self) -> bool:
+        return self.connection.usable
+
+    @property
+    def eight_bit_clean(self) -> bool:
+        """Whether names beyond ASCII survive the way to the server.
+
+        The toolkit's server says UTF8 and yet strips octets above 127 from clear-text commands; DSI gives it away.
+        """
+        return "UTF8" in self.features and "DSI" not in self.features
+
+    def encode_path(self, path: str) -> bytes:
+        """A path as it goes over the wire: absolute, `/~/` taken from the home. Raises FaultError."""
+        if path == "/~" or path.startswith("/~/"):
+            path = self.home.rstrip("/") + "/" + path[3:]
+        octets = path.encode("utf-8", "surrogateescape")
+        if not octets.startswith(b"/"):
+            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"not an absolute path: {path!r}", retryable=False))
+        if not self.eight_bit_clean and not octets.isascii():
+            advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
+            raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=repr(path)))
+        return octets
+
+    async def stat(self, path: str) -> Entry:
+        """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""
+        reply = await self.connection.ask("MLST", self.encode_path(path))
+        try:
+            entry = parse_line(reply.lines[1].removeprefix(b" "))
+        except (IndexError, FactsError) as error:
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
+        return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
+
+    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way."""
+        blocks = self._listing_blocks if "MLSC" in self.features else self._data_blocks
+        async for lines in blocks(self.encode_path(path)):
+            entries = _parse_lines(lines)
+            if entries:
+                yield entries
+
+    async def make_directories(self, paths: Sequence[str]) -> None:
+        """MKD for each, pipelined, in this order; one that is there already is fine."""
+        for window in _windows(paths, MAX_PIPELINE):
+            encoded = [self.encode_path(path) for path in window]
+            replies = await asyncio.gather(*(self.connection.request("MKD", path) for path in encoded))
+            for path, reply in zip(window, replies, strict=True):
+                if reply.is_error:
+                    await self._be_a_directory(path, reply)
+
+    async def _be_a_directory(self, path: str, reply: Reply) -> None:
+        """Servers say "exists" in many ways: a look is surer than the words."""
+        fault = classify(reply)
+        try:
+            entry = await self.stat(path)
+        except FaultError:
+            raise FaultError(fault) from None
+        if not entry.is_directory:
+            raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, f"{path}: {fault.raw}"))
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        """DELE or RMD each (path, is_directory), pipelined, in this order; None where it went well."""
+        outcome: list[Fault | None] = []
+        for window in _windows(entries, MAX_PIPELINE):
+            outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
+        return outcome
+
+    async def _remove(self, path: str, folder: bool) -> Fault | None:
+        try:
+            await self.connection.ask("RMD" if folder else "DELE", self.encode_path(path))
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                raise
+            return error.fault
+        return None
+
+    async def make_directory(self, path: str) -> None:
+        """MKD; an existing path raises FaultError(PATH_EXISTS)."""
+        await self.connection.ask("MKD", self.encode_path(path))
+
+    async def rename(self, old: str, new: str) -> None:
+        """RNFR and RNTO in one go."""
+        ask = self.connection.ask
+        first, second = await asyncio.gather(
+            ask("RNFR", self.encode_path(old)), ask("RNTO", self.encode_path(new)), return_exceptions=True
+        )
+        for outcome in (first, second):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def close(self) -> None:
+        """QUIT, and do not wait long for the answer."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self.connection.request("QUIT")
+        except (TimeoutError, FaultError):
+            pass
+        self.connection.abort()
+
+    # ---- listings
+
+    async def _listing_blocks(self, path: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """MLSC: over the control channel; a long one comes as several preliminary replies, then the final one."""
+        blocks: asyncio.Queue[Reply | FaultError] = asyncio.Queue()
+
+        def take(reply: Reply) -> None:
+            blocks.put_nowait(reply)
+            if blocks.qsize() > MAX_BLOCKS:
+                self.connection.pause()
+
+        async def run() -> None:
+            try:
+                blocks.put_nowait(await self.connection.request("MLSC", path, take))
+            except FaultError as error:
+                blocks.put_nowait(error)
+
+        runner = asyncio.create_task(run())
+        try:
+            while True:
+                reply = await blocks.get()
+                if isinstance(reply, FaultError):
+                    raise reply
+                if reply.is_error:
+                    raise FaultError(classify(reply))
+                if blocks.qsize() <= MAX_BLOCKS // 2:
+                    self.connection.resume()
+                yield reply.lines[1:-1]
+                if not reply.is_preliminary:
+                    return
+        finally:
+            self.connection.resume()
+            runner.cancel()
+
+    async def _data_blocks(self, path: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC.
+
+        The connection goes to the host of the control connection, whatever address the server names: a server
+        must not be able to make this service connect somewhere else.
+        """
+        passive = await self.connection.ask("EPSV")
+        try:
+            port = parse_extended_port(b" ".join(passive.lines))
+        except CommandError as error:
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
+        answer = asyncio.create_task(self.connection.request("MLSD", path))
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await asyncio.open_connection(self.connection.peer_host, port)
+            rest = b""
+            while True:
+                async with asyncio.timeout(STALL_TIMEOUT):
+                    data = await reader.read(256 * 1024)
+                *lines, rest = (rest + data).split(b"\n")
+                yield [line.rstrip(b"\r") for line in lines]
+                if not data:
+                    break
+            reply = await answer
+            if reply.is_error:
+                raise FaultError(classify(reply))
+        except (OSError, TimeoutError) as error:
+            reply = await answer if answer.done() else None
+            raise FaultError(
+                classify(reply) if reply and reply.is_error else make_fault(Kind.CONNECT_FAILED, str(error))
+            ) from None
+        finally:
+            answer.cancel()
+            if writer:
+                writer.close()
+
+
+def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
+    """Entries of a listing block.
+
+    A line that holds no facts is the rest of a name with a line feed in it, which the format cannot escape: the
+    name is put together again, so that the one who asked sees it and refuses it, rather than a name cut short.
+    """
+    entries: list[Entry] = []
+    for line in lines:
+        try:
+            entry = parse_line(line.removeprefix(b" "))
+        except FactsError:
+            if entries and line:
+                entries[-1] = replace(entries[-1], name=f"{entries[-1].name}\n{line.decode('utf-8', 'replace')}")
+            continue
+        if entry.kind not in ("cdir", "pdir") and entry.name not in (".", ".."):
+            entries.append(entry)
+    return entries
+
+
+def _windows(things: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:
+    return (things[start : start + size] for start in range(0, len(things), size))
+
+
+def _quoted_path(reply: Reply) -> str | None:
+    """The path in `257 "/home/x" ...` (RFC 959 appendix II: a quote in it is doubled)."""
+    text = reply.text
+    start, end = text.find('"'), text.rfind('"')
+    if reply.code != 257 or start == end:
+        return None
+    return text[start + 1 : end].replace('""', '"')

@@ -1,0 +1,69 @@
+"""Commands of a control channel (RFC 959 section 5.3): the only place where text becomes a line on the wire."""
+
+from __future__ import annotations
+
+import re
+
+#: Octets that end or corrupt a line, or that no server takes in a name: C0 controls and DEL (truth 9).
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_VERB = re.compile(r"[A-Z]{3,8}\Z")
+#: The toolkit's server reads lines of any length, others stop at 4 KiB; Linux paths end at 4096 octets.
+MAX_ARGUMENT = 8192
+
+
+class CommandError(ValueError):
+    """This argument must not reach a wire. `argument` is what was refused."""
+
+    def __init__(self, reason: str, argument: bytes) -> None:
+        super().__init__(reason, argument)
+        self.reason = reason
+        self.argument = argument
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.argument[:200]!r}"
+
+
+def has_control_characters(path: bytes) -> bool:
+    """Whether a path holds an octet that may never reach a wire."""
+    return _CONTROL.search(path) is not None
+
+
+def encode(verb: str, argument: bytes = b"") -> bytes:
+    """One command line, ended by CR LF. Raises CommandError when the argument holds a control character."""
+    if not _VERB.match(verb):
+        raise CommandError("not a verb", verb.encode())
+    if len(argument) > MAX_ARGUMENT:
+        raise CommandError("an argument too long", argument)
+    if _CONTROL.search(argument):
+        raise CommandError("a control character in an argument", argument)
+    return b"%b %b\r\n" % (verb.encode(), argument) if argument else verb.encode() + b"\r\n"
+
+
+def parse_host_port(text: bytes) -> tuple[str, int]:
+    """The address in a 227 reply or a line of a 229 one: "h1,h2,h3,h4,p1,p2" (RFC 959, PORT).
+
+    Raises CommandError when there is none, or a number above 255.
+    """
+    found = re.search(rb"(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3})", text)
+    numbers = [int(n) for n in found.groups()] if found else []
+    if len(numbers) != 6 or max(numbers) > 255:
+        raise CommandError("no data address in a reply", text)
+    return ".".join(str(n) for n in numbers[:4]), numbers[4] * 256 + numbers[5]
+
+
+def parse_extended_port(text: bytes) -> int:
+    """The port in a 229 reply to EPSV: "(|||port|)" (RFC 2428 section 3). Raises CommandError."""
+    found = re.search(rb"\(([\x21-\x7e])\1\1(\d{1,5})\1\)", text)
+    if not found or not 0 < int(found[2]) < 65536:
+        raise CommandError("no data port in a reply", text)
+    return int(found[2])
+
+
+def format_host_port(host: str, port: int) -> bytes:
+    """The argument of PORT for an IPv4 address (RFC 959)."""
+    return b",".join([*host.encode().split(b"."), str(port // 256).encode(), str(port % 256).encode()])
+
+
+def format_extended(host: str, port: int) -> bytes:
+    """The argument of EPRT (RFC 2428 section 2)."""
+    return f"|{2 if ':' in host else 1}|{host}|{port}|".encode()

@@ -1,0 +1,206 @@
+"""One control channel as a state machine: commands and reply bytes in, events and bytes out. No socket, no clock.
+
+Commands may be queued at any time and go out at once (pipelining, GFD.47): the server answers strictly in order,
+so a queue of the commands still unanswered tells which one a reply belongs to. What is not in `TRANSITIONS`
+breaks the channel: nothing that comes after is believed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .commands import encode
+from .faults import Fault, Kind, Scope
+from .replies import Reply, ReplyError, ReplyParser
+
+
+class State(enum.Enum):
+    GREETING = enum.auto()  # the server has yet to say 220
+    READY = enum.auto()
+    BROKEN = enum.auto()  # lost, or no longer to be believed
+
+
+class Input(enum.Enum):
+    PRELIMINARY = enum.auto()  # a 1xx reply
+    FINAL = enum.auto()  # a 2xx..6xx reply
+    CLOSING = enum.auto()  # 421: the server ends the session, asked or not (RFC 959 section 4.2)
+    GARBAGE = enum.auto()  # bytes that are no reply
+    EOF = enum.auto()
+
+
+class Action(enum.Enum):
+    WAIT = enum.auto()
+    GREET = enum.auto()
+    ANSWER = enum.auto()
+    REPORT = enum.auto()
+    BREAK = enum.auto()
+    IGNORE = enum.auto()
+
+
+TRANSITIONS: dict[tuple[State, Input], tuple[Action, State]] = {
+    (State.GREETING, Input.PRELIMINARY): (Action.WAIT, State.GREETING),  # 120: ready in some minutes
+    (State.GREETING, Input.FINAL): (Action.GREET, State.READY),
+    (State.GREETING, Input.CLOSING): (Action.BREAK, State.BROKEN),
+    (State.GREETING, Input.GARBAGE): (Action.BREAK, State.BROKEN),
+    (State.GREETING, Input.EOF): (Action.BREAK, State.BROKEN),
+    (State.READY, Input.PRELIMINARY): (Action.REPORT, State.READY),
+    (State.READY, Input.FINAL): (Action.ANSWER, State.READY),
+    (State.READY, Input.CLOSING): (Action.BREAK, State.BROKEN),
+    (State.READY, Input.GARBAGE): (Action.BREAK, State.BROKEN),
+    (State.READY, Input.EOF): (Action.BREAK, State.BROKEN),
+    (State.BROKEN, Input.PRELIMINARY): (Action.IGNORE, State.BROKEN),
+    (State.BROKEN, Input.FINAL): (Action.IGNORE, State.BROKEN),
+    (State.BROKEN, Input.CLOSING): (Action.IGNORE, State.BROKEN),
+    (State.BROKEN, Input.GARBAGE): (Action.IGNORE, State.BROKEN),
+    (State.BROKEN, Input.EOF): (Action.IGNORE, State.BROKEN),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
+
+    verb: str
+    tag: object
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The server is ready (220)."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Preliminary:
+    """A 1xx reply to a command; its final reply is still to come."""
+
+    command: Command
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The final reply to a command."""
+
+    command: Command
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The channel is of no more use. `unanswered` are the commands whose outcome nobody knows."""
+
+    fault: Fault
+    unanswered: tuple[Command, ...]
+
+
+ControlEvent = Greeting | Preliminary | Answered | Lost
+
+
+class ControlChannel:
+    """The client's end of one control channel."""
+
+    def __init__(self) -> None:
+        self.state = State.GREETING
+        self._parser = ReplyParser()
+        self._expected: deque[Command] = deque()
+        self._outgoing: list[bytes] = []
+
+    @property
+    def unanswered(self) -> int:
+        """How many commands await their final reply."""
+        return len(self._expected)
+
+    def send(self, verb: str, argument: bytes = b"", *, tag: object = None) -> None:
+        """Queue a command. Raises CommandError for an argument that must not reach a wire.
+
+        On a broken channel nothing is sent: the caller has had its Lost event.
+        """
+        line = encode(verb, argument)
+        if self.state is not State.BROKEN:
+            self._outgoing.append(line)
+            self._expected.append(Command(verb, tag))
+
+    def data_to_send(self) -> bytes:
+        """What is to be written to the transport now; b"" when nothing is."""
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        return data
+
+    def receive(self, data: bytes) -> Iterator[ControlEvent]:
+        """Take bytes from the server; yield what they mean. Consume it fully."""
+        try:
+            for reply in self._parser.feed(data):
+                yield from self._reply(reply)
+        except ReplyError as error:
+            fault = Fault(
+                Kind.ENDPOINT_ERROR,
+                scope=Scope.SESSION,
+                advice="The server does not speak GridFTP here; check its host name and port.",
+                raw=str(error),
+            )
+            yield from self._step(Input.GARBAGE, fault=fault)
+
+    def receive_eof(self, fault: Fault | None = None) -> Iterator[ControlEvent]:
+        """The transport is gone; `fault` tells how, when that is known."""
+        fault = fault or Fault(
+            Kind.CONNECTION_BROKEN,
+            scope=Scope.SESSION,
+            advice="The server closed the control connection.",
+            raw="end of file on the control connection",
+        )
+        yield from self._step(Input.EOF, fault=fault)
+
+    def _reply(self, reply: Reply) -> Iterator[ControlEvent]:
+        if reply.code == 421:
+            fault = Fault(
+                Kind.ENDPOINT_TOO_BUSY if self.state is State.GREETING else Kind.CONNECTION_BROKEN,
+                scope=Scope.SESSION,
+                advice="The server ended the session.",
+                raw=str(reply),
+            )
+            yield from self._step(Input.CLOSING, fault=fault)
+        elif reply.is_preliminary:
+            yield from self._step(Input.PRELIMINARY, reply)
+        else:
+            yield from self._step(Input.FINAL, reply)
+
+    def _step(self, what: Input, reply: Reply | None = None, fault: Fault | None = None) -> Iterator[ControlEvent]:
+        action, self.state = TRANSITIONS[self.state, what]
+        match action:
+            case Action.WAIT | Action.IGNORE:
+                return
+            case Action.BREAK:
+                assert fault is not None
+                yield self._break(fault)
+            case Action.GREET:
+                assert reply is not None
+                yield self._greet(reply)
+            case Action.REPORT | Action.ANSWER:
+                assert reply is not None
+                yield self._match(reply, final=action is Action.ANSWER)
+
+    def _greet(self, reply: Reply) -> ControlEvent:
+        if reply.code == 220:
+            return Greeting(reply)
+        advice = "The server refused the connection."
+        return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
+
+    def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
+        if not self._expected:
+            advice = "The server answered a command that was never sent."
+            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
+        if final:
+            return Answered(self._expected.popleft(), reply)
+        return Preliminary(self._expected[0], reply)
+
+    def _break(self, fault: Fault) -> Lost:
+        self.state = State.BROKEN
+        unanswered = tuple(self._expected)
+        self._expected.clear()
+        self._outgoing.clear()
+        return Lost(fault, unanswered)

@@ -1,0 +1,541 @@
+"""The coordinator of a third-party transfer: two control channels, one stream of files. No socket, no clock.
+
+Mode E with cached data channels (GFD.20, GFD.47): the destination listens (PASV), the source connects (PORT), and
+then STOR, STOR, ... and RETR, RETR, ... flow without another word about addresses. Such a channel has no identity
+per file: when RETR k fails, the destination's STOR k takes the bytes of file k+1, and success is reported on both
+sides for every later file under a wrong name. Hence the rule that this module exists for (truth 3):
+
+1. A file is settled when it *and every earlier file of the pair* succeeded on both sides.
+2. On the first refusal nothing more is sent, and PASV goes to both sides behind what is under way. Each side closes
+   its cached data connections when it reaches it, which frees the other one if it is stuck. When both have answered,
+   nothing runs any more; the source gets PORT with the destination's new address, and all later files are given back.
+3. When no RETR since the last PORT opened a connection, the destination waits in accept() and nothing that the
+   source does frees it: the driver must then connect to the destination's data port and hang up (`Flush`).
+4. A file whose connection died may still be written by a server process that has not noticed: it is given back as
+   suspect, and is sent again under another name (a new inode), then renamed. Only what range markers told while both
+   sides were surely at this very file may be continued in place: a late writer can only put the same octets there.
+
+Mode S has no such channels: each file has its own PASV and PORT, one at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+from .commands import (
+    CommandError,
+    encode,
+    format_extended,
+    format_host_port,
+    parse_extended_port,
+    parse_host_port,
+)
+from .control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
+from .faults import Fault, Kind, Scope, Side, classify, make_fault
+from .markers import RANGE_CODE, MarkerError, RangeMarker, parse_marker
+from .ranges import RangeError, RangeSet
+from .replies import Reply
+
+#: Kinds that a refused open gives: such a refusal says something about its own file, wherever it stands in the lane.
+_OPEN_REFUSALS = frozenset(
+    {
+        Kind.FILE_NOT_FOUND,
+        Kind.PERMISSION_DENIED,
+        Kind.IS_A_DIRECTORY,
+        Kind.NOT_A_DIRECTORY,
+        Kind.INVALID_PATH_NAME,
+    }
+)
+#: Kinds that often are only the echo of what happened on the other side: any other kind tells more.
+_ECHOES = frozenset({Kind.UNKNOWN, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One file to move. `write_path` is where it is written; `rename_to` its real name when that differs.
+
+    size: octets, as the scan saw them; only tells when a marker is the last one, and may be wrong.
+    ranges: what is on the destination's disk already (REST to both sides), or None to begin afresh.
+    tag: the caller's own, comes back in each event.
+    """
+
+    tag: object
+    source_path: bytes
+    write_path: bytes
+    size: int = 0
+    rename_to: bytes | None = None
+    ranges: RangeSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettled:
+    """Both sides succeeded for this file and every earlier one. bytes: received now, None when unknown."""
+
+    tag: object
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRefused:
+    """This file met a fault of its own. trusted: surely its own content on the destination's disk, or None."""
+
+    tag: object
+    fault: Fault
+    trusted: RangeSet | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileReturned:
+    """Not settled and not at fault. suspect: a server process may still write under its name."""
+
+    tag: object
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileProgress:
+    """These ranges are on the destination's disk, and surely of this file."""
+
+    tag: object
+    ranges: RangeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Connect to this address of the destination and close at once, to free it from accept()."""
+
+    host: str
+    port: int
+
+
+PairEvent = FileSettled | FileRefused | FileReturned | FileProgress | Flush
+
+
+class State(enum.Enum):
+    FLOWING = enum.auto()
+    DRAINING = enum.auto()  # a file was refused; PASV is on its way to both sides
+    LOST = enum.auto()
+
+
+class _Step(enum.Enum):
+    SETUP = enum.auto()
+    LISTEN = enum.auto()  # PASV/EPSV whose address the source shall connect to
+    CLOSE = enum.auto()  # PASV to the source: closes its cached connections
+    CONNECT = enum.auto()  # PORT/EPRT
+    RESTART = enum.auto()
+    MOVE = enum.auto()  # STOR/RETR
+    RENAME = enum.auto()
+    CLEAN = enum.auto()  # DELE of what holds another file's octets; best effort
+
+
+@dataclass(slots=True)
+class _Half:
+    """What one side said about one file."""
+
+    started: bool = False
+    done: bool = False
+    fault: Fault | None = None
+
+
+class _Slot:
+    """A file under way."""
+
+    __slots__ = ("destination", "received", "restart_refused", "source", "transfer")
+
+    def __init__(self, transfer: Transfer) -> None:
+        self.transfer = transfer
+        self.source = _Half()
+        self.destination = _Half()
+        self.received = RangeSet()
+        self.restart_refused = False
+
+    def half(self, side: Side) -> _Half:
+        return self.source if side is Side.SOURCE else self.destination
+
+    @property
+    def answered(self) -> bool:
+        return self.source.done and self.destination.done
+
+    @property
+    def faulty(self) -> bool:
+        return self.source.fault is not None or self.destination.fault is not None
+
+    @property
+    def moved(self) -> bool:
+        """Both sides answered success."""
+        return self.answered and not self.faulty
+
+    @property
+    def cause(self) -> Fault:
+        """Of what the two sides say, that which tells more."""
+        faults = [half.fault for half in (self.source, self.destination) if half.fault]
+        return min(faults, key=lambda fault: fault.kind in _ECHOES)
+
+    def on_disk(self) -> RangeSet:
+        """What the destination has of this file by its own word: now, and from before."""
+        before = self.transfer.ranges
+        return self.received.union(before) if before else self.received.copy()
+
+
+class ThirdPartyPair:
+    """Moves files from one server to another through two control channels that are logged in.
+
+    The channels belong to the pair until `idle`; the driver hands every event of both to `handle`, sends what the
+    channels then hold, and takes the outcome from `take`.
+
+    accept_address: the gate (truth 9): whether the source may be told to connect to this address.
+    extended: use EPSV/EPRT (RFC 2428), for a destination reached by IPv6; destination_host is then its address.
+    """
+
+    def __init__(
+        self,
+        source: ControlChannel,
+        destination: ControlChannel,
+        *,
+        parallelism: int,
+        stream_mode: bool = False,
+        accept_address: Callable[[str], bool] = lambda _: True,
+        extended: bool = False,
+        destination_host: str = "",
+        marker_interval: int = 1,
+    ) -> None:
+        self.state = State.FLOWING
+        self.parallelism = parallelism
+        self.stream_mode = stream_mode
+        self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
+        self._accept_address = accept_address
+        self._extended = extended
+        self._destination_host = destination_host
+        self._slots: deque[_Slot] = deque()
+        #: Mode S: files that wait for the one under way.
+        self._waiting: deque[Transfer] = deque()
+        #: Certain on both sides, and being renamed.
+        self._renaming: deque[_Slot] = deque()
+        self._events: list[PairEvent] = []
+        #: True once the source has an address and may be sent RETR.
+        self._connected = False
+        #: Whether a RETR has opened a data connection since the last PORT.
+        self._opened = False
+        #: While draining: whether each side has answered its PASV.
+        self._source_closed = self._destination_closed = False
+        self._address: tuple[str, int] = ("", 0)
+        self._begin(marker_interval)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way and nothing unanswered: the channels may serve another pair."""
+        return self.state is State.FLOWING and not self.under_way
+
+    @property
+    def under_way(self) -> int:
+        """Files given to the pair and not yet given back."""
+        return len(self._slots) + len(self._waiting) + len(self._renaming)
+
+    def send(self, transfer: Transfer) -> None:
+        """Move this file after all earlier ones; it comes back in exactly one event other than FileProgress."""
+        if self.state is State.LOST:
+            self._events.append(FileReturned(transfer.tag, suspect=False))
+            return
+        self._waiting.append(transfer)
+        self._advance()
+
+    def handle(self, side: Side, event: ControlEvent) -> None:
+        """Take an event of one of the channels whose tag is this pair's own."""
+        if isinstance(event, Lost):
+            self._lose(side, event.fault)
+        elif self.state is State.LOST:
+            return
+        elif isinstance(event, Preliminary):
+            self._preliminary(side, event)
+        elif isinstance(event, Answered):
+            self._answered(side, event)
+
+    def lose(self, fault: Fault) -> None:
+        """The driver gives up: a hung server, a refused flush."""
+        self._lose(fault.side, fault)
+
+    def take(self) -> list[PairEvent]:
+        """The outcome since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    # ---- sending
+
+    def _tell(
+        self,
+        side: Side,
+        verb: str,
+        argument: bytes = b"",
+        step: _Step = _Step.SETUP,
+        slot: _Slot | None = None,
+    ) -> None:
+        self._channels[side].send(verb, argument, tag=(step, slot))
+
+    def _begin(self, marker_interval: int) -> None:
+        """Set both sides up, in one go: no round trip is waited for."""
+        mode = b"S" if self.stream_mode else b"E"
+        for side in (Side.DESTINATION, Side.SOURCE):
+            self._tell(side, "TYPE", b"I")
+            self._tell(side, "MODE", mode)
+        if self.stream_mode:
+            return
+        # Performance markers cost six lines a file and tell nothing that the range markers do not.
+        self._tell(Side.DESTINATION, "TREV", b"PERF 0")
+        self._tell(Side.DESTINATION, "TREV", b"RESTART %d" % marker_interval)
+        self._tell(Side.SOURCE, "OPTS", b"RETR Parallelism=%d,%d,%d;" % ((self.parallelism,) * 3))
+        self._listen()
+
+    def _listen(self) -> None:
+        self._connected = False
+        self._tell(Side.DESTINATION, "EPSV" if self._extended else "PASV", step=_Step.LISTEN)
+
+    def _advance(self) -> None:
+        """Send what may be sent now."""
+        if self.state is not State.FLOWING:
+            return
+        if not self.stream_mode:
+            while self._waiting:
+                self._start(self._waiting.popleft())
+        elif self._waiting and not self._slots:
+            self._listen()
+            self._start(self._waiting.popleft())
+
+    def _start(self, transfer: Transfer) -> None:
+        """Both lines are made before either is queued: a name that no wire may carry leaves no trace."""
+        slot = _Slot(transfer)
+        try:
+            encode("STOR", transfer.write_path)
+            encode("RETR", transfer.source_path)
+            encode("RNTO", transfer.rename_to or b"")
+        except CommandError as error:
+            fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
+            self._events.append(FileRefused(transfer.tag, fault, None))
+            return
+        self._slots.append(slot)
+        self._move(Side.DESTINATION, slot)
+        if self._connected:
+            self._move(Side.SOURCE, slot)
+
+    def _move(self, side: Side, slot: _Slot) -> None:
+        transfer = slot.transfer
+        verb, path = ("RETR", transfer.source_path) if side is Side.SOURCE else ("STOR", transfer.write_path)
+        if transfer.ranges:
+            self._tell(side, "REST", self._restart_argument(transfer.ranges), _Step.RESTART, slot)
+        self._tell(side, verb, path, _Step.MOVE, slot)
+
+    def _restart_argument(self, ranges: RangeSet) -> bytes:
+        """Mode E takes ranges, mode S the one offset where the file goes on (RFC 3659 section 5)."""
+        if not self.stream_mode:
+            return ranges.format().encode()
+        start, end = next(iter(ranges))
+        return b"%d" % (end if start == 0 else 0)
+
+    def _connect(self) -> None:
+        """The destination listens: tell the source where, and let it begin."""
+        host, port = self._address
+        if self._extended or ":" in host:
+            self._tell(Side.SOURCE, "EPRT", format_extended(host, port), _Step.CONNECT)
+        else:
+            self._tell(Side.SOURCE, "PORT", format_host_port(host, port), _Step.CONNECT)
+        self._connected = True
+        self._opened = False
+        for slot in self._slots:
+            self._move(Side.SOURCE, slot)
+
+    # ---- hearing
+
+    def _preliminary(self, side: Side, event: Preliminary) -> None:
+        step, slot = cast("tuple[_Step, _Slot]", event.command.tag)
+        if step is not _Step.MOVE:
+            return
+        if event.reply.code in (125, 150):
+            slot.half(side).started = True
+            if side is Side.SOURCE:
+                self._opened = True
+        elif event.reply.code == RANGE_CODE and side is Side.DESTINATION:
+            self._marker(slot, event.reply)
+
+    def _marker(self, slot: _Slot, reply: Reply) -> None:
+        """Markers are incremental: the union of all is what is on the disk. One that cannot be read is not counted."""
+        try:
+            marker = parse_marker(RANGE_CODE, reply.lines)
+            assert isinstance(marker, RangeMarker)
+            for start, end in marker.ranges:
+                slot.received.add(start, end)
+        except (MarkerError, RangeError) as error:
+            slot.destination.fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
+            return
+        if slot.received.total < slot.transfer.size and self._surely_own(slot):
+            self._events.append(FileProgress(slot.transfer.tag, slot.on_disk()))
+
+    def _surely_own(self, slot: _Slot) -> bool:
+        """Whether what the destination wrote for this file is surely this file's own content.
+
+        The source has begun exactly this one, and failed none before it; nor did the destination.
+        """
+        if slot.restart_refused or not slot.source.started:
+            return False
+        for earlier in self._slots:
+            if earlier is slot:
+                return True
+            if earlier.faulty or not earlier.source.done:
+                return False
+        return False
+
+    def _answered(self, side: Side, event: Answered) -> None:
+        step, slot = cast("tuple[_Step, _Slot]", event.command.tag)
+        reply = event.reply
+        match step:
+            case _Step.MOVE:
+                self._moved(side, slot, reply)
+            case _Step.LISTEN:
+                self._listening(reply)
+            case _Step.CLOSE:
+                self._source_closed = True
+                self._drained()
+            case _Step.RENAME:
+                self._renamed(slot, event)
+            case _Step.RESTART if reply.is_error:
+                slot.half(side).fault = classify(reply, side)
+                slot.restart_refused = True
+            case _Step.SETUP | _Step.CONNECT if reply.is_error and event.command.verb != "TREV":
+                # TREV only asks for markers; a server without it gives them when it likes, or none.
+                self._lose(side, replace(classify(reply, side), scope=Scope.SESSION))
+
+    def _listening(self, reply: Reply) -> None:
+        """227 or 229: where the destination waits for the source."""
+        try:
+            if reply.is_error:
+                raise CommandError("the destination does not listen", str(reply).encode())
+            if self._extended:
+                self._address = (self._destination_host, parse_extended_port(b" ".join(reply.lines)))
+            else:
+                self._address = parse_host_port(b" ".join(reply.lines))
+        except CommandError as error:
+            fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
+            self._lose(Side.DESTINATION, replace(fault, scope=Scope.SESSION))
+            return
+        if not self._accept_address(self._address[0]):
+            advice = "The destination named a data address that this service does not allow."
+            self._lose(
+                Side.DESTINATION,
+                Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=advice, raw=str(reply)),
+            )
+        elif self.state is State.DRAINING:
+            self._destination_closed = True
+            self._drained()
+        else:
+            self._connect()
+
+    def _moved(self, side: Side, slot: _Slot, reply: Reply) -> None:
+        half = slot.half(side)
+        half.done = True
+        if reply.is_error and half.fault is None:
+            half.fault = classify(reply, side)
+        if self.state is State.DRAINING:
+            self._flush_if_stuck()
+        elif half.fault:
+            self._drain()
+        while self._slots and self._slots[0].moved:
+            self._certain(self._slots.popleft())
+        self._advance()
+
+    def _certain(self, slot: _Slot) -> None:
+        """This file and all before it succeeded on both sides."""
+        transfer = slot.transfer
+        if transfer.rename_to is None:
+            self._events.append(FileSettled(transfer.tag, slot.received.total))
+            return
+        self._renaming.append(slot)
+        self._tell(Side.DESTINATION, "RNFR", transfer.write_path, _Step.RENAME, slot)
+        self._tell(Side.DESTINATION, "RNTO", transfer.rename_to, _Step.RENAME, slot)
+
+    def _renamed(self, slot: _Slot, event: Answered) -> None:
+        if event.command.verb == "RNFR":  # when it fails, RNTO does so too, and says why
+            return
+        assert self._renaming[0] is slot
+        self._renaming.popleft()
+        tag = slot.transfer.tag
+        if event.reply.is_error:
+            self._events.append(FileRefused(tag, classify(event.reply, Side.DESTINATION), None))
+        else:
+            self._events.append(FileSettled(tag, slot.received.total))
+
+    # ---- when a file was refused
+
+    def _drain(self) -> None:
+        """Rule 2: send nothing more; PASV to both, behind all that is under way."""
+        self.state = State.DRAINING
+        self._source_closed = self._destination_closed = False
+        self._listen()
+        self._tell(Side.SOURCE, "PASV", step=_Step.CLOSE)
+
+    def _flush_if_stuck(self) -> None:
+        """Rule 3. The source is through with its commands, and never came to the destination's door."""
+        if self._source_closed and not self._destination_closed and not self._opened:
+            self._events.append(Flush(*self._address))
+
+    def _drained(self) -> None:
+        """One side has answered its PASV; when both have, nothing runs any more."""
+        if not (self._source_closed and self._destination_closed):
+            self._flush_if_stuck()
+            return
+        slots, self._slots = self._slots, deque()
+        while slots and slots[0].moved:
+            self._certain(slots.popleft())
+        if slots:
+            first = slots.popleft()
+            self._refuse(first, self._surely_own_first(first))
+        for slot in slots:
+            if slot.faulty and slot.cause.kind in _OPEN_REFUSALS:
+                self._refuse(slot, own=False)
+            else:
+                self._clean(slot)
+                self._events.append(FileReturned(slot.transfer.tag, suspect=False))
+        self.state = State.FLOWING
+        if not self.stream_mode:
+            self._connect()
+        self._advance()
+
+    @staticmethod
+    def _surely_own_first(slot: _Slot) -> bool:
+        """`_surely_own` for a file before which there is none."""
+        return slot.source.started and not slot.restart_refused
+
+    def _clean(self, slot: _Slot) -> None:
+        """Leave no octets of one file under the name of another. What the destination never opened is not ours."""
+        if slot.destination.started:
+            self._tell(Side.DESTINATION, "DELE", slot.transfer.write_path, _Step.CLEAN)
+
+    def _refuse(self, slot: _Slot, own: bool) -> None:
+        trusted = slot.on_disk() if own else None
+        if not trusted:
+            self._clean(slot)
+        self._events.append(FileRefused(slot.transfer.tag, slot.cause, trusted or None))
+
+    def _lose(self, side: Side, fault: Fault) -> None:
+        """Rule 4: nothing is known any more of what is under way."""
+        if self.state is State.LOST:
+            return
+        self.state = State.LOST
+        fault = fault.at(side) if side is not Side.UNKNOWN else fault
+        for slot in self._renaming:
+            self._events.append(FileReturned(slot.transfer.tag, suspect=True))
+        for index, slot in enumerate(self._slots):
+            if index == 0:
+                cause = slot.cause if slot.faulty else fault
+                trusted = slot.on_disk() if self._surely_own_first(slot) else None
+                self._events.append(
+                    FileRefused(slot.transfer.tag, replace(cause, scope=Scope.SESSION), trusted or None)
+                )
+            else:
+                self._events.append(FileReturned(slot.transfer.tag, suspect=True))
+        for transfer in self._waiting:
+            self._events.append(FileReturned(transfer.tag, suspect=False))
+        self._renaming.clear()
+        self._slots.clear()
+        self._waiting.clear()

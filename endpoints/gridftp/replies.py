@@ -1,0 +1,105 @@
+"""Replies of a control channel (RFC 959 section 4.2, RFC 2228 section 6): bytes in, `Reply` objects out.
+
+The parser is fed whatever arrived, in any cut; it never looks at a socket. Hostile input ends in `ReplyError`:
+a line or a reply without end, or a line that is no reply where one must stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: Longest line taken, in octets: a path of 4096 octets with all its facts fits many times over.
+MAX_LINE = 64 * 1024
+#: Most octets of one multi-line reply. Long MLSC listings arrive as many replies, each far below this.
+MAX_REPLY = 32 * 1024 * 1024
+
+
+class ReplyError(Exception):
+    """The server sent something that is no reply. `line` holds the beginning of it."""
+
+    def __init__(self, reason: str, line: bytes) -> None:
+        super().__init__(reason, line)
+        self.reason = reason
+        self.line = line[:200]
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.line!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One whole reply: its code and its lines, without the code, the separator and the line ends."""
+
+    code: int
+    lines: tuple[bytes, ...]
+
+    @property
+    def is_preliminary(self) -> bool:
+        """1xx: more replies to the same command follow."""
+        return self.code < 200
+
+    @property
+    def is_error(self) -> bool:
+        """4xx or 5xx: the command did not do what it was asked."""
+        return 400 <= self.code < 600
+
+    @property
+    def text(self) -> str:
+        """All lines, decoded as UTF-8 with surrogateescape, joined by line feeds."""
+        return b"\n".join(self.lines).decode("utf-8", "surrogateescape")
+
+    def __str__(self) -> str:
+        return f"{self.code} {b' / '.join(self.lines).decode('utf-8', 'replace')}"
+
+
+class ReplyParser:
+    """Assembles replies from the bytes of a control channel."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._lines: list[bytes] = []
+        self._code = 0
+        self._end = b""
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[Reply]:
+        """Take what arrived; yield each reply that it completes. Raises ReplyError, after which all is void."""
+        *lines, rest = (self._buffer + data).split(b"\n")
+        self._buffer = rest
+        for line in lines:
+            if len(line) > MAX_LINE:
+                raise ReplyError("a line too long", line)
+            if line.endswith(b"\r"):
+                line = line[:-1]
+            reply = self._continue(line) if self._code else self._begin(line)
+            if reply is not None:
+                yield reply
+        if len(rest) > MAX_LINE:
+            raise ReplyError("a line without end", rest)
+
+    def _begin(self, line: bytes) -> Reply | None:
+        code, separator = line[:3], line[3:4]
+        if not (len(code) == 3 and code.isdigit() and b"100" <= code <= b"659" and separator in (b"", b" ", b"-")):
+            raise ReplyError("not a reply", line)
+        if separator != b"-":
+            return Reply(int(code), (line[4:],))
+        self._code = int(code)
+        self._end = code + b" "
+        self._size = len(line)
+        self._lines = [line[4:]]
+        return None
+
+    def _continue(self, line: bytes) -> Reply | None:
+        """RFC 959 4.2: a multi-line reply ends with a line that begins with its code and a blank."""
+        self._size += len(line)
+        if self._size > MAX_REPLY:
+            raise ReplyError("a reply without end", line)
+        if line.startswith(self._end) or line == self._end[:3]:
+            reply = Reply(self._code, (*self._lines, line[4:]))
+            self._code = 0
+            self._lines = []
+            return reply
+        # The toolkit repeats "550-" on every line of an error; the code is not part of the text.
+        self._lines.append(line[4:] if line[:3] == self._end[:3] and line[3:4] == b"-" else line)
+        return None
