@@ -42,6 +42,10 @@ class TaskSpec:
     max_sessions: int
     #: Files with an id up to this may have a stale writer: send under a temporary name.
     suspect_up_to: int = 0
+    #: An earlier slice has told STARTED: the plans of this one are PROGRESS.
+    started: bool = False
+    #: How often in a row an endpoint could not be reached, as the last `release` left it.
+    connection_failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ class Settled:
     file: FileRow
     bytes: int
     skipped: bool = False
+    #: The size that arrived and that the source has by now, when the scan saw another.
+    new_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,15 @@ class Faulted:
     ranges: str = ""
     #: The source's size as seen now, when it differs from the scan's.
     new_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFaulted:
+    """The scan of this item met a fault. retry_at None: the item is given up (counts as a failed file)."""
+
+    item: ItemRow
+    fault: Fault
+    retry_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +163,27 @@ class TaskStore(Protocol):
     async def heartbeat(self) -> Pulse:
         """Renew the lease; learn of a cancel or a moved deadline."""
 
-    async def unscanned(self, limit: int) -> Sequence[ItemRow]:
-        """Items whose scan is not complete and whose next try is due, in the user's order."""
+    async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> Sequence[ItemRow]:
+        """Items whose scan is not complete and whose next try is due, in the user's order, without `exclude`."""
 
     async def add_found(self, item: ItemRow, found: Sequence[Found]) -> Sequence[FileRow]:
         """Write a batch of found files; give back the new pending rows (a repeated scan finds nothing new).
 
-        Raises FaultError(AMBIGUOUS_PATH) when another source already has one of the destinations.
+        All or nothing: raises FaultError(AMBIGUOUS_PATH) and writes none of the batch when another source
+        (of an earlier batch, or of this one) already has one of the destinations.
         """
 
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         """The scan of this item is complete."""
 
-    async def item_faulted(self, item: ItemRow, fault: Fault, retry_at: datetime | None) -> None:
-        """The scan of this item met a fault; retry_at None: the item is given up (counts as a failed file)."""
+    async def file_items_scanned(self, found: Sequence[tuple[ItemRow, Found]]) -> Sequence[FileRow]:
+        """`add_found` and `item_scanned` for many items that are one file each, in one transaction.
+
+        All or nothing, with the errors of `add_found`.
+        """
+
+    async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
+        """Items whose scan met a fault: their next try, their error events and counters, in one transaction."""
 
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""
@@ -170,7 +192,10 @@ class TaskStore(Protocol):
         """Record under which temporary names these files are about to be written."""
 
     async def write(self, batch: Batch) -> None:
-        """Settle, fault and progress, with the task's counters and error events, in one transaction."""
+        """Settle, fault and progress, with the task's counters and error events, in one transaction.
+
+        A row that is no longer pending is left as it is: nothing is counted twice.
+        """
 
     async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
         """Append an event; details that are not a string are written as JSON."""
@@ -187,8 +212,11 @@ class TaskStore(Protocol):
     async def suspend(self, fault: Fault) -> None:
         """Make the task INACTIVE: a person must act."""
 
-    async def release(self, next_run_at: datetime) -> None:
-        """Give the lease back; the task is queued again and may run from then on."""
+    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
+        """Give the lease back; the task is queued again and may run from then on.
+
+        connection_failures: for the next slice's `TaskSpec`, so that the backoff of an endpoint that is down grows.
+        """
 
 
 @dataclass(frozen=True, slots=True)
