@@ -1,0 +1,111 @@
+"""What a user does to an endpoint at once, without a task: list, look, make a folder, rename.
+
+Each call opens its own session, bounded in time. Raises the registry's errors, `TargetRefused` of the gate, and
+FaultError for what the endpoint itself says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from django.conf import settings
+
+from identity.models import User
+
+from . import gate, registry
+from .gridftp.client import LIST_FACTS, GridFTPSession
+from .gridftp.facts import Entry
+from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
+from .models import Endpoint, Server
+from .permissions import Verb
+
+#: Seconds for a whole operation: below the 60 s after which the clients of the Transfer API give up.
+OPERATION_TIMEOUT = 50.0
+#: Entries of one listing; a longer one is refused (the Transfer API's limit, ExternalError.DirListingFailed.SizeLimit).
+MAX_ENTRIES = 100_000
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A folder of an endpoint. path: as asked, ending in "/"; absolute_path: what the server made of it."""
+
+    endpoint: Endpoint
+    path: str
+    absolute_path: str
+    entries: Sequence[Entry]
+
+
+def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES) -> Listing:
+    """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`."""
+    endpoint = registry.resolve(user, ref, Verb.BROWSE)
+    folder = (path or endpoint.default_directory).rstrip("/") + "/"
+
+    async def work(session: GridFTPSession) -> Listing:
+        entries: list[Entry] = []
+        # "/folder/" follows a symlink and is refused for a file, which is what a listing wants.
+        async with aclosing(session.listing(folder)) as batches:
+            async for batch in batches:
+                entries += batch
+                if len(entries) > limit:
+                    raise FaultError(make_fault(Kind.LIMIT_EXCEEDED, f"more than {limit} entries in {folder}"))
+        return Listing(endpoint, folder, session.encode_path(folder).decode("utf-8", "surrogateescape"), entries)
+
+    return _on_session(endpoint, work)
+
+
+def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
+    """Facts of one thing."""
+    endpoint = registry.resolve(user, ref, Verb.BROWSE)
+    return endpoint, _on_session(endpoint, lambda session: session.stat(path))
+
+
+def make_directory(user: User, ref: str, path: str) -> Endpoint:
+    """Make a folder; FaultError(PATH_EXISTS) when something is there."""
+    endpoint = registry.resolve(user, ref, Verb.WRITE)
+    _on_session(endpoint, lambda session: session.make_directory(path))
+    return endpoint
+
+
+def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
+    """Rename on one endpoint."""
+    endpoint = registry.resolve(user, ref, Verb.WRITE)
+    _on_session(endpoint, lambda session: session.rename(old_path, new_path))
+    return endpoint
+
+
+def _on_session(endpoint: Endpoint, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+    servers = list(endpoint.servers.all())
+    return asyncio.run(_run(servers, work))
+
+
+async def _run(servers: Sequence[Server], work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+    try:
+        async with asyncio.timeout(OPERATION_TIMEOUT):
+            session = await _open(servers)
+            try:
+                return await work(session)
+            finally:
+                await session.close()
+    except TimeoutError:
+        raw = f"the endpoint did not finish within {OPERATION_TIMEOUT:g} s"
+        raise FaultError(make_fault(Kind.TIMEOUT, raw)) from None
+
+
+async def _open(servers: Sequence[Server]) -> GridFTPSession:
+    """A session to the first server that answers."""
+    last = FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice="The endpoint has no server."))
+    for server in servers:
+        try:
+            hosts = await asyncio.to_thread(
+                gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS
+            )
+            return await GridFTPSession.open(hosts[0], server.port, facts=LIST_FACTS)
+        except FaultError as error:
+            last = error
+    raise FaultError(replace(last.fault, scope=Scope.ENDPOINT))

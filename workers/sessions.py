@@ -1,0 +1,281 @@
+"""The engine's sessions and lanes on real servers: the registry's addresses, the gate, and warm connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.lane import ThirdPartyLane
+from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
+from endpoints.gridftp.ranges import RangeError, RangeSet
+from workers.engine.ports import FileRow, LaneEvent, LaneProgress, LaneRefused, LaneReturned, LaneSettled, TaskSpec
+
+#: Seconds that an idle connection is kept; servers drop one after 600.
+IDLE_SECONDS = 60.0
+#: Idle connections kept to one server by one worker process.
+MAX_IDLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a session may be opened: an address that has passed the gate."""
+
+    host: str
+    port: int
+
+
+class SessionPool:
+    """Warm sessions of one worker process, by address. Lives on one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._idle: dict[Address, deque[tuple[float, GridFTPSession]]] = {}
+
+    async def take(self, address: Address) -> GridFTPSession:
+        """A logged-in session, warm when there is one. Raises FaultError."""
+        idle = self._idle.get(address)
+        while idle:
+            since, session = idle.pop()
+            if session.usable and self._clock() - since < IDLE_SECONDS:
+                return session
+            session.connection.abort()
+        return await GridFTPSession.open(address.host, address.port)
+
+    def put(self, address: Address, session: GridFTPSession) -> None:
+        """Keep an idle session for the next one."""
+        idle = self._idle.setdefault(address, deque())
+        if not session.usable or session.connection.channel.unanswered:
+            session.connection.abort()
+            return
+        idle.append((self._clock(), session))
+        if len(idle) > MAX_IDLE:
+            idle.popleft()[1].connection.abort()
+
+    def expire(self) -> None:
+        """End what has been idle for too long; called now and then."""
+        now = self._clock()
+        for address, idle in list(self._idle.items()):
+            while idle and now - idle[0][0] >= IDLE_SECONDS:
+                idle.popleft()[1].connection.abort()
+            if not idle:
+                del self._idle[address]
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            for _, session in idle:
+                session.connection.abort()
+        self._idle.clear()
+
+
+class PooledSession:
+    """A session of the engine (ports.Session) that knows where it goes back to."""
+
+    def __init__(self, address: Address, side: Side, inner: GridFTPSession) -> None:
+        self.address = address
+        self.side = side
+        self.inner = inner
+
+    async def stat(self, path: str) -> Entry:
+        with _seen_from(self.side):
+            return await self.inner.stat(path)
+
+    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        with _seen_from(self.side):
+            async for entries in self.inner.listing(path):
+                yield entries
+
+    async def make_directories(self, paths: Sequence[str]) -> None:
+        with _seen_from(self.side):
+            await self.inner.make_directories(paths)
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        with _seen_from(self.side):
+            faults = await self.inner.remove(entries)
+        return [fault and fault.at(self.side) for fault in faults]
+
+    async def rename(self, old: str, new: str) -> None:
+        with _seen_from(self.side):
+            await self.inner.rename(old, new)
+
+
+class _seen_from:  # noqa: N801 - reads as a statement
+    """Faults that pass through get the side they happened on."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, FaultError):
+            error.fault = error.fault.at(self._side)
+
+
+class PooledLane:
+    """A lane of the engine (ports.Lane) on two real sessions."""
+
+    def __init__(
+        self, source: PooledSession, destination: PooledSession, lane: ThirdPartyLane, pool: SessionPool
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._lane = lane
+        self._pool = pool
+        #: What never reached the lane: names that a channel cannot carry.
+        self._refused: list[LaneEvent] = []
+
+    @property
+    def alive(self) -> bool:
+        return self._lane.alive
+
+    def feed(self, file: FileRow) -> None:
+        """Put a file into the pipe; never blocks."""
+        side = Side.SOURCE
+        try:
+            source_path = self._source.inner.encode_path(file.source_path)
+            side = Side.DESTINATION
+            target = self._destination.inner.encode_path(file.destination_path or "")
+            temporary = self._destination.inner.encode_path(file.temporary_path) if file.temporary_path else None
+            ranges = RangeSet.parse(file.ranges) if file.ranges else None
+        except FaultError as error:
+            self._refused.append(LaneRefused(file, error.fault.at(side)))
+        except RangeError as error:
+            # Ranges that cannot be read are worth nothing: begin afresh.
+            self.feed(replace(file, ranges=""))
+            del error
+        else:
+            rename_to = target if temporary else None
+            self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
+
+    async def events(self) -> Sequence[LaneEvent]:
+        """Wait until something happened; never raises for a fault."""
+        if self._refused:
+            refused, self._refused = self._refused, []
+            return refused
+        return [_translate(event) for event in await self._lane.events()]
+
+    async def close(self) -> None:
+        """Give the sessions back when they are clean, else they are gone."""
+        sessions = self._lane.release()
+        if sessions:
+            self._pool.put(self._source.address, sessions[0])
+            self._pool.put(self._destination.address, sessions[1])
+
+
+def _translate(event: PairEvent) -> LaneEvent:
+    """Events of the pair carry our FileRow as their tag."""
+    file = getattr(event, "tag", None)
+    assert isinstance(file, FileRow)
+    match event:
+        case FileSettled(_, count):
+            return LaneSettled(file, count)
+        case FileRefused(_, fault, trusted):
+            return LaneRefused(file, fault, trusted.format() if trusted else "")
+        case FileReturned(_, suspect):
+            return LaneReturned(file, suspect)
+        case FileProgress(_, ranges):
+            return LaneProgress(file, ranges.format(), ranges.total)
+        case _:
+            raise AssertionError(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The servers of a task's endpoints, by side, not yet resolved: (host name, port)."""
+
+    servers: dict[Side, Sequence[tuple[str, int]]]
+    stream_only: bool = False
+
+
+class RealSessions:
+    """The engine's SessionFactory for one slice of one task.
+
+    resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
+    accept_address: the gate for data addresses that servers name.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        places: Places,
+        pool: SessionPool,
+        *,
+        resolve: Callable[[str, int], Sequence[str]],
+        accept_address: Callable[[str], bool],
+    ) -> None:
+        self._spec = spec
+        self._places = places
+        self._pool = pool
+        self._resolve = resolve
+        self._accept_address = accept_address
+        self._addresses: dict[Side, list[Address]] = {}
+        self._next = 0
+
+    async def session(self, side: Side) -> PooledSession:
+        """A session to one of the endpoint's servers: the first that answers, beginning with another each time."""
+        addresses = await self._allowed(side)
+        self._next += 1
+        last: FaultError | None = None
+        for index in range(len(addresses)):
+            address = addresses[(self._next + index) % len(addresses)]
+            try:
+                return PooledSession(address, side, await self._pool.take(address))
+            except FaultError as error:
+                last = error
+        fault = last.fault if last else Fault(Kind.CONNECT_FAILED, side, advice="The endpoint has no server.")
+        raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
+
+    async def give_back(self, session: PooledSession) -> None:
+        self._pool.put(session.address, session.inner)
+
+    async def lane(self, *, parallelism: int, depth: int) -> PooledLane:
+        """A lane; `depth` is kept by the engine."""
+        source, destination = await self._both()
+        lane = ThirdPartyLane(
+            source.inner,
+            destination.inner,
+            parallelism=parallelism,
+            stream_mode=self._places.stream_only,
+            accept_address=self._accept_address,
+        )
+        return PooledLane(source, destination, lane, self._pool)
+
+    async def _both(self) -> tuple[PooledSession, PooledSession]:
+        """Both sessions at once; when one side cannot be reached the other goes back to the pool."""
+        outcome = await asyncio.gather(
+            self.session(Side.SOURCE), self.session(Side.DESTINATION), return_exceptions=True
+        )
+        source, destination = outcome
+        if isinstance(source, PooledSession) and isinstance(destination, PooledSession):
+            return source, destination
+        for one in outcome:
+            if isinstance(one, PooledSession):
+                await self.give_back(one)
+        raise next(one for one in outcome if isinstance(one, BaseException))
+
+    async def _allowed(self, side: Side) -> list[Address]:
+        if side not in self._addresses:
+            places = self._places.servers.get(side, ())
+            found = await asyncio.gather(
+                *(asyncio.to_thread(self._resolve, host, port) for host, port in places), return_exceptions=True
+            )
+            addresses: list[Address] = []
+            for (_, port), hosts in zip(places, found, strict=True):
+                if not isinstance(hosts, BaseException) and hosts:
+                    addresses.append(Address(hosts[0], port))
+            if not addresses:
+                raise next(
+                    (one for one in found if isinstance(one, BaseException)),
+                    FaultError(
+                        Fault(Kind.CONNECT_FAILED, side, scope=Scope.ENDPOINT, advice="The endpoint has no server.")
+                    ),
+                )
+            self._addresses[side] = addresses
+        return self._addresses[side]
