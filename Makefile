@@ -1,0 +1,48 @@
+# `make up` runs Waybill on this machine, `make test` checks it. See README.md.
+SHELL := /bin/sh
+VENV := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+export WAYBILL_HOME WAYBILL_PORT
+
+.PHONY: help up down status logs test lint venv venv-test lock bench
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+up: venv ## set everything up and run it until Ctrl-C
+	@exec $(VENV)/bin/waybill up
+
+down: ## stop what `make up` started
+	@$(VENV)/bin/waybill down
+
+status: ## what is running
+	@$(VENV)/bin/waybill status
+
+logs: ## follow the logs
+	@exec $(VENV)/bin/waybill logs
+
+test: venv-test ## install what the tests need, then lint and run them all
+	@deploy/endpoint/install-toolkit.sh --if-allowed
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy .
+	@$(VENV)/bin/pytest </dev/null
+
+lint: venv-test ## ruff and mypy alone
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy .
+
+venv: ## the virtual environment of `make up`
+	@deploy/venv.sh $(VENV) requirements.lock
+
+venv-test:
+	@deploy/venv.sh $(VENV) requirements-test.lock
+
+lock: venv-test ## write the lock files anew from pyproject.toml
+	@$(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --no-header --universal --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	@$(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --no-header --universal --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+
+bench: venv-test ## how to run the benchmarks
+	@for file in bench/*.py; do \
+		sed -n '1s/^"""\(.*\)/\1/p' "$$file" | sed "s|^|$(PYTHON_IN_VENV) -m $$(echo "$${file%.py}" | tr / .): |"; done

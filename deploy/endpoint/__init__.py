@@ -1,0 +1,1 @@
+"""Endpoints that are not ours: the Grid Community Toolkit's own GridFTP server."""

@@ -1,0 +1,122 @@
+"""The Grid Community Toolkit's `globus-gridftp-server`, anonymous, on loopback, as a child process of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.errors import StartError
+from deploy.stack.places import unprivileged_account
+
+SERVER = "globus-gridftp-server"
+CLIENT = "globus-url-copy"
+START_SECONDS = 20
+#: Somebody may take the port between our look and the server's bind.
+PORT_TRIES = 5
+
+
+def installed() -> bool:
+    """Whether the toolkit's server and client are on this machine."""
+    return _server() is not None and shutil.which(CLIENT) is not None
+
+
+def _server() -> str | None:
+    # Debian puts it into /usr/sbin, which ordinary users do not have on their PATH.
+    return shutil.which(SERVER) or shutil.which(SERVER, path="/usr/sbin:/usr/local/sbin")
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody has right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ToolkitServer:
+    """One server over the folder `root`; clients use the folder's full path (the server sees the whole machine).
+
+    Started by root, sessions run as `nobody`: the folder must be open to that account (`hand_over` does it).
+    `extra` are further options of the server, such as "-rp" and a path.
+    """
+
+    def __init__(self, root: Path, *extra: str, log: Path | None = None, port: int = 0) -> None:
+        self.root = root
+        self.extra = extra
+        self.log = log
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"ftp://127.0.0.1:{self.port}"
+
+    def start(self, *, timeout: float = START_SECONDS) -> None:
+        """Start on a free port (or the given one), and wait for the banner. Raises StartError."""
+        given = self.port
+        for remaining in reversed(range(1 if given else PORT_TRIES)):
+            self.port = given or free_port()
+            self.process = spawn(self.command(), log=self.log)
+            try:
+                return wait_ready(SERVER, self.process, self._greets, timeout=timeout, log=self.log)
+            except StartError:
+                self.stop()
+                if not remaining:
+                    raise
+        return None
+
+    def command(self) -> list[str]:
+        program = _server()
+        if program is None:
+            raise StartError(SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
+        words = [program, "-c", "/dev/null", "-aa", "-p", str(self.port)]
+        words += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
+        if account := unprivileged_account():
+            words += ["-anonymous-user", account.pw_name, "-allow-disabled-login", "-home-dir", "/"]
+        return [*words, *self.extra]
+
+    def _greets(self) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection,
+        ):
+            return connection.recv(3) == b"220"
+        return False
+
+    def stop(self) -> None:
+        """End the server with all of its sessions: SIGTERM would wait for them."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            stop(self.process, signal.SIGKILL)
+            self.process = None
+
+    def __enter__(self) -> ToolkitServer:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def hand_over(root: Path, *, stop_at: Path) -> None:
+    """As root: give the folder with its contents to the account that sessions run as, and open the way to it.
+
+    Folders between `stop_at` and `root` that are ours become passable; nothing above `stop_at` is touched.
+    """
+    account = unprivileged_account()
+    if account is None:
+        return
+    for folder in root.resolve().parents:
+        if folder == stop_at.resolve():
+            break
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o111)
+    for path in (root, *root.rglob("*")):
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Makes the virtual environment, or brings it up to date with a lock file:  deploy/venv.sh VENV LOCK
+# Does nothing, fast, when the environment was made from the same lock. Versions and hashes come from the lock
+# file, packages from wherever this machine's pip and uv are configured to get them.
+set -eu
+venv=$1 lock=$2
+stamp="$venv/.lock"
+want=$(cat "$lock" pyproject.toml | cksum)
+
+if [ "$(cat "$stamp" 2>/dev/null)" = "$want $lock" ] && "$venv/bin/python" -c '' 2>/dev/null; then exit 0; fi
+# The lock of the tests holds all that the product needs: no need to go back to the smaller one.
+if [ "$lock" = requirements.lock ] && "$venv/bin/python" -c '' 2>/dev/null; then
+    want_tests="$(cat requirements-test.lock pyproject.toml | cksum) requirements-test.lock"
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$want_tests" ]; then exit 0; fi
+fi
+
+python=""
+for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "Waybill needs Python 3.11 or newer; set PYTHON=/path/to/python3 if it has another name." >&2
+    exit 1
+fi
+
+# Debian and Ubuntu split the venv module's pip off, into python3-venv.
+install_venv_package() {
+    export DEBIAN_FRONTEND=noninteractive
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ "$(id -u)" = 0 ]; then run=""
+    elif sudo -n true </dev/null 2>/dev/null; then run="sudo -n env DEBIAN_FRONTEND=noninteractive"
+    else
+        echo "This Python has no ensurepip. Install it, then try again: sudo apt-get install python3-venv" >&2
+        exit 1
+    fi
+    echo "Installing python$version-venv, which this Python lacks ..."
+    log=$(mktemp)
+    install() { $run apt-get install -y -q --no-install-recommends "python$version-venv" </dev/null; }
+    if ! { install || { $run apt-get update -q </dev/null && install; }; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        echo "apt-get could not install python$version-venv." >&2
+        exit 1
+    fi
+    rm -f "$log"
+}
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    "$python" -c 'import ensurepip' 2>/dev/null || install_venv_package
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+if ! "$venv/bin/uv" --version >/dev/null 2>&1; then
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input 'uv>=0.8,<1' </dev/null
+fi
+rm -f "$stamp"
+echo "Installing what $lock names ..."
+export VIRTUAL_ENV="$(cd "$venv" && pwd)"
+# pip reads settings that uv does not (a mirror in pip.conf, a certificate): slower, it is the second try.
+"$venv/bin/uv" pip sync -q --require-hashes "$lock" </dev/null ||
+    "$venv/bin/python" -m pip install -q --no-input --require-hashes -r "$lock" </dev/null
+# The console script `waybill`, from this checkout; setuptools, which builds it, is in the locks.
+"$venv/bin/uv" pip install -q --no-deps --no-build-isolation --offline -e . </dev/null
+echo "$want $lock" >"$stamp"
