@@ -1,0 +1,107 @@
+"""The control channel: every state and input, pipelining, and the end."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endpoints.gridftp.control import (
+    TRANSITIONS,
+    Answered,
+    ControlChannel,
+    ControlEvent,
+    Greeting,
+    Input,
+    Lost,
+    Preliminary,
+    State,
+)
+from endpoints.gridftp.faults import Kind
+
+WORDS = {
+    Input.PRELIMINARY: b"150 opening\r\n",
+    Input.FINAL: b"220 fine\r\n",
+    Input.CLOSING: b"421 good bye\r\n",
+    Input.GARBAGE: b"garbage\r\n",
+}
+
+
+def apply(channel: ControlChannel, what: Input) -> list[ControlEvent]:
+    return list(channel.receive_eof() if what is Input.EOF else channel.receive(WORDS[what]))
+
+
+def ready() -> ControlChannel:
+    channel = ControlChannel()
+    assert isinstance(next(iter(channel.receive(b"220 hello\r\n"))), Greeting)
+    return channel
+
+
+def test_the_table_knows_every_state_and_input() -> None:
+    assert set(TRANSITIONS) == set(itertools.product(State, Input))
+
+
+@given(st.lists(st.one_of(st.sampled_from(list(Input)), st.just("command")), max_size=30))
+def test_any_sequence_loses_the_channel_once_and_gives_each_command_one_end(steps: list[Input | str]) -> None:
+    channel, sent, ended, lost = ControlChannel(), 0, 0, 0
+    for step in steps:
+        if isinstance(step, str):
+            sent += channel.state is not State.BROKEN
+            channel.send("NOOP")
+            continue
+        for event in apply(channel, step):
+            if isinstance(event, Answered):
+                ended += 1
+            elif isinstance(event, Lost):
+                lost += 1
+                ended += len(event.unanswered)
+    assert lost == (channel.state is State.BROKEN)
+    assert lost <= 1
+    assert ended + channel.unanswered == sent
+
+
+def test_replies_belong_to_the_commands_in_their_order() -> None:
+    channel = ready()
+    for tag in "abc":
+        channel.send("STOR", b"/" + tag.encode(), tag=tag)
+    assert channel.data_to_send() == b"STOR /a\r\nSTOR /b\r\nSTOR /c\r\n"
+    assert channel.data_to_send() == b""
+    events = list(channel.receive(b"150 go\r\n226 done\r\n550 no\r\n125 go\r\n"))
+    assert [(type(event), event.command.tag) for event in events if isinstance(event, Answered | Preliminary)] == [
+        (Preliminary, "a"),
+        (Answered, "a"),
+        (Answered, "b"),
+        (Preliminary, "c"),
+    ]
+
+
+def test_a_reply_to_nothing_breaks_the_channel() -> None:
+    (event,) = ready().receive(b"226 done\r\n")
+    assert isinstance(event, Lost)
+    assert event.fault.kind is Kind.ENDPOINT_ERROR
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (b"421 too many users\r\n", Kind.ENDPOINT_TOO_BUSY),
+        (b"SSH-2.0-x\r\n", Kind.ENDPOINT_ERROR),
+        (b"530 no\r\n", Kind.ENDPOINT_ERROR),
+    ],
+)
+def test_a_server_that_does_not_greet_is_a_typed_fault(words: bytes, kind: Kind) -> None:
+    (event,) = ControlChannel().receive(words)
+    assert isinstance(event, Lost)
+    assert event.fault.kind is kind
+
+
+def test_nothing_is_believed_after_the_end() -> None:
+    channel = ready()
+    channel.send("NOOP")
+    assert [type(event) for event in channel.receive(b"garbage\r\n200 ok\r\n")] == [Lost]
+    assert list(channel.receive(b"200 ok\r\n")) == []
+    assert list(channel.receive_eof()) == []
+    channel.send("NOOP")
+    assert channel.data_to_send() == b""

@@ -1,0 +1,317 @@
+"""The pair coordinator against a model of two toolkit servers, with their silent shift of contents.
+
+The model answers strictly in order, caches its data channel, and has no identity per file on it: exactly what
+makes a naive client report success for wrong contents. Hypothesis chooses the failures and every interleaving.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from endpoints.gridftp.control import ControlChannel
+from endpoints.gridftp.faults import Kind, Side, make_fault
+from endpoints.gridftp.pair import (
+    FileProgress,
+    FileRefused,
+    FileReturned,
+    FileSettled,
+    Flush,
+    State,
+    ThirdPartyPair,
+    Transfer,
+)
+from endpoints.gridftp.ranges import RangeSet
+
+
+class Data:
+    """A data channel: contents in order, and whether an end hung up."""
+
+    def __init__(self) -> None:
+        self.contents: deque[bytes] = deque()
+        self.opened = False
+        self.closed = False
+
+
+class Server:
+    """What both models share: a queue of commands, answered in order."""
+
+    def __init__(self, refuse: set[bytes]) -> None:
+        self.channel = ControlChannel()
+        self.refuse = refuse
+        self.queue: deque[bytes] = deque()
+        self.replies: deque[bytes] = deque([b"220 model\r\n"])
+
+    def listen_to_client(self) -> None:
+        self.queue += self.channel.data_to_send().split(b"\r\n")[:-1]
+
+    def step(self) -> bool:
+        """Work on the next command; False when there is none or it has to wait."""
+        if not self.queue:
+            return False
+        verb, _, argument = self.queue[0].partition(b" ")
+        replies = getattr(self, verb.decode().lower(), self.other)(argument)
+        if replies is None:
+            return False
+        self.queue.popleft()
+        self.replies += replies
+        return True
+
+    def other(self, _: bytes) -> list[bytes] | None:
+        return [b"200 fine\r\n"]
+
+    def rest(self, _: bytes) -> list[bytes] | None:
+        return [b"350 go on\r\n"]
+
+
+class Destination(Server):
+    def __init__(self, refuse: set[bytes]) -> None:
+        super().__init__(refuse)
+        self.disk: dict[bytes, bytes] = {}
+        self.doors: list[Data] = []
+        self.renaming = b""
+
+    def pasv(self, _: bytes) -> list[bytes]:
+        if self.doors:
+            self.doors[-1].closed = True
+        self.doors.append(Data())
+        return [b"227 Entering Passive Mode (127,0,0,1,0,%d)\r\n" % len(self.doors)]
+
+    def stor(self, path: bytes) -> list[bytes] | None:
+        if path in self.refuse:
+            return [b"500-Command failed.\r\n500-Permission denied\r\n500 End.\r\n"]
+        self.disk[path] = b""
+        door = self.doors[-1]
+        if door.contents:
+            self.disk[path] = door.contents.popleft()
+            size = len(self.disk[path])
+            return [b"150 go\r\n", b"111 Range Marker 0-%d\r\n" % size, b"226 done\r\n"]
+        return [b"150 go\r\n", b"500 an end-of-file was reached\r\n"] if door.closed else None
+
+    def dele(self, path: bytes) -> list[bytes]:
+        return [b"250 OK.\r\n" if self.disk.pop(path, None) is not None else b"550 No such file or directory\r\n"]
+
+    def rnfr(self, path: bytes) -> list[bytes]:
+        self.renaming = path
+        return [b"350 go on\r\n"]
+
+    def rnto(self, path: bytes) -> list[bytes]:
+        if self.renaming not in self.disk:
+            return [b"550 No such file or directory\r\n"]
+        self.disk[path] = self.disk.pop(self.renaming)
+        return [b"250 OK.\r\n"]
+
+
+class Source(Server):
+    def __init__(self, refuse: set[bytes], peer: Destination) -> None:
+        super().__init__(refuse)
+        self.peer = peer
+        self.target: Data | None = None
+
+    def port(self, address: bytes) -> list[bytes]:
+        self.target = self.peer.doors[int(address.rpartition(b",")[2]) - 1]
+        return [b"200 fine\r\n"]
+
+    def pasv(self, _: bytes) -> list[bytes]:
+        # Only cached connections can be closed: a door that nobody came to stays shut in the destination's face.
+        if self.target and self.target.opened:
+            self.target.closed = True
+        self.target = None
+        return [b"227 Entering Passive Mode (127,0,0,1,9,9)\r\n"]
+
+    def retr(self, path: bytes) -> list[bytes]:
+        if path in self.refuse:
+            return [b"500-Command failed.\r\n500-No such file or directory\r\n500 End.\r\n"]
+        if self.target is None or self.target.closed:
+            return [b"500 Connection reset by peer\r\n"]
+        self.target.opened = True
+        self.target.contents.append(b"content of " + path)
+        return [b"150 go\r\n", b"226 done\r\n"]
+
+
+class World:
+    """Both models and the pair, moved step by step by a chooser."""
+
+    def __init__(self, missing: set[bytes], unwritable: set[bytes], *, stream_mode: bool = False) -> None:
+        self.destination = Destination(unwritable)
+        self.source = Source(missing, self.destination)
+        self.servers = {Side.SOURCE: self.source, Side.DESTINATION: self.destination}
+        for server in self.servers.values():
+            list(server.channel.receive(server.replies.popleft()))
+        self.pair = ThirdPartyPair(
+            self.source.channel, self.destination.channel, parallelism=2, stream_mode=stream_mode
+        )
+        self.settled: list[bytes] = []
+        self.refused: dict[bytes, Kind] = {}
+        self.returned: deque[bytes] = deque()
+        self.suspect: set[bytes] = set()
+
+    def feed(self, name: bytes, **options: object) -> None:
+        self.pair.send(Transfer(name, b"/src/" + name, b"/dst/" + name, 1000, **options))  # type: ignore[arg-type]
+
+    def moves(self) -> list[Callable[[], bool]]:
+        """All that could happen next."""
+        found: list[Callable[[], bool]] = []
+        for side, server in self.servers.items():
+            server.listen_to_client()
+            if server.queue:
+                found.append(server.step)
+            if server.replies:
+                found.append(lambda side=side: self.deliver(side))
+        return found
+
+    def deliver(self, side: Side) -> bool:
+        server = self.servers[side]
+        for event in server.channel.receive(server.replies.popleft()):
+            self.pair.handle(side, event)
+        self.collect()
+        return True
+
+    def collect(self) -> None:
+        for event in self.pair.take():
+            match event:
+                case FileSettled(tag, _):
+                    self.settled.append(tag)  # type: ignore[arg-type]
+                case FileRefused(tag, fault, _):
+                    self.refused[tag] = fault.kind  # type: ignore[index]
+                case FileReturned(tag, suspect):
+                    self.returned.append(tag)  # type: ignore[arg-type]
+                    if suspect:
+                        self.suspect.add(tag)  # type: ignore[arg-type]
+                case Flush(_, port):
+                    door = self.destination.doors[port - 1]
+                    if not door.opened:
+                        door.closed = True
+                case FileProgress():
+                    pass
+
+    def run(self, choose: Callable[[int], int], limit: int = 20_000) -> None:
+        """Until nothing can move any more."""
+        for _ in range(limit):
+            moves = self.moves()
+            while moves:
+                if moves.pop(choose(len(moves)))():
+                    break
+            else:
+                return
+        raise AssertionError("the dialogue never ends")
+
+
+def contents_are_right(world: World, names: list[bytes]) -> None:
+    for path, content in world.destination.disk.items():
+        assert content == b"content of /src/" + path.removeprefix(b"/dst/"), (path, content)
+    for name in names:
+        assert b"/dst/" + name in world.destination.disk
+
+
+NAMES = [b"f%d" % index for index in range(12)]
+names = st.sets(st.sampled_from(NAMES), max_size=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(names, names, st.booleans(), st.booleans(), st.data())
+def test_whatever_fails_no_file_gets_anothers_content(
+    missing: set[bytes], unwritable: set[bytes], stream: bool, temporary: bool, data: st.DataObject
+) -> None:
+    world = World({b"/src/" + n for n in missing}, {b"/dst/" + n for n in unwritable}, stream_mode=stream)
+    rounds = 0
+    waiting = deque(NAMES)
+    choose = lambda count: data.draw(st.integers(0, count - 1)) if count > 1 else 0  # noqa: E731
+    while waiting and rounds < 50:
+        rounds += 1
+        for name in waiting:
+            world.feed(name)
+        waiting.clear()
+        world.run(choose)
+        assert world.pair.idle
+        waiting += world.returned
+        world.returned.clear()
+    assert sorted(world.settled) == sorted(set(NAMES) - missing - unwritable)
+    assert set(world.refused) == missing | unwritable
+    assert all(kind is Kind.FILE_NOT_FOUND for name, kind in world.refused.items() if name not in unwritable)
+    assert all(kind is Kind.PERMISSION_DENIED for name, kind in world.refused.items() if name not in missing)
+    contents_are_right(world, world.settled)
+
+
+@settings(max_examples=200, deadline=None)
+@given(names, st.integers(0, 120), st.sampled_from([Side.SOURCE, Side.DESTINATION]), st.data())
+def test_a_connection_lost_at_any_step_settles_only_what_is_certain(
+    missing: set[bytes], when: int, side: Side, data: st.DataObject
+) -> None:
+    world = World({b"/src/" + n for n in missing}, set())
+    for name in NAMES:
+        world.feed(name)
+    for _ in range(when):
+        moves = world.moves()
+        if not moves:
+            break
+        moves[data.draw(st.integers(0, len(moves) - 1))]()
+    for event in world.servers[side].channel.receive_eof():
+        world.pair.handle(side, event)
+    world.collect()
+    assert world.pair.state is State.LOST
+    outcomes = [*world.settled, *world.refused, *world.returned]
+    assert sorted(outcomes) == sorted(NAMES), "each file comes back exactly once"
+    for name in world.settled:
+        assert world.destination.disk[b"/dst/" + name] == b"content of /src/" + name
+    world.feed(b"late")
+    world.collect()
+    assert world.returned[-1] == b"late"
+
+
+def test_a_renamed_file_is_settled_only_when_it_has_its_name() -> None:
+    world = World(set(), set())
+    world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp", 10, rename_to=b"/dst/f1"))
+    world.run(lambda _: 0)
+    assert world.settled == [b"f1"]
+    assert set(world.destination.disk) == {b"/dst/f1"}
+
+
+def test_a_refused_rename_refuses_the_file() -> None:
+    world = World(set(), set())
+    world.destination.rnto = lambda _: [b"553 Permission denied\r\n"]  # type: ignore[method-assign]
+    world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp", 10, rename_to=b"/dst/f1"))
+    world.run(lambda _: 0)
+    assert world.refused == {b"f1": Kind.PERMISSION_DENIED}
+
+
+def test_a_name_that_no_wire_may_carry_is_refused_alone() -> None:
+    world = World(set(), set())
+    for name in (b"a", b"b\r\nDELE /dst/a", b"c"):
+        world.feed(name)
+    world.run(lambda _: 0)
+    assert world.settled == [b"a", b"c"]
+    assert world.refused == {b"b\r\nDELE /dst/a": Kind.INVALID_PATH_NAME}
+
+
+def test_ranges_go_to_both_sides_before_the_file() -> None:
+    world = World(set(), set())
+    world.feed(b"big", ranges=RangeSet([(0, 100), (200, 300)]))
+    world.moves()
+    assert b"REST 0-100,200-300" in world.destination.queue
+    world.run(lambda _: 0)
+    assert world.settled == [b"big"]
+
+
+def test_an_address_that_the_gate_refuses_is_never_told_to_the_source() -> None:
+    destination, source = ControlChannel(), ControlChannel()
+    for channel in (destination, source):
+        list(channel.receive(b"220 hello\r\n"))
+    pair = ThirdPartyPair(source, destination, parallelism=1, accept_address=lambda host: host != "10.0.0.1")
+    pair.send(Transfer(b"f", b"/f", b"/f"))
+    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n"):
+        pair.handle(Side.DESTINATION, event)
+    assert pair.state is State.LOST
+    assert b"PORT" not in source.data_to_send()
+    assert [type(event) for event in pair.take()] == [FileRefused]
+
+
+def test_the_driver_may_give_up() -> None:
+    world = World(set(), set())
+    world.feed(b"a")
+    world.pair.lose(make_fault(Kind.TIMEOUT, "no word"))
+    world.collect()
+    assert world.refused == {b"a": Kind.TIMEOUT}
