@@ -59,7 +59,5 @@ class Server(models.Model):
         ordering = ["id"]
         constraints = [
             models.UniqueConstraint(fields=["endpoint", "scheme", "hostname", "port"], name="server_unique"),
-            models.CheckConstraint(
-                condition=models.Q(port__gte=1, port__lte=65535), name="server_port_in_range"
-            ),
+            models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="server_port_in_range"),
         ]

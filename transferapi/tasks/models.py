@@ -122,7 +122,9 @@ class Item(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["task", "position"], name="item_position_unique")]
         indexes = [
-            models.Index(fields=["task", "position"], condition=models.Q(scanned_at__isnull=True), name="item_unscanned")
+            models.Index(
+                fields=["task", "position"], condition=models.Q(scanned_at__isnull=True), name="item_unscanned"
+            )
         ]
 
 

@@ -1,0 +1,144 @@
+"""The address gate (truth 9): whom the service may connect to, when a user or a server names the address.
+
+A name is looked up once and the caller connects to the addresses given back, never to the name again: between
+two look-ups a hostile name server could change its mind.
+
+    TargetRefusedError(host, reason)
+        LookupFailedError(host, reason)   the name has no address, or the look-up took too long
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import threading
+from collections.abc import Sequence
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LOOKUP_SECONDS = 5.0
+#: A look-up that hangs keeps its thread until the resolver gives up; so many may do so at one time.
+MAX_LOOKUPS = 32
+#: More addresses of one name are not tried.
+MAX_ADDRESSES = 16
+
+_lookups = threading.BoundedSemaphore(MAX_LOOKUPS)
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+#: What a resolver would take for a number: "127.1", "0177.0.0.1", "0x7f.1", "2130706433" (WHATWG URL, 3.5).
+_NUMERIC = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+
+
+class TargetRefusedError(Exception):
+    """The service does not connect there. `reason` is a sentence for the user."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(host, reason)
+        self.host = host
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.reason}"
+
+
+class LookupFailedError(TargetRefusedError):
+    """The name has no address, as far as we could find out in time."""
+
+
+def valid_host(host: str) -> bool:
+    """Whether this is a host name (RFC 1123, 2.1) or an address in its one usual spelling; nothing is looked up."""
+    if _literal(host) is not None:
+        return True
+    labels = host.removesuffix(".").split(".")
+    return (
+        0 < len(host) <= 253 and all(_LABEL.fullmatch(label) for label in labels) and not _NUMERIC.fullmatch(labels[-1])
+    )
+
+
+def check_address(ip: str, allow: Sequence[Network] = ()) -> str:
+    """The address in its usual spelling, if the service may connect to it. -> TargetRefusedError
+
+    For addresses that a server names (the answers to PASV, EPSV, SPAS) as much as for those of a look-up.
+    """
+    address = _literal(ip)
+    if address is None:
+        raise TargetRefusedError(ip, "This is not an IP address.")
+    kind = _forbidden_kind(address)
+    if kind and not any(_within(address, network) for network in allow):
+        raise TargetRefusedError(ip, f"This is a {kind} address; the operator of this service has not allowed it.")
+    return str(address)
+
+
+def resolve_target(
+    host: str, port: int, *, allow: Sequence[Network] = (), timeout: float = LOOKUP_SECONDS
+) -> list[str]:
+    """The addresses of `host` that may be connected to, best first, in at most `timeout` seconds.
+
+    All of them are refused when one of them is: a name that points into a private network as well as out of it is
+    an attack or a mistake. -> TargetRefusedError. Blocks: call it in a thread.
+    """
+    if not 1 <= port <= 65535:
+        raise TargetRefusedError(host, "A port is a number from 1 to 65535.")
+    if not valid_host(host):
+        raise TargetRefusedError(host, "This is not a host name.")
+    addresses = [host] if _literal(host) is not None else _look_up(host, port, timeout)
+    return [check_address(address, allow) for address in addresses]
+
+
+def _literal(text: str) -> Address | None:
+    """Only the usual spellings: no octal, no shortened forms, no scope ("fe80::1%eth0")."""
+    try:
+        return ipaddress.ip_address(text) if "%" not in text else None
+    except ValueError:
+        return None
+
+
+#: Ways to write an IPv4 address as an IPv6 one: mapped, compatible, 6to4, NAT64 (RFC 4291, 3056, 6052), Teredo.
+_TRANSLATED = tuple(
+    ipaddress.IPv6Network(prefix) for prefix in ("::ffff:0:0/96", "::/96", "2002::/16", "64:ff9b::/96", "2001::/32")
+)
+
+
+def _forbidden_kind(address: Address) -> str:
+    """What speaks against this address, in a word; "" when nothing does."""
+    kinds = (
+        ("loopback", address.is_loopback),
+        ("unspecified", address.is_unspecified),
+        ("link-local", address.is_link_local),
+        ("multicast", address.is_multicast),
+        ("translated", any(address in network for network in _TRANSLATED)),
+        ("private", address.is_private),
+        ("reserved", address.is_reserved or not address.is_global),
+    )
+    return next((kind for kind, holds in kinds if holds), "")
+
+
+def _within(address: Address, network: Network) -> bool:
+    """An IPv4 address written as a mapped IPv6 one is allowed by IPv6 networks only: it is no usual spelling."""
+    return address.version == network.version and address in network
+
+
+def _look_up(host: str, port: int, timeout: float) -> list[str]:
+    """getaddrinfo in a thread of its own: it knows no time limit, and a pool would wait for it at exit."""
+    if not _lookups.acquire(timeout=timeout):
+        raise LookupFailedError(host, "Too many names are being looked up; try again later.")
+    answer: list[str] = []
+    thread = threading.Thread(target=_ask_resolver, args=(host, port, answer), name="look-up", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if thread.is_alive():
+        raise LookupFailedError(host, f"The look-up of this name took more than {timeout:g} s.")
+    if not answer:
+        raise LookupFailedError(host, "This name has no address.")
+    return answer
+
+
+def _ask_resolver(host: str, port: int, answer: list[str]) -> None:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        answer.extend(list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MAX_ADDRESSES])
+    except (OSError, UnicodeError):
+        pass  # no address: the answer stays empty
+    finally:
+        _lookups.release()

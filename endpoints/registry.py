@@ -1,0 +1,356 @@
+"""The registry of endpoints: make, find, change, delete; the servers behind them.
+
+What a user may not view does not exist for him; what he may view but not do is refused.
+
+    RegistryError
+        EndpointNotFoundError(ref)
+        EndpointExistsError(canonical_name)
+        EndpointInvalidError(field, reason)
+        NotPermittedError(verb, endpoint)
+        ServerNotFoundError(endpoint, server_id)
+        ServerExistsError(uri)
+        TooManyEndpointsError(limit)
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Concat, Now
+
+from identity.models import User
+
+from .gate import valid_host
+from .models import Endpoint, Server
+from .permissions import Verb, may
+
+MAX_ENDPOINTS = 1000
+MAX_SERVERS = 64
+DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22}
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+#: Columns that a user sets, and the longest text of each (octets for the directory).
+_TEXTS = {
+    "display_name": 256,
+    "description": 4096,
+    "organization": 256,
+    "department": 256,
+    "keywords": 1024,
+    "contact_email": 256,
+    "contact_info": 1024,
+    "info_link": 1024,
+}
+#: Surrogates too: they are no characters, and PostgreSQL refuses them.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+class RegistryError(Exception):
+    """The root of this tree."""
+
+
+class EndpointNotFoundError(RegistryError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class EndpointExistsError(RegistryError):
+    def __init__(self, canonical_name: str) -> None:
+        super().__init__(canonical_name)
+        self.canonical_name = canonical_name
+
+
+class EndpointInvalidError(RegistryError):
+    """`field` by its name in the document; `reason` is a sentence."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+
+class NotPermittedError(RegistryError):
+    def __init__(self, verb: Verb, endpoint: Endpoint) -> None:
+        super().__init__(verb, endpoint)
+        self.verb = verb
+        self.endpoint = endpoint
+
+
+class ServerNotFoundError(RegistryError):
+    def __init__(self, endpoint: Endpoint, server_id: int) -> None:
+        super().__init__(endpoint, server_id)
+        self.endpoint = endpoint
+        self.server_id = server_id
+
+
+class ServerExistsError(RegistryError):
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.uri = uri
+
+
+class TooManyEndpointsError(RegistryError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """Where a server listens. Checked when it is made. -> EndpointInvalidError"""
+
+    hostname: str
+    port: int = 2811
+    scheme: str = "gsiftp"
+    subject: str = ""
+
+    def __post_init__(self) -> None:
+        if self.scheme not in DEFAULT_PORTS:
+            raise EndpointInvalidError("scheme", "A server's scheme is one of gsiftp, ftp, sshftp.")
+        if not valid_host(self.hostname):
+            raise EndpointInvalidError("hostname", "This is not a host name or an IP address.")
+        if not 1 <= self.port <= 65535:
+            raise EndpointInvalidError("port", "A port is a number from 1 to 65535.")
+        if len(self.subject) > 1024 or _CONTROL.search(self.subject):
+            raise EndpointInvalidError("subject", "A subject has at most 1024 characters, and no control ones.")
+
+    @classmethod
+    def parse(cls, uri: str, subject: str = "") -> ServerSpec:
+        """Read `gsiftp://host:2811`; the port may be left out, and nothing may follow it. -> EndpointInvalidError"""
+        try:
+            parts = urlsplit(uri)
+            port = parts.port
+        except ValueError as error:
+            raise EndpointInvalidError("uri", f"This is not an address: {error}.") from error
+        if _CONTROL.search(uri) or parts.path not in ("", "/") or "@" in parts.netloc or parts.query or parts.fragment:
+            raise EndpointInvalidError("uri", "A server's address looks like gsiftp://host:2811, and has no more.")
+        default = DEFAULT_PORTS.get(parts.scheme, 1)
+        return cls(parts.hostname or "", default if port is None else port, parts.scheme, subject)
+
+    @property
+    def uri(self) -> str:
+        host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class SearchScope(StrEnum):
+    """The `filter_scope` of a search. What needs shares or activation finds nothing before there are any."""
+
+    ALL = "all"
+    MINE = "my-endpoints"
+    MY_PERSONAL = "my-gcp-endpoints"
+    ADMINISTERED_BY_ME = "administered-by-me"
+    RECENTLY_USED = "recently-used"
+    IN_USE = "in-use"
+    SHARED_BY_ME = "shared-by-me"
+    SHARED_WITH_ME = "shared-with-me"
+
+
+def canonical_name(endpoint: Endpoint) -> str:
+    """`owner#name`. Reads the owner: select it together with the endpoint."""
+    return f"{endpoint.owner.username}#{endpoint.name}"
+
+
+def server_uri(server: Server) -> str:
+    """`gsiftp://host:2811`."""
+    return ServerSpec(server.hostname, server.port, server.scheme, server.subject).uri
+
+
+def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
+    """The endpoint that `ref` means to this user: a UUID, `owner#name`, or the bare name of one of his own.
+
+    -> EndpointNotFoundError, NotPermittedError
+    """
+    endpoint = _living().filter(_meaning(user, ref)).first()
+    if endpoint is None or not may(user, Verb.VIEW, endpoint):
+        raise EndpointNotFoundError(ref)
+    if not may(user, verb, endpoint):
+        raise NotPermittedError(verb, endpoint)
+    return endpoint
+
+
+def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpec] = ()) -> Endpoint:
+    """Make an endpoint of this user. Without a `name` it is called by its UUID.
+
+    -> EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError
+    """
+    values = _checked(fields)
+    if _living().filter(owner=user).count() >= MAX_ENDPOINTS:
+        raise TooManyEndpointsError(MAX_ENDPOINTS)
+    if len(servers) > MAX_SERVERS:
+        raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+    endpoint = Endpoint(id=uuid.uuid4(), owner=user)
+    endpoint.name = str(endpoint.id)
+    with transaction.atomic():
+        _save(endpoint, values, force_insert=True)
+        for spec in servers:
+            _add(endpoint, spec)
+    return endpoint
+
+
+def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
+    """Change what `fields` names of the document. -> as `resolve` and `create`"""
+    endpoint = resolve(user, ref, Verb.MANAGE)
+    _save(endpoint, _checked(fields))
+    return endpoint
+
+
+def delete(user: User, ref: str) -> Endpoint:
+    """Take an endpoint away; its row stays for the history. Tasks that still run meet a fault. -> as `resolve`"""
+    endpoint = resolve(user, ref, Verb.MANAGE)
+    Endpoint.objects.filter(pk=endpoint.pk, deleted_at__isnull=True).update(deleted_at=Now())
+    return endpoint
+
+
+def search(
+    user: User,
+    *,
+    scope: SearchScope = SearchScope.ALL,
+    fulltext: str = "",
+    owner_id: uuid.UUID | None = None,
+    limit: int = 100,
+    offset: int = 0,
+) -> tuple[list[Endpoint], bool]:
+    """The endpoints that this user may view and that match, by name, and whether there are more of them.
+
+    Each word of `fulltext` must begin a word of the endpoint's texts.
+    """
+    found = _living().filter(_in_scope(user, scope))
+    if owner_id is not None:
+        found = found.filter(owner_id=owner_id)
+    found = _matching(found, fulltext)
+    page = list(found.order_by("display_name", "name", "id")[offset : offset + limit + 1])
+    return page[:limit], len(page) > limit
+
+
+def servers(endpoint: Endpoint) -> list[Server]:
+    """The servers of an endpoint, in the order in which they were added."""
+    return list(endpoint.servers.all())
+
+
+def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
+    """-> as `resolve`, ServerExistsError, EndpointInvalidError when there are too many"""
+    endpoint = resolve(user, ref, Verb.MANAGE)
+    if endpoint.servers.count() >= MAX_SERVERS:
+        raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+    return _add(endpoint, spec)
+
+
+def remove_server(user: User, ref: str, server_id: int) -> None:
+    """-> as `resolve`, ServerNotFoundError"""
+    endpoint = resolve(user, ref, Verb.MANAGE)
+    deleted, _ = Server.objects.filter(endpoint=endpoint, pk=server_id).delete()
+    if not deleted:
+        raise ServerNotFoundError(endpoint, server_id)
+
+
+def _living() -> QuerySet[Endpoint]:
+    return Endpoint.objects.select_related("owner").filter(deleted_at__isnull=True)
+
+
+def _meaning(user: User, ref: str) -> Q:
+    """Which row `ref` names. NUL, which PostgreSQL cannot compare with, names none."""
+    if "\0" in ref or len(ref) > 512:
+        raise EndpointNotFoundError(ref)
+    try:
+        return Q(id=uuid.UUID(ref))
+    except ValueError:
+        owner, hash_sign, name = ref.partition("#")
+        return Q(owner__username=owner, name=name) if hash_sign else Q(owner=user, name=ref)
+
+
+def _in_scope(user: User, scope: SearchScope) -> Q:
+    """Which endpoints a scope holds; the same rule as `permissions.may(VIEW)`, for the database."""
+    if scope is SearchScope.ALL:
+        return Q(owner=user) | Q(public=True)
+    if scope in (SearchScope.MINE, SearchScope.ADMINISTERED_BY_ME):
+        return Q(owner=user)
+    return Q(pk__in=[])
+
+
+def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
+    space = Value(" ")
+    words = Concat(
+        "display_name", space, "owner__username", Value("#"), "name", space, "description", space,
+        "organization", space, "department", space, "keywords",
+    )  # fmt: skip
+    found = found.annotate(words=words)
+    for term in fulltext.replace("\0", " ").split():
+        found = found.filter(words__iregex=r"\m" * term[0].isalnum() + re.escape(term))
+    return found
+
+
+def _checked(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields that we know, each checked; others are passed over, as the Transfer API does."""
+    values: dict[str, object] = {}
+    for field, longest in _TEXTS.items():
+        if field in fields:
+            values[field] = _text(field, fields[field], longest)
+    if fields.get("name") is not None:
+        values["name"] = _name(fields["name"])
+    if fields.get("public") is not None:
+        values["public"] = _flag("public", fields["public"])
+    if "default_directory" in fields:
+        values["default_directory"] = _directory(fields["default_directory"])
+    return values
+
+
+def _text(field: str, value: object, longest: int) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise EndpointInvalidError(field, "A string is wanted here.")
+    controls = _CONTROL_BUT_LINES if field == "description" else _CONTROL
+    if len(value) > longest or controls.search(value):
+        raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
+    return value
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise EndpointInvalidError("name", "A name has 1 to 128 letters, digits, dots, hyphens and underscores.")
+    if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value):
+        raise EndpointInvalidError("name", "A name must not look like an endpoint's id.")
+    return value
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise EndpointInvalidError(field, "true or false is wanted here.")
+    return value
+
+
+def _directory(value: object) -> str:
+    if value is None or value == "":
+        return "/~/"
+    text = _text("default_directory", value, 4096)
+    if not text.startswith("/") or ".." in text.split("/"):
+        raise EndpointInvalidError("default_directory", "A directory is absolute, or begins with /~/.")
+    return text
+
+
+def _save(endpoint: Endpoint, values: Mapping[str, object], *, force_insert: bool = False) -> None:
+    for field, value in values.items():
+        setattr(endpoint, field, value)
+    try:
+        with transaction.atomic():
+            endpoint.save(force_insert=force_insert, update_fields=None if force_insert else list(values))
+    except IntegrityError as error:
+        raise EndpointExistsError(canonical_name(endpoint)) from error
+
+
+def _add(endpoint: Endpoint, spec: ServerSpec) -> Server:
+    try:
+        with transaction.atomic():
+            return Server.objects.create(
+                endpoint=endpoint, scheme=spec.scheme, hostname=spec.hostname, port=spec.port, subject=spec.subject
+            )
+    except IntegrityError as error:
+        raise ServerExistsError(spec.uri) from error

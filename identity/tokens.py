@@ -1,0 +1,52 @@
+"""API tokens: made, shown once, recognised by digest, taken back."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from .models import ApiToken, User
+
+#: Tells a reader of logs, and secret scanners, what kind of string leaked.
+PREFIX = "wb_"
+RANDOM_BYTES = 32
+#: Longer strings are nobody's token and are not worth a digest.
+MAX_LENGTH = 256
+#: `last_used_at` is for people: it need not be written at every request.
+LAST_USED_PRECISION = timedelta(minutes=1)
+
+
+def issue(user: User, label: str = "", lifetime: timedelta | None = None) -> str:
+    """Make a token for this user; lifetime None: until it is revoked. This is the only time it can be seen."""
+    token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
+    ApiToken.objects.create(user=user, label=label, digest=_digest(token), expires_at=expires_at)
+    return token
+
+
+def authenticate(token: str) -> User | None:
+    """Whose token this is; None when it is nobody's, expired, revoked, or its user is not active.
+
+    The look-up is by digest: how long it takes tells nothing about a token that is almost right.
+    """
+    if not token.startswith(PREFIX) or len(token) > MAX_LENGTH:
+        return None
+    found = ApiToken.objects.select_related("user").filter(digest=_digest(token)).first()
+    now = datetime.now(UTC)
+    if found is None or not found.user.is_active or (found.expires_at and found.expires_at <= now):
+        return None
+    if found.last_used_at is None or now - found.last_used_at >= LAST_USED_PRECISION:
+        ApiToken.objects.filter(pk=found.pk).update(last_used_at=now)
+    return found.user
+
+
+def revoke(token_id: uuid.UUID) -> bool:
+    """Take a token back, at once; whether there was one."""
+    deleted, _ = ApiToken.objects.filter(pk=token_id).delete()
+    return deleted > 0
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,73 @@
+"""What can go wrong when a task is asked for or about.
+
+    TaskError
+        TaskNotFoundError(ref)            no such task, or not this user's
+        TaskCompleteError(task_id)        it is done and does not change any more
+        StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
+        RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
+        TooManyPendingError(limit)        the user has as many unfinished tasks as he may
+        LeaseLostError(task_id, epoch)    this worker does not hold the task any more
+        AmbiguousPathError(path)          two sources for one destination
+
+Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+
+class TaskError(Exception):
+    """The root of this tree."""
+
+
+class TaskNotFoundError(TaskError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class TaskCompleteError(TaskError):
+    def __init__(self, task_id: uuid.UUID) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+
+
+class StaleStateError(TaskError):
+    """A compare-and-swap found another state than it expected."""
+
+    def __init__(self, task_id: uuid.UUID, old: tuple[str, str]) -> None:
+        super().__init__(task_id, old)
+        self.task_id = task_id
+        self.old = old
+
+
+class RequestError(TaskError):
+    """`field` as in the document ("DATA[3].source_path"); `reason` is a sentence for the user."""
+
+    def __init__(self, field: str, reason: str, code: str = "ClientError.BadRequest") -> None:
+        super().__init__(field, reason, code)
+        self.field = field
+        self.reason = reason
+        self.code = code
+
+
+class TooManyPendingError(TaskError):
+    code = "ClientError.LimitExceeded"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class LeaseLostError(TaskError):
+    def __init__(self, task_id: uuid.UUID, epoch: int) -> None:
+        super().__init__(task_id, epoch)
+        self.task_id = task_id
+        self.epoch = epoch
+
+
+class AmbiguousPathError(TaskError):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
