@@ -33,7 +33,7 @@ class Endpoint(models.Model):
     deleted_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
+        constraints = (
             models.UniqueConstraint(
                 fields=["owner", "name"],
                 condition=models.Q(deleted_at__isnull=True),
@@ -41,7 +41,7 @@ class Endpoint(models.Model):
             ),
             models.CheckConstraint(condition=~models.Q(name=""), name="endpoint_name_not_empty"),
             models.CheckConstraint(condition=models.Q(max_sessions__gte=3), name="endpoint_max_sessions_min"),
-        ]
+        )
 
 
 class Server(models.Model):
@@ -56,8 +56,8 @@ class Server(models.Model):
     subject = models.CharField(max_length=1024, blank=True)
 
     class Meta:
-        ordering = ["id"]
-        constraints = [
+        ordering = ("id",)
+        constraints = (
             models.UniqueConstraint(fields=["endpoint", "scheme", "hostname", "port"], name="server_unique"),
             models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="server_port_in_range"),
-        ]
+        )

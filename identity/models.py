@@ -27,9 +27,9 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
+        constraints = (
             models.CheckConstraint(condition=models.Q(digest__length=32), name="api_token_digest_is_sha256"),
-        ]
+        )
 
 
 models.BinaryField.register_lookup(Length)

@@ -28,7 +28,7 @@ class Task(models.Model):
     """One request of a user: TRANSFER or DELETE."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False)
     type = models.CharField(max_length=8, choices=TaskType.choices)
     status = models.CharField(max_length=9, choices=Status.choices, default=Status.ACTIVE)
     phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.QUEUED)
@@ -74,7 +74,7 @@ class Task(models.Model):
     suspect_up_to = models.BigIntegerField(default=0)
 
     class Meta:
-        constraints = [
+        constraints = (
             models.UniqueConstraint(fields=["owner", "submission_id"], name="task_submission_once"),
             models.CheckConstraint(
                 condition=models.Q(status="ACTIVE", phase__in=["queued", "running"])
@@ -92,20 +92,31 @@ class Task(models.Model):
                 | models.Q(files=models.F("files_transferred") + models.F("files_skipped") + models.F("files_failed")),
                 name="task_counts_add_up",
             ),
-        ]
-        indexes = [
+            models.CheckConstraint(
+                condition=models.Q(type="TRANSFER", destination__isnull=False)
+                | models.Q(type="DELETE", destination__isnull=True),
+                name="task_transfer_has_destination",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(status="FAILED", fatal_error_code__isnull=False)
+                | (~models.Q(status="FAILED") & models.Q(fatal_error_code__isnull=True)),
+                name="task_failed_iff_fatal_error",
+            ),
+        )
+        # Nothing that a worker's batch changes is indexed: PostgreSQL then updates the row in place (HOT).
+        indexes = (
             models.Index(fields=["owner", "-request_time", "-id"], name="task_by_owner"),
             models.Index(
-                fields=["next_run_at"], condition=models.Q(phase__in=["queued", "running"]), name="task_runnable"
+                fields=["owner", "type", "next_run_at"], condition=~models.Q(phase="done"), name="task_unfinished"
             ),
-        ]
+        )
 
 
 class Item(models.Model):
     """What the user named: one source path (and destination path) of a task."""
 
     id = models.BigAutoField(primary_key=True)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="items")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="items", db_index=False)
     position = models.IntegerField()
     source_path = PathField()
     destination_path = PathField(null=True)
@@ -120,19 +131,19 @@ class Item(models.Model):
     extra = models.JSONField(default=dict)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["task", "position"], name="item_position_unique")]
-        indexes = [
+        constraints = (models.UniqueConstraint(fields=["task", "position"], name="item_position_unique"),)
+        indexes = (
             models.Index(
                 fields=["task", "position"], condition=models.Q(scanned_at__isnull=True), name="item_unscanned"
-            )
-        ]
+            ),
+        )
 
 
 class File(models.Model):
     """One thing that must arrive (or be deleted): the unit of settlement (truth 3)."""
 
     id = models.BigAutoField(primary_key=True)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="task_files")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="task_files", db_index=False)
     item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+")
     kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
     source_path = PathField()
@@ -147,6 +158,8 @@ class File(models.Model):
     next_try_at = models.DateTimeField(null=True)
     #: Ranges known to be on the destination's disk, as in RFC-959-style REST of GridFTP: "0-65536,131072-196608".
     ranges = models.TextField(default="")
+    #: How many bytes that is; the sum over all files is the task's bytes_transferred.
+    bytes_done = models.BigIntegerField(default=0)
     #: Name it is being written under, when that is not the destination path itself.
     temporary_path = PathField(null=True)
     error_code = models.CharField(max_length=64, null=True)
@@ -155,17 +168,29 @@ class File(models.Model):
     settled_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["task", "key"], name="file_once_per_task")]
-        indexes = [
+        constraints = (
+            models.UniqueConstraint(fields=["task", "key"], name="file_once_per_task"),
+            models.CheckConstraint(condition=models.Q(key__length=16), name="file_key_is_blake2b_128"),
+            models.CheckConstraint(condition=models.Q(size__gte=0, bytes_done__gte=0), name="file_sizes_positive"),
+            models.CheckConstraint(
+                condition=models.Q(state=0, settled_at__isnull=True) | models.Q(state__gt=0, settled_at__isnull=False),
+                name="file_settled_at_iff_settled",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(state=3) | models.Q(error_code__isnull=False), name="file_failed_says_why"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["task", "id"], name="file_by_task"),
             models.Index(fields=["task", "size", "id"], condition=models.Q(state=0), name="file_pending"),
-        ]
+        )
 
 
 class Event(models.Model):
     """A dated line of a task's history; appended in the transaction of the change that it tells."""
 
     id = models.BigAutoField(primary_key=True)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events", db_index=False)
     time = models.DateTimeField()
     code = models.CharField(max_length=64)
     is_error = models.BooleanField(default=False)
@@ -174,7 +199,7 @@ class Event(models.Model):
     details = models.TextField()
 
     class Meta:
-        indexes = [models.Index(fields=["task", "-id"], name="event_by_task")]
+        indexes = (models.Index(fields=["task", "-id"], name="event_by_task"),)
 
 
 class Lease(models.Model):
@@ -188,3 +213,14 @@ class Lease(models.Model):
     expires_at = models.DateTimeField(null=True)
     #: Sessions to each of its endpoints that the holder may have (the fair share).
     sessions = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(worker="", expires_at__isnull=True)
+                | (~models.Q(worker="") & models.Q(expires_at__isnull=False, sessions__gte=1)),
+                name="lease_held_until_a_time",
+            ),
+        )
+        # A heartbeat changes nothing of it, and it is as small as the number of workers.
+        indexes = (models.Index(fields=["task"], condition=~models.Q(worker=""), name="lease_held"),)
