@@ -51,7 +51,7 @@ _OPEN_REFUSALS = frozenset(
     }
 )
 #: Kinds that often are only the echo of what happened on the other side: any other kind tells more.
-_ECHOES = frozenset({Kind.UNKNOWN, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
+_ECHOES = frozenset({Kind.UNKNOWN, Kind.CONNECT_FAILED, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET, Kind.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True)

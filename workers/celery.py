@@ -1,0 +1,39 @@
+"""The Celery app. A message is only a wake-up (truth 1): acknowledged early, without a result, without a retry.
+
+Started as `celery -A workers.celery:app worker --pool threads`: one process per core, see docs/decisions.
+"""
+
+from __future__ import annotations
+
+import os
+
+import django
+from celery import Celery
+from celery.signals import worker_shutting_down
+from django.apps import apps
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+
+app = Celery("waybill")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(
+    task_ignore_result=True,
+    task_acks_late=False,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    broker_connection_retry_on_startup=True,
+    beat_schedule={
+        "sweep": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 2.0}},
+    },
+)
+if not apps.ready:
+    django.setup()
+app.autodiscover_tasks(["workers"], related_name="jobs", force=True)
+
+
+@worker_shutting_down.connect
+def yield_tasks(**_: object) -> None:
+    """SIGTERM: every slice gives its task back at once, for another worker to go on."""
+    from workers import runtime
+
+    runtime.stop()

@@ -1,0 +1,19 @@
+"""The Celery tasks: as thin as can be. Who rings the doorbell names them by their strings."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from workers import runtime
+
+
+@shared_task(name="workers.run")
+def run(task_id: str) -> None:
+    """Work on this task for a slice, if nobody else does and its turn has come."""
+    runtime.run(task_id)
+
+
+@shared_task(name="workers.sweep")
+def sweep() -> None:
+    """Ring again for every runnable task without a live lease: what makes lost messages harmless."""
+    runtime.sweep()

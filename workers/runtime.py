@@ -1,0 +1,151 @@
+"""One worker process: Celery's threads on one side, one event loop with all its sessions on the other.
+
+A Celery thread takes the lease, hands the slice to the loop and waits. Sessions live on the loop, so that a task
+finds those of the last one still warm, whichever thread it came by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import uuid
+from concurrent.futures import Future
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from endpoints import gate
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.models import Server
+from transferapi.tasks import doorbell, leases
+from workers.engine.run import run_slice
+from workers.sessions import Places, RealSessions, SessionPool
+from workers.store import PostgresTaskStore, task_spec
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a worker holds a task before others of the same user get their turn.
+SLICE_SECONDS = 300.0
+#: Tasks that one sweep, or the end of one slice, rings for.
+SWEEP_LIMIT = 100
+
+
+class Runtime:
+    """The event loop of this process and what lives on it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.stop = asyncio.Event()
+        self.pool = SessionPool()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_later(5.0, self._expire)
+        self.loop.run_forever()
+
+    def _expire(self) -> None:
+        self.pool.expire()
+        self.loop.call_later(5.0, self._expire)
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+_stopping = False
+
+
+def current() -> Runtime:
+    """The runtime of this process, made when first needed (never before a fork)."""
+    global _runtime
+    with _lock:
+        if _runtime is None:
+            _runtime = Runtime()
+        return _runtime
+
+
+def stop() -> None:
+    """Make every slice of this process yield."""
+    global _stopping
+    _stopping = True
+    if _runtime:
+        _runtime.loop.call_soon_threadsafe(_runtime.stop.set)
+
+
+def worker_name() -> str:
+    """Who holds a lease: unique among all worker threads alive."""
+    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+
+
+def run(task_id: str) -> None:
+    """Take the lease of this task and work on it for a slice; then wake those that waited for the place."""
+    if _stopping:
+        return
+    grant = leases.acquire(uuid.UUID(task_id), worker_name())
+    if not isinstance(grant, leases.Grant):
+        log.debug("task %s is not taken: %s", task_id, grant)
+        return
+    runtime = current()
+    spec = task_spec(grant)
+    store = PostgresTaskStore(grant)
+    sessions = RealSessions(
+        spec,
+        _places(grant),
+        runtime.pool,
+        resolve=_resolve,
+        accept_address=_accepts,
+    )
+    slice_ = run_slice(spec, store, sessions, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
+    future: Future[object] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
+    outcome = future.result()
+    log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
+    if not _stopping:
+        sweep()
+
+
+def sweep() -> None:
+    """Ring for every task that may run and that nobody holds."""
+    doorbell.ring(leases.next_runnable(SWEEP_LIMIT))
+
+
+def _places(grant: leases.Grant) -> Places:
+    """Where the servers of the task's endpoints are."""
+    servers: dict[Side, list[tuple[str, int]]] = {Side.SOURCE: [], Side.DESTINATION: []}
+    for server in Server.objects.filter(endpoint_id__in=[grant.source_id, grant.destination_id]):
+        if server.endpoint_id == grant.source_id:
+            servers[Side.SOURCE].append((server.hostname, server.port))
+        if server.endpoint_id == grant.destination_id:
+            servers[Side.DESTINATION].append((server.hostname, server.port))
+    return Places(dict(servers))
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    """The gate, with its refusal as a fault of the endpoint: a task waits for the operator or its deadline."""
+    try:
+        return gate.resolve_target(host, port, allow=settings.ALLOW_TARGETS)
+    except gate.TargetRefusedError as error:
+        raise FaultError(
+            Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=error.reason, raw=str(error))
+        ) from None
+
+
+def _accepts(host: str) -> bool:
+    try:
+        gate.check_address(host, settings.ALLOW_TARGETS)
+    except gate.TargetRefusedError:
+        return False
+    return True
+
+
+class Clock:
+    """The engine's clock: this machine's."""
+
+    def now(self) -> datetime:
+        return timezone.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
