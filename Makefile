@@ -2,7 +2,6 @@
 SHELL := /bin/sh
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
-export WAYBILL_HOME WAYBILL_PORT
 
 .PHONY: help up down status logs test lint venv venv-test lock bench
 
@@ -12,13 +11,13 @@ help: ## this list
 up: venv ## set everything up and run it until Ctrl-C
 	@exec $(VENV)/bin/waybill up
 
-down: ## stop what `make up` started
+down: venv ## stop what `make up` started
 	@$(VENV)/bin/waybill down
 
-status: ## what is running
-	@$(VENV)/bin/waybill status
+status: venv ## what is running
+	@$(VENV)/bin/waybill status || true
 
-logs: ## follow the logs
+logs: venv ## follow the logs
 	@exec $(VENV)/bin/waybill logs
 
 test: venv-test ## install what the tests need, then lint and run them all

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.signals import setting_changed
 from django.db import connections
 
 from deploy.endpoint import toolkit
@@ -72,6 +73,7 @@ def redis_server(stack_home: Path) -> Iterator[Redis]:
     settings.REDIS_URL = server.url()
     settings.CELERY_BROKER_URL = broker_url(server.url())
     settings.CACHES["default"]["LOCATION"] = server.url()
+    setting_changed.send(sender=None, setting="CACHES", value=settings.CACHES, enter=True)
     yield server
     server.stop()
 

@@ -38,10 +38,15 @@ class Redis:
         self.wait_ready(timeout=timeout)
 
     def launch(self) -> None:
+        """Start without waiting."""
+        self.prepare()
+        self.process = spawn(self.command(), log=self.log)
+
+    def prepare(self) -> None:
+        """Make what is missing of the folders."""
         make_socket_folder(self.home)
         private_folder(self.log.parent)
         private_folder(self.data)
-        self.process = spawn(self.command(), log=self.log)
 
     def command(self) -> list[str]:
         settings = {

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import django.core.cache
+import psycopg2
 import pytest
+import redis as redis_client
 from django.db import connection
 
+from deploy.stack.errors import HomeError, StartError
+from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+@pytest.fixture
+def closed_home() -> Iterator[Path]:
+    """Below a folder that nobody else may pass, as a checkout in /root is."""
+    with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
+        yield Path(folder) / "home"
 
 
 @pytest.mark.django_db
@@ -19,3 +46,112 @@ def test_django_speaks_to_the_embedded_postgres() -> None:
 def test_djangos_cache_is_the_embedded_redis(redis_server: Redis) -> None:
     django.core.cache.cache.set("answer", 42, 60)
     assert django.core.cache.cache.get("answer") == 42
+
+
+def query(server: Postgres, statement: str) -> list[tuple[object, ...]]:
+    session = psycopg2.connect(server.url())
+    try:
+        session.autocommit = True
+        with session.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        session.close()
+
+
+def test_postgres_runs_in_a_home_below_a_closed_folder(closed_home: Path) -> None:
+    server = Postgres(closed_home, durable=False)
+    try:
+        server.start()
+        assert query(server, "SELECT current_user") == [("waybill",)]
+    finally:
+        server.stop()
+
+
+def test_postgres_keeps_its_rows_when_it_is_killed(home: Path) -> None:
+    server = Postgres(home)
+    try:
+        server.start()
+        query(server, "CREATE TABLE kept AS SELECT 7 AS number")
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait(10)
+        server.start()
+        assert query(server, "SELECT number FROM kept") == [(7,)]
+    finally:
+        server.stop()
+
+
+def test_postgres_listens_on_no_network_address(postgres: Postgres) -> None:
+    assert query(postgres, "SHOW listen_addresses") == [("",)]
+
+
+def test_only_the_user_who_started_postgres_is_let_in(postgres: Postgres) -> None:
+    rules = query(postgres, "SELECT type, auth_method, user_name FROM pg_hba_file_rules")
+    assert rules == [("local", "peer", ["all"])]
+    with pytest.raises(psycopg2.OperationalError, match="Peer authentication failed"):
+        psycopg2.connect(postgres.url().replace("waybill@", "postgres@"))
+
+
+def test_a_postgres_that_cannot_start_says_why(home: Path) -> None:
+    server = Postgres(home, durable=False)
+    server.start()
+    server.stop()
+    (home / "postgres" / "PG_VERSION").write_text("9\n")
+    with pytest.raises(StartError, match="data directory was initialized by PostgreSQL version 9"):
+        server.start()
+
+
+def test_a_folder_that_cannot_be_made_is_named(home: Path) -> None:
+    (home / "file").write_text("")
+    with pytest.raises(HomeError, match=r"file/logs|file/run"):
+        Postgres(home / "file").start()
+
+
+def test_redis_keeps_its_messages_when_it_is_killed(home: Path) -> None:
+    server = Redis(home)
+    try:
+        server.start()
+        with redis_client.Redis.from_url(server.url()) as client:
+            client.lpush("queue", "message")
+            eventually(lambda: client.info("persistence")["aof_pending_bio_fsync"] == 0)
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait(10)
+        server.start()
+        with redis_client.Redis.from_url(server.url()) as client:
+            assert client.lrange("queue", 0, -1) == [b"message"]
+    finally:
+        server.stop()
+
+
+STARTS_BOTH = """
+import sys, time
+from pathlib import Path
+from deploy.stack.postgres import Postgres
+from deploy.stack.redis import Redis
+home = Path(sys.argv[1])
+postgres, redis = Postgres(home, durable=False), Redis(home)
+postgres.start()
+redis.start()
+print(postgres.process.pid, redis.process.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_killed_parent_leaves_no_server_behind(home: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTS_BOTH, str(home)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        assert parent.stdout is not None
+        servers = [int(word) for word in parent.stdout.readline().split()]
+        everybody = servers + descendants(servers[0])
+        assert len(everybody) > 3
+        parent.send_signal(signal.SIGKILL)
+    eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in everybody))
+
+
+def descendants(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]

@@ -1,0 +1,125 @@
+"""The command `waybill`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from transferapi.config import Config, load_or_exit
+
+from .stack.embedded import use_embedded_stack
+from .stack.errors import StackError
+from .stack.home import Home
+from .up import logs, say, up
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 not running (`status`), 78 wrong environment."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(load_or_exit(), arguments))
+    except StackError as error:
+        sys.stderr.write(f"waybill: {error}\n")
+    except OSError as error:
+        sys.stderr.write(f"waybill: {error.strerror}: {error.filename}\n")
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(prog="waybill", description="Run Waybill on this machine.")
+    commands = main.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(parent: Any, name: str, run: object, meaning: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = parent.add_parser(name, help=meaning, description=meaning)
+        made.set_defaults(run=run)
+        return made
+
+    command(commands, "up", run_up, "start everything and keep it running until Ctrl-C")
+    command(commands, "down", run_down, "stop what `up` started")
+    command(commands, "status", run_status, "show what is running")
+    command(commands, "logs", run_logs, "follow the logs")
+    users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
+    command(users, "add", run_user_add, "make a user").add_argument("name")
+    command(commands, "token", run_token, "make an API token and print it").add_argument("name")
+    return main
+
+
+def run_up(config: Config, arguments: argparse.Namespace) -> int:
+    return up(config)
+
+
+def run_down(config: Config, arguments: argparse.Namespace) -> int:
+    say("Stopped." if Home(config.home).stop_supervisor() else f"Waybill is not running in {config.home}.")
+    return 0
+
+
+def run_status(config: Config, arguments: argparse.Namespace) -> int:
+    home = Home(config.home)
+    supervisor = home.supervisor()
+    if supervisor is None:
+        say(f"Waybill is not running in {config.home}.")
+        return 3
+    connection: Any = home.read_json(home.connection)
+    if not connection:
+        say(f"Waybill is starting in {config.home} (supervisor {supervisor}).")
+        return 0
+    say(f"Waybill is up at {connection['url']}, in {config.home}.")
+    for name, pid in connection["pids"].items():
+        say(f"  {name:12} {pid:>8}  {'running' if os.path.exists(f'/proc/{pid}') else 'gone'}")
+    return 0
+
+
+def run_logs(config: Config, arguments: argparse.Namespace) -> int:
+    files = [str(path) for path in logs(config.home)]
+    if not files:
+        raise StackError(f"there are no logs in {config.home}: has it been started?")
+    os.execvp("tail", ["tail", "-n", "20", "-F", *files])  # noqa: S606
+
+
+def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
+    from django.core.exceptions import ValidationError
+
+    user = _user_model()(username=arguments.name)
+    user.set_unusable_password()
+    try:
+        user.full_clean()
+    except ValidationError as error:
+        raise StackError("; ".join(error.messages)) from None
+    user.save()
+    say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
+    return 0
+
+
+def run_token(config: Config, arguments: argparse.Namespace) -> int:
+    user = _user_model().objects.filter(username=arguments.name).first()
+    if user is None:
+        raise StackError(f"there is no user {arguments.name!r}: `waybill user add {arguments.name}` makes one")
+    from identity import tokens
+
+    say(tokens.issue(user, "waybill token"))
+    return 0
+
+
+def _user_model() -> Any:
+    """Django's user model, once the database answers. Raises StackError when it does not."""
+    use_embedded_stack()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+    import django
+    from django.db import DatabaseError, connection
+
+    django.setup()
+    try:
+        connection.ensure_connection()
+    except DatabaseError:
+        raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
+    from identity.models import User
+
+    return User
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,24 @@
+"""Gunicorn's settings: `gunicorn --config python:deploy.stack.gunicorn_conf transferapi.wsgi`."""
+
+from __future__ import annotations
+
+import os
+
+from .child import die_with_parent
+
+workers = 2
+worker_class = "gthread"
+threads = 8
+#: Load once and fork: half the time to start and half the memory.
+preload_app = True
+timeout = 60
+#: Seconds that requests under way get when it is told to stop: Ctrl-C of `make up` ends everything within 2 s.
+graceful_timeout = 1
+keepalive = 5
+#: Workers' heartbeats are files: in memory where there is such a place.
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+
+def post_fork(server: object, worker: object) -> None:
+    """A worker ends with its master, also when the master was killed."""
+    die_with_parent(os.getppid())

@@ -1,0 +1,117 @@
+"""The home folder of one instance: its lock, its secrets, and what it tells others about itself."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from .errors import BusyError, HomeError
+
+#: A supervisor stops in under two seconds; after this many it is ended.
+DOWN_SECONDS = 15.0
+
+
+class Home:
+    """Files of an instance. All that hold a secret have mode 0600."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs = path / "logs"
+        self.connection = path / "connection.json"
+        self.token = path / "token"
+        self.secret_key = path / "secret-key"
+        self.prepared = path / "prepared.json"
+        self.first_transfer = path / "first-transfer"
+        self._lock = path / "supervisor.pid"
+
+    def make(self) -> None:
+        """Make the folder, private (PostgreSQL's account may pass through root's). Raises HomeError."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+            if not self.secret_key.exists():
+                write_private(self.secret_key, secrets.token_urlsafe(48))
+        except OSError as error:
+            raise HomeError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
+
+    def acquire(self) -> None:
+        """Become the one supervisor of this home, until this process ends. Raises BusyError.
+
+        The kernel gives the lock back whatever way we end, so a pid file that is left over fools nobody.
+        """
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BusyError(f"{self.path} is up already (supervisor {self._read_pid()}); see `make status`") from None
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+
+    def supervisor(self) -> int | None:
+        """The pid of the supervisor that holds the lock; None when there is none."""
+        try:
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._read_pid()
+        finally:
+            os.close(descriptor)
+        return None
+
+    def _read_pid(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError):
+            return int(self._lock.read_text())
+        return None
+
+    def stop_supervisor(self) -> bool:
+        """Ask it to stop, wait, insist in the end. Whether there was one."""
+        pid = self.supervisor()
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + DOWN_SECONDS
+        while self.supervisor() == pid:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+                until += DOWN_SECONDS
+            time.sleep(0.02)
+        return True
+
+    def read_token(self) -> str | None:
+        with contextlib.suppress(OSError):
+            return self.token.read_text().strip() or None
+        return None
+
+    def read_json(self, path: Path) -> dict[str, object]:
+        """A document of ours; an empty one when it is missing or damaged."""
+        with contextlib.suppress(OSError, ValueError):
+            document = json.loads(path.read_text())
+            if isinstance(document, dict):
+                return document
+        return {}
+
+    def write_json(self, path: Path, document: Mapping[str, object]) -> None:
+        write_private(path, json.dumps(document, indent=2) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write with mode 0600 under another name, then rename: readers see the old or the new, never half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.unlink()
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    fresh.replace(path)

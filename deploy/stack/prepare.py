@@ -1,0 +1,69 @@
+"""Brings the database of a home up to date: tables, the sample endpoints, a user and a token.
+
+    python -m deploy.stack.prepare HOME ep1=PORT ep2=PORT
+
+Run again it changes nothing but what is missing or has moved. Writes HOME/prepared.json and HOME/token.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import django
+
+from .fingerprint import migrations_fingerprint
+from .home import Home, write_private
+
+OWNER = "go"
+USER = "demo"
+
+
+def main(argv: list[str]) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+    django.setup()
+    from django.core.management import call_command
+
+    home = Home(Path(argv[0]))
+    ports = {name: int(port) for name, _, port in (word.partition("=") for word in argv[1:])}
+    call_command("migrate", interactive=False, verbosity=1)
+    ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items()}
+    _token(home)
+    home.write_json(
+        home.prepared,
+        {"fingerprint": migrations_fingerprint(), "username": USER, "endpoints": ids, "ports": ports},
+    )
+
+
+def _endpoint(name: str, port: int) -> str:
+    """Make the endpoint, or point the one that is there at the port; returns its id."""
+    from endpoints import registry
+    from endpoints.models import Endpoint
+    from identity.models import User
+
+    owner, _ = User.objects.get_or_create(username=OWNER)
+    spec = registry.ServerSpec("127.0.0.1", port, "ftp")
+    found = Endpoint.objects.filter(owner=owner, name=name, deleted_at__isnull=True).first()
+    if found is None:
+        fields = {"name": name, "display_name": f"Waybill sample endpoint {name}", "public": True}
+        return str(registry.create(owner, fields, [spec]).id)
+    if [server.port for server in registry.servers(found)] != [port]:
+        found.servers.all().delete()
+        registry.add_server(owner, str(found.id), spec)
+    return str(found.id)
+
+
+def _token(home: Home) -> None:
+    """Keep the token that still works, or make one."""
+    from identity import tokens
+    from identity.models import User
+
+    user, _ = User.objects.get_or_create(username=USER)
+    token = home.read_token()
+    if token is None or tokens.authenticate(token) != user:
+        write_private(home.token, tokens.issue(user, "make up") + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,202 @@
+"""The programs of one instance: what they are called, how they are started, and when they are ready."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transferapi.config import Config
+
+from .embedded import embedded_environment
+from .errors import BusyError
+from .fingerprint import CHECKOUT, migrations_fingerprint
+from .home import Home
+from .postgres import Postgres
+from .redis import Redis
+from .supervisor import Program
+
+HOST = "127.0.0.1"
+ENDPOINTS = ("ep1", "ep2")
+THREADS_PER_WORKER = 16
+READY_LINE = b"waybill worker: ready"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One `make up`: its home, its configuration, and the ports of its sample endpoints."""
+
+    home: Home
+    config: Config
+    ports: Mapping[str, int]
+    postgres: Postgres | None
+    redis: Redis | None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.config.port}"
+
+    @property
+    def roots(self) -> dict[str, Path]:
+        return {name: self.home.path / "endpoints" / name for name in ENDPOINTS}
+
+    def environment(self) -> dict[str, str]:
+        """What every child gets; what the user has set wins over the embedded servers."""
+        given = {name: value for name, value in os.environ.items() if value}
+        embedded = embedded_environment(self.home.path)
+        chosen = {name: value for name, value in embedded.items() if not _is_given(name, given)}
+        # The sample endpoints listen on loopback, which the address gate refuses otherwise.
+        return {"WAYBILL_ALLOW_TARGETS": f"{HOST}/32", **given, **chosen, "PYTHONUNBUFFERED": "1"}
+
+    def is_prepared(self) -> bool:
+        """Whether the database has our tables, endpoints and token already, as far as files can tell."""
+        found = self.home.read_json(self.home.prepared)
+        return (
+            self.postgres is not None
+            and found.get("fingerprint") == migrations_fingerprint()
+            and found.get("ports") == dict(self.ports)
+            and self.home.read_token() is not None
+        )
+
+    def programs(self, *, prepare: bool) -> list[Program]:
+        """All of them, in the order in which they are shown."""
+        servers = list(self._servers())
+        needed = tuple(program.name for program in servers)
+        preparing = [self._prepare(needed)] if prepare else []
+        needed += tuple(program.name for program in preparing)
+        return [*servers, *preparing, *self._endpoints(), self._web(needed), *self._workers(needed)]
+
+    def _servers(self) -> Iterator[Program]:
+        if (postgres := self.postgres) is not None:
+            yield Program(
+                "postgres",
+                postgres.command(),
+                postgres.log,
+                ready=lambda text: postgres.ready(),
+                server=True,
+                stop=signal.SIGINT,
+            )
+        if (redis := self.redis) is not None:
+            yield Program("redis", redis.command(), redis.log, ready=lambda text: redis.ready(), server=True)
+
+    def _prepare(self, after: tuple[str, ...]) -> Program:
+        ports = [f"{name}={port}" for name, port in self.ports.items()]
+        return self._python("prepare", "deploy.stack.prepare", str(self.home.path), *ports, after=after, once=True)
+
+    def _endpoints(self) -> Iterator[Program]:
+        for name, root in self.roots.items():
+            where = ["--root", str(root), "--host", HOST, "--port", str(self.ports[name])]
+            line = f"listening on {HOST}:{self.ports[name]}".encode()
+            yield self._python(name, "endpoints.gridftp.server", *where, ready_line=line)
+
+    def _web(self, after: tuple[str, ...]) -> Program:
+        settings = ["--config", "python:deploy.stack.gunicorn_conf", "--bind", f"{HOST}:{self.config.port}"]
+        return replace(
+            self._python("web", "gunicorn", *settings, "transferapi.wsgi", after=after), ready=self._web_answers
+        )
+
+    def _workers(self, after: tuple[str, ...]) -> Iterator[Program]:
+        app = ["-A", "workers.celery:app"]
+        pool = ["--pool", "threads", "--concurrency", str(THREADS_PER_WORKER)]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-I", "deploy.stack.say_ready"]
+        for number in range(1, cores() + 1):
+            name = f"worker{number}"
+            words = [*app, "worker", "-n", f"{name}@%h", *pool, *quiet]
+            yield self._python(name, "celery", *words, after=after, ready_line=READY_LINE)
+        schedule = ["--schedule", str(self.home.path / "beat-schedule"), "--pidfile", ""]
+        yield self._python("beat", "celery", *app, "beat", *schedule, after=after)
+
+    def _python(
+        self,
+        name: str,
+        module: str,
+        *words: str,
+        after: tuple[str, ...] = (),
+        ready_line: bytes = b"",
+        once: bool = False,
+    ) -> Program:
+        return Program(
+            name,
+            [sys.executable, "-m", module, *words],
+            self.home.logs / f"{name}.log",
+            env=self.environment(),
+            cwd=CHECKOUT,
+            ready=lambda text: ready_line in text,
+            after=after,
+            once=once,
+        )
+
+    def _web_answers(self, text: bytes) -> bool:
+        """Whether a request gets through to the database (a refusal of the token is an answer too)."""
+        return self.web_status() in (200, 401, 403)
+
+    def web_status(self) -> int:
+        """HTTP status of a small authenticated request; 0 when nobody answers."""
+        headers = {"Authorization": f"Bearer {self.home.read_token()}"}
+        request = urllib.request.Request(f"{self.url}/v0.10/submission_id", headers=headers)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        except OSError:
+            return 0
+
+
+def _is_given(name: str, given: Mapping[str, str]) -> bool:
+    plain = name.removesuffix("_FILE")
+    return plain in given or f"{plain}_FILE" in given
+
+
+def cores() -> int:
+    """Cores that we may use: one worker process for each."""
+    return len(os.sched_getaffinity(0))
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return True
+    return False
+
+
+def choose_ports(home: Home) -> dict[str, int]:
+    """The ports of the sample endpoints: those of the last time where they are free, else others."""
+    before = home.read_json(home.prepared).get("ports")
+    kept = before if isinstance(before, dict) else {}
+    chosen: dict[str, int] = {}
+    with contextlib.ExitStack() as probes:
+        for name in ENDPOINTS:
+            old = kept.get(name)
+            if isinstance(old, int) and 0 < old < 65536 and is_free(old):
+                chosen[name] = old
+            else:
+                probe = probes.enter_context(socket.socket())
+                probe.bind((HOST, 0))
+                chosen[name] = probe.getsockname()[1]
+    return chosen
+
+
+def make_instance(home: Home, config: Config) -> Instance:
+    """Look what is configured and what is free. Raises BusyError when the web server's port is taken."""
+    if not is_free(config.port):
+        raise BusyError(f"port {config.port} of {HOST} is in use: choose another one with WAYBILL_PORT")
+    given = {name: value for name, value in os.environ.items() if value}
+    return Instance(
+        home,
+        config,
+        choose_ports(home),
+        None if _is_given("DATABASE_URL", given) else Postgres(home.path, max_connections=100 + 64 * cores()),
+        None if _is_given("REDIS_URL", given) else Redis(home.path),
+    )

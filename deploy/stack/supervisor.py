@@ -1,0 +1,213 @@
+"""A supervisor in one thread: starts programs in the order they need, restarts what crashes, stops all in time.
+
+It loads nothing heavy. Each child is told by the kernel when the supervisor is gone (see child.py).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from .child import describe_exit, spawn, stop_all
+from .errors import StartError
+
+#: A crashed program is started again after this many seconds; twice as many after each further crash.
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 10.0
+#: A program that ran this long has recovered: its next crash is a first one again.
+RECOVERED_AFTER = 30.0
+#: While all is being started, a program may crash this often before we give up.
+START_TRIES = 4
+#: Ctrl-C to the end: two rounds, first who uses the servers, then the servers.
+STOP_SECONDS = (1.0, 0.7)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program to keep running.
+
+    ready: asked every few hundredths of a second whether it does its work; gets the log's text since its start.
+    after: names of programs that must be ready before this one starts.
+    once: it is expected to end by itself, and is ready when it has ended well.
+    server: others depend on it until the end, so it is stopped after them.
+    patience: seconds until it must be ready.
+    """
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+    ready: Callable[[bytes], bool] = lambda text: True
+    after: tuple[str, ...] = ()
+    once: bool = False
+    server: bool = False
+    stop: signal.Signals = signal.SIGTERM
+    patience: float = 60.0
+
+
+class State(Enum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    CRASHED = "crashed"
+    DONE = "done"
+
+
+@dataclass
+class Running:
+    """What we know of one program."""
+
+    program: Program
+    state: State = State.WAITING
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    log_start: int = 0
+    crashes: int = 0
+    restart_at: float = 0.0
+    last_end: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        return self.state in (State.READY, State.DONE)
+
+    def text(self) -> bytes:
+        """The log of this run so far; its first 64 KB are plenty to see it get ready."""
+        with self.program.log.open("rb") as log:
+            log.seek(self.log_start)
+            return log.read(65536)
+
+
+@dataclass
+class Supervisor:
+    """Keeps `programs` running: start(), watch() until `stopping`, stop().
+
+    on_change: called with a program that became ready, or crashed, or ended.
+    """
+
+    programs: Sequence[Program]
+    on_change: Callable[[Running], None] = lambda changed: None
+    running: dict[str, Running] = field(init=False)
+    stopping: bool = field(default=False, init=False)
+    _everything_was_up: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.running = {program.name: Running(program) for program in self.programs}
+        self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._ask_to_stop)
+
+    def _ask_to_stop(self, number: int, frame: object) -> None:
+        self.stopping = True
+
+    def pids(self) -> dict[str, int]:
+        """Process name to pid, of those that run."""
+        return {
+            name: running.process.pid
+            for name, running in self.running.items()
+            if running.process is not None and running.process.returncode is None
+        }
+
+    def start(self, *, timeout: float) -> bool:
+        """Bring everything up; False when it was told to stop before that. Raises StartError."""
+        until = time.monotonic() + timeout
+        while not self.stopping:
+            self._tick()
+            if all(running.is_up for running in self.running.values()):
+                self._everything_was_up = True
+                return True
+            if time.monotonic() > until:
+                late = next(running for running in self.running.values() if not running.is_up)
+                raise StartError(late.program.name, f"not ready after {timeout:g} s", late.program.log)
+            self._sleep(0.02)
+        return False
+
+    def watch(self) -> None:
+        """Look once after everything, and sleep until something happens; at most a second."""
+        self._tick()
+        settled = all(running.is_up for running in self.running.values())
+        self._sleep(1.0 if settled else 0.1)
+
+    def stop(self) -> None:
+        """End all: first those who use the servers, then the servers; never longer than STOP_SECONDS together."""
+        for of_servers, seconds in zip((False, True), STOP_SECONDS, strict=True):
+            stop_all(
+                [
+                    (running.process, running.program.stop)
+                    for running in self.running.values()
+                    if running.process is not None and running.program.server is of_servers
+                ],
+                timeout=seconds,
+            )
+
+    def _sleep(self, seconds: float) -> None:
+        """Until a signal arrives (also that of a child that ended), at most `seconds`."""
+        if select.select([self._wake], [], [], seconds)[0]:
+            os.read(self._wake, 4096)
+
+    def _tick(self) -> None:
+        for running in self.running.values():
+            match running.state:
+                case State.WAITING if all(self.running[name].is_up for name in running.program.after):
+                    self._launch(running)
+                case State.CRASHED if time.monotonic() >= running.restart_at:
+                    self._launch(running)
+                case State.STARTING:
+                    self._look_whether_ready(running)
+                case State.READY:
+                    self._look_whether_alive(running)
+
+    def _launch(self, running: Running) -> None:
+        program = running.program
+        running.log_start = program.log.stat().st_size if program.log.exists() else 0
+        running.started_at = time.monotonic()
+        running.state = State.STARTING
+        running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
+
+    def _look_whether_ready(self, running: Running) -> None:
+        assert running.process is not None
+        code = running.process.poll()
+        if running.program.once:
+            if code == 0:
+                self._change(running, State.DONE)
+            elif code is not None:
+                raise StartError(running.program.name, f"ended with {describe_exit(code)}", running.program.log)
+        elif code is not None:
+            self._crashed(running, code)
+        elif running.program.ready(running.text()):
+            self._change(running, State.READY)
+        elif time.monotonic() > running.started_at + running.program.patience:
+            running.process.kill()
+
+    def _look_whether_alive(self, running: Running) -> None:
+        assert running.process is not None
+        if (code := running.process.poll()) is not None:
+            self._crashed(running, code)
+
+    def _crashed(self, running: Running, code: int) -> None:
+        now = time.monotonic()
+        if now > running.started_at + RECOVERED_AFTER:
+            running.crashes = 0
+        running.crashes += 1
+        running.last_end = describe_exit(code)
+        if not self._everything_was_up and running.crashes >= START_TRIES:
+            raise StartError(
+                running.program.name,
+                f"ended with {running.last_end}, {running.crashes} times, before it was ready",
+                running.program.log,
+            )
+        running.restart_at = now + min(FIRST_PAUSE * 2.0 ** (running.crashes - 1), LONGEST_PAUSE)
+        self._change(running, State.CRASHED)
+
+    def _change(self, running: Running, state: State) -> None:
+        running.state = state
+        self.on_change(running)
