@@ -1,0 +1,109 @@
+"""A whole instance of the service for a benchmark: started as `make up` does, in a folder of its own, and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deploy.endpoint.toolkit import free_port
+
+READY_SECONDS = 120
+
+
+class Api:
+    """The few calls that benchmarks make."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def call(self, method: str, path: str, document: object = None) -> Any:
+        body = None if document is None else json.dumps(document).encode()
+        request = urllib.request.Request(self.url + "/v0.10" + path, body, self._headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
+
+    def endpoint(self, name: str, port: int) -> str:
+        """Register an anonymous server on loopback; its id."""
+        server = {"DATA_TYPE": "server", "hostname": "127.0.0.1", "port": port, "scheme": "ftp"}
+        document = {"DATA_TYPE": "endpoint", "name": name, "display_name": name, "public": True, "DATA": [server]}
+        return str(self.call("POST", "/endpoint", document)["id"])
+
+    def transfer(
+        self, source: str, source_path: str, destination: str, destination_path: str, **options: object
+    ) -> str:
+        item = {"DATA_TYPE": "transfer_item", "source_path": source_path, "destination_path": destination_path}
+        if "recursive" in options:
+            item["recursive"] = options.pop("recursive")  # type: ignore[assignment]
+        document = {
+            "DATA_TYPE": "transfer",
+            "submission_id": self.call("GET", "/submission_id")["value"],
+            "source_endpoint": source,
+            "destination_endpoint": destination,
+            "DATA": [item],
+            **options,
+        }
+        return str(self.call("POST", "/transfer", document)["task_id"])
+
+    def wait(self, task_id: str, *, timeout: float = 600, interval: float = 0.05) -> dict[str, Any]:
+        """Poll gently until the task has ended."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            task: dict[str, Any] = self.call("GET", f"/task/{task_id}")
+            if task["status"] != "ACTIVE":
+                return task
+            time.sleep(interval)
+        raise TimeoutError(f"task {task_id} is not done after {timeout:g} s")
+
+
+def seconds_until_settled(task: dict[str, Any], begun: float) -> float:
+    """From `begun` (time.time() before the POST) to the commit of the task's end, by the same machine's clock."""
+    if task["status"] != "SUCCEEDED":
+        raise RuntimeError(f"the task ended as {task['status']}: {task['fatal_error']}")
+    return datetime.fromisoformat(task["completion_time"]).timestamp() - begun
+
+
+@contextmanager
+def instance(**environment: str) -> Iterator[Api]:
+    """`waybill up` in a temporary home; its API, as the sample user."""
+    with tempfile.TemporaryDirectory(prefix="waybill-bench-") as folder:
+        Path(folder).chmod(0o711)
+        home = Path(folder) / "home"
+        with (Path(folder) / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "deploy.cli", "up"],
+                env=os.environ | {"WAYBILL_HOME": str(home), "WAYBILL_PORT": str(free_port())} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                yield _ready(process, home, Path(log.name))
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(timeout=30)
+
+
+def _ready(process: subprocess.Popen[bytes], home: Path, log: Path) -> Api:
+    """Wait for connection.json and for the end of the first sample transfer."""
+    end = time.monotonic() + READY_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        if (home / "connection.json").exists():
+            connection = json.loads((home / "connection.json").read_text())
+            api = Api(connection["url"], connection["token"])
+            tasks = api.call("GET", "/task_list?filter=type:TRANSFER")["DATA"]
+            if tasks and all(task["status"] != "ACTIVE" for task in tasks):
+                return api
+        time.sleep(0.2)
+    raise RuntimeError("the instance did not start:\n" + log.read_text()[-4000:])

@@ -1,0 +1,86 @@
+"""2,000 files of 1 KB between two toolkit servers on loopback: ours, database and queue included, against
+`globus-url-copy -cc N -pp` at its best.
+
+    python -m bench.small_files [--files 2000] [--rounds 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from bench.instance import Api, instance, seconds_until_settled
+from bench.table import print_table
+from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
+
+CONCURRENCIES = (1, 2, 4, 8)
+
+
+def make_files(folder: Path, count: int) -> None:
+    folder.mkdir()
+    for index in range(count):
+        (folder / f"file{index:05d}").write_bytes(os.urandom(1020) + index.to_bytes(4, "big"))
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def check(source: Path, destination: Path) -> None:
+    """Every file arrived, bit for bit."""
+    for path in source.iterdir():
+        if (destination / path.name).read_bytes() != path.read_bytes():
+            raise RuntimeError(f"{path.name} is wrong")
+
+
+def by_globus_url_copy(concurrency: int, source: str, destination: str) -> float:
+    begun = time.time()
+    subprocess.run([CLIENT, "-cc", str(concurrency), "-pp", "-r", source, destination], check=True, timeout=120)
+    return time.time() - begun
+
+
+def by_us(api: Api, source: str, destination: str, paths: tuple[Path, Path]) -> float:
+    begun = time.time()
+    task_id = api.transfer(source, f"{paths[0]}/", destination, f"{paths[1]}/", recursive=True)
+    return seconds_until_settled(api.wait(task_id), begun)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        source, destination = root / "source", root / "destination"
+        make_files(source, arguments.files)
+        destination.mkdir()
+        hand_over(root, stop_at=root.parent)
+        with ToolkitServer(root) as one, ToolkitServer(root) as two, instance() as api:
+            ids = api.endpoint("bench1", one.port), api.endpoint("bench2", two.port)
+            runs: dict[str, list[float]] = {f"globus-url-copy -cc {cc} -pp": [] for cc in CONCURRENCIES}
+            runs["Waybill, POST to settled"] = []
+            for _ in range(arguments.rounds):
+                for cc in CONCURRENCIES:
+                    empty(destination)
+                    seconds = by_globus_url_copy(cc, f"{one.url}{source}/", f"{two.url}{destination}/")
+                    runs[f"globus-url-copy -cc {cc} -pp"].append(seconds)
+                    check(source, destination)
+                empty(destination)
+                runs["Waybill, POST to settled"].append(by_us(api, *ids, (source, destination)))
+                check(source, destination)
+    best = min((name for name in runs if name.startswith("globus")), key=lambda name: statistics.median(runs[name]))
+    print_table(f"{arguments.files} files of 1 KB, two toolkit servers, loopback", "s", runs, best)
+
+
+if __name__ == "__main__":
+    main()
