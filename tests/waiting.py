@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def eventually(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
@@ -12,3 +13,19 @@ def eventually(condition: Callable[[], object], *, seconds: float = 30.0) -> Non
     while not condition():
         assert time.monotonic() < until, f"not so after {seconds:g} s"
         time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is there, and is no zombie that only waits to be collected."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children_of(pid: int) -> list[int]:
+    """The pids of its children (those of its main thread, which is who forks)."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -24,7 +24,7 @@ LONGEST_PAUSE = 10.0
 #: A program that ran this long has recovered: its next crash is a first one again.
 RECOVERED_AFTER = 30.0
 #: While all is being started, a program may crash this often before we give up.
-START_TRIES = 4
+START_TRIES = 5
 #: Ctrl-C to the end: two rounds, first who uses the servers, then the servers.
 STOP_SECONDS = (1.0, 0.7)
 

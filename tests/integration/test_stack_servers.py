@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from django.db import connection
 from deploy.stack.errors import HomeError, StartError
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from tests.waiting import eventually
+from tests.waiting import children_of, eventually, is_alive
 
 
 @pytest.fixture
@@ -146,12 +145,7 @@ def test_a_killed_parent_leaves_no_server_behind(home: Path) -> None:
     with parent:
         assert parent.stdout is not None
         servers = [int(word) for word in parent.stdout.readline().split()]
-        everybody = servers + descendants(servers[0])
+        everybody = servers + children_of(servers[0])
         assert len(everybody) > 3
         parent.send_signal(signal.SIGKILL)
-    eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in everybody))
-
-
-def descendants(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found]
+    eventually(lambda: not any(is_alive(pid) for pid in everybody))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import eventually, is_alive
 
 RUNS_ON = "echo ready; exec sleep 1000"
 
@@ -56,14 +56,6 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
         supervised.stop()
 
 
-def is_alive(pid: int) -> bool:
-    """Whether the process is there, and is no zombie that only waits to be collected."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def test_a_crashed_program_is_started_again(supervise: Callable[..., Supervised]) -> None:
     supervised = supervise(one=RUNS_ON, two=RUNS_ON)
     eventually(lambda: len(supervised.pids()) == 2)
@@ -104,7 +96,7 @@ def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(supervise:
     supervised = supervise(good=RUNS_ON, bad="echo 'no such thing as luck'; exit 3")
     _, error = supervised.process.communicate(timeout=30)
     assert supervised.process.returncode == 1
-    assert "bad: ended with exit status 3, 4 times" in error
+    assert "bad: ended with exit status 3, 5 times" in error
     assert "no such thing as luck" in error
 
 

@@ -1,0 +1,183 @@
+"""The first minutes of a newcomer: `make up`, a transfer, Ctrl-C, and `make up` again."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.endpoint.toolkit import free_port
+from deploy.stack.sample import FOLDER
+from tests.waiting import children_of, eventually, is_alive
+
+pytestmark = pytest.mark.timeout(240)
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class Waybill:
+    """`waybill up` in a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.environment = {**os.environ, "WAYBILL_HOME": str(home), "WAYBILL_PORT": str(free_port())}
+        self.environment.pop("MAKELEVEL", None)
+        self.process: subprocess.Popen[str] | None = None
+        self.output = ""
+
+    def up(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "deploy.cli", "up"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+            cwd=CHECKOUT,
+        )
+        self.read_until("Everything answers")
+
+    def read_until(self, words: str) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+            if words in line:
+                return
+        pytest.fail(f"ended before it said {words!r}:\n{self.output}")
+
+    def connection(self) -> Any:
+        return json.loads((self.home / "connection.json").read_text())
+
+    def pids(self) -> dict[str, int]:
+        try:
+            found: dict[str, int] = self.connection()["pids"]
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def runs_anew(self, name: str, old: int) -> bool:
+        return self.pids().get(name, old) != old
+
+    def get(self, resource: str) -> Any:
+        connection = self.connection()
+        request = urllib.request.Request(
+            f"{connection['url']}/v0.10/{resource}", headers={"Authorization": f"Bearer {connection['token']}"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "deploy.cli", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=CHECKOUT,
+            timeout=60,
+            check=False,
+        )
+
+    def stop(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self.output += self.process.stdout.read()
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+
+@pytest.fixture
+def waybill() -> Iterator[Waybill]:
+    with tempfile.TemporaryDirectory(prefix="waybill-", ignore_cleanup_errors=True) as folder:
+        waybill = Waybill(Path(folder) / "home")
+        yield waybill
+        if waybill.process is not None:
+            waybill.stop(signal.SIGTERM)
+
+
+def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
+    waybill.up()
+    waybill.read_until("Ctrl-C here")
+    assert "SUCCEEDED: 301 files" in waybill.output
+    assert "source and destination are the same" in waybill.output
+    connection = waybill.connection()
+    assert set(connection) == {"url", "username", "token", "endpoints", "roots", "pids"}
+    assert stat.S_IMODE((waybill.home / "connection.json").stat().st_mode) == 0o600
+    source, destination = (Path(connection["roots"][name]) / FOLDER.strip("/") for name in ("go#ep1", "go#ep2"))
+    assert filecmp.cmp(source / "large.dat", destination / "large.dat", shallow=False)
+    [task] = waybill.get("task_list")["DATA"]
+    assert task["status"] == "SUCCEEDED"
+
+    status = waybill.run("status")
+    assert status.returncode == 0
+    assert all(name in status.stdout for name in connection["pids"])
+    assert waybill.run("user", "add", "alice").returncode == 0
+    assert waybill.run("user", "add", "alice").returncode == 1
+    assert waybill.run("token", "alice").stdout.startswith("wb_")
+    assert "there is no user" in waybill.run("token", "bob").stderr
+    assert "is up already" in waybill.run("up").stderr
+
+    children = waybill.pids()
+    assert waybill.stop(signal.SIGINT) == 0
+    assert not any(is_alive(pid) for pid in children.values())
+    assert not (waybill.home / "connection.json").exists()
+    assert waybill.run("status").returncode == 3
+
+    waybill.up()
+    again = waybill.connection()
+    assert [again[key] for key in ("token", "endpoints")] == [connection[key] for key in ("token", "endpoints")]
+    assert [task["task_id"] for task in waybill.get("task_list")["DATA"]] == [task["task_id"]]
+    waybill.read_until("Ctrl-C here")
+    assert waybill.output.count("The first transfer") == 1
+    assert waybill.run("down").returncode == 0
+
+
+def test_every_process_is_started_again_and_a_killed_supervisor_leaves_no_orphan(waybill: Waybill) -> None:
+    waybill.up()
+    waybill.read_until("Ctrl-C here")
+    before = waybill.pids()
+    workers = {name for name in before if name.startswith("worker")}
+    assert set(before) == {"supervisor", "postgres", "redis", "web", "beat", "ep1", "ep2"} | workers
+    for name in sorted(set(before) - {"supervisor"}):
+        os.kill(before[name], signal.SIGKILL)
+        eventually(partial(waybill.runs_anew, name, before[name]), seconds=60)
+    eventually(lambda: waybill.run("token", "demo").returncode == 0)
+    everybody = set(waybill.pids().values())
+    everybody |= {child for pid in everybody for child in children_of(pid)}
+    waybill.stop(signal.SIGKILL)
+    eventually(lambda: not any(is_alive(pid) for pid in everybody))
+    waybill.up()
+
+
+def test_a_port_in_use_is_named(waybill: Waybill) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        waybill.environment["WAYBILL_PORT"] = str(taken.getsockname()[1])
+        refused = waybill.run("up")
+    assert refused.returncode == 1
+    assert "is in use: choose another one with WAYBILL_PORT" in refused.stderr
+
+
+def test_a_home_that_cannot_be_used_is_named(waybill: Waybill) -> None:
+    waybill.home.write_text("a file")
+    refused = waybill.run("up")
+    assert refused.returncode == 1
+    assert f"cannot use WAYBILL_HOME {waybill.home}" in refused.stderr

@@ -1,0 +1,139 @@
+"""The environment: what is refused, and that secrets stay secret."""
+
+from __future__ import annotations
+
+import os
+import stat
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from transferapi.config import KNOWN, ConfigError, broker_url, database, load
+
+SECRET = "s3cret-" + "x" * 40
+
+
+def problems(**environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(environ)
+    return str(caught.value)
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    config = load({})
+    assert config.port == 8000
+    assert config.home.name == ".waybill"
+    assert config.public_url == "http://127.0.0.1:8000"
+    assert config.secret_key is None
+
+
+def test_everything_that_may_be_said_is_read() -> None:
+    config = load(
+        {
+            "WAYBILL_HOME": "/srv/waybill",
+            "WAYBILL_PORT": "9000",
+            "WAYBILL_SECRET_KEY": SECRET,
+            "WAYBILL_ALLOW_TARGETS": "127.0.0.1/32, 10.0.0.0/8,fd00::/8",
+            "WAYBILL_DEBUG": "1",
+            "WAYBILL_HOSTS": "data.example.org, localhost",
+            "WAYBILL_PUBLIC_URL": "https://data.example.org/",
+            "WAYBILL_LOG_LEVEL": "WARNING",
+        }
+    )
+    assert config.home == Path("/srv/waybill")
+    assert config.allow_targets == (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    assert (config.port, config.debug, config.log_level) == (9000, True, "WARNING")
+    assert config.hosts == ("data.example.org", "localhost")
+    assert config.public_url == "https://data.example.org"
+
+
+def test_an_unknown_variable_is_refused_with_the_list_of_the_known_ones() -> None:
+    text = problems(WAYBILL_PROT="9000")
+    assert "WAYBILL_PROT" in text
+    assert all(name in text for name in KNOWN)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    text = problems(WAYBILL_PORT="no", WAYBILL_DEBUG="yes", DATABASE_URL="mysql://localhost/x")
+    assert all(name in text for name in ("WAYBILL_PORT", "WAYBILL_DEBUG", "DATABASE_URL"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WAYBILL_PORT", "0"),
+        ("WAYBILL_PORT", "65536"),
+        ("WAYBILL_PORT", "²"),
+        ("WAYBILL_PORT", "-1"),
+        ("WAYBILL_HOME", "a\nb"),
+        ("WAYBILL_SECRET_KEY", "short"),
+        ("WAYBILL_SECRET_KEY_FILE", "/nonexistent/key"),
+        ("WAYBILL_ALLOW_TARGETS", "10.0.0.1/8"),
+        ("WAYBILL_ALLOW_TARGETS", "localhost"),
+        ("WAYBILL_PUBLIC_URL", "data.example.org"),
+        ("WAYBILL_LOG_LEVEL", "LOUD"),
+        ("DATABASE_URL", "postgresql://localhost"),
+        ("DATABASE_URL", "postgresql://localhost:port/name"),
+        ("REDIS_URL", "http://localhost"),
+        ("REDIS_URL", "unix://"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
+    assert name.removesuffix("_FILE") in problems(**{name: value})
+
+
+def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(SECRET + "\n")
+    config = load({"WAYBILL_SECRET_KEY_FILE": str(tmp_path / "key")})
+    assert config.secret_key is not None
+    assert config.secret_key.value == SECRET
+
+
+def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(SECRET)
+    assert "twice" in problems(WAYBILL_SECRET_KEY=SECRET, WAYBILL_SECRET_KEY_FILE=str(tmp_path / "key"))
+
+
+def test_secrets_do_not_show_in_the_representation_of_the_configuration() -> None:
+    config = load(
+        {
+            "WAYBILL_SECRET_KEY": SECRET,
+            "DATABASE_URL": "postgresql://user:hunter2-hunter2@db/waybill",
+            "REDIS_URL": "redis://:hunter2-hunter2@queue/0",
+        }
+    )
+    for text in (repr(config), str(config), str(config.database_url), f"{config.secret_key}"):
+        assert SECRET not in text
+        assert "hunter2" not in text
+
+
+def test_a_wrong_secret_is_not_told_in_the_error() -> None:
+    assert "hunter2" not in problems(DATABASE_URL="mysql://user:hunter2@db/waybill", WAYBILL_SECRET_KEY="hunter2")
+
+
+def test_a_database_on_a_socket_and_one_on_the_network() -> None:
+    socket = database("postgresql://waybill@/waybill?host=/run/post%20gres")
+    assert (socket["HOST"], socket["NAME"], socket["USER"]) == ("/run/post gres", "waybill", "waybill")
+    network = database("postgresql://us%40er:pa%2Fss@db.example.org:6432/name?sslmode=require")
+    assert (network["HOST"], network["PORT"]) == ("db.example.org", "6432")
+    assert (network["USER"], network["PASSWORD"]) == ("us@er", "pa/ss")
+    options = network["OPTIONS"]
+    assert isinstance(options, dict)
+    assert options["sslmode"] == "require"
+
+
+def test_celery_spells_the_socket_of_redis_its_own_way() -> None:
+    assert broker_url("unix:///run/redis.sock?db=2") == "redis+socket:///run/redis.sock?virtual_host=2"
+    assert broker_url("rediss://:secret@queue:6380/1") == "rediss://:secret@queue:6380/1"
+
+
+def test_a_private_file_is_private_from_its_first_byte(tmp_path: Path) -> None:
+    from deploy.stack.home import write_private
+
+    before = os.umask(0)
+    try:
+        write_private(tmp_path / "token", "secret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
