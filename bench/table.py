@@ -14,7 +14,8 @@ def machine() -> str:
     """One line about where and when."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     now = datetime.now(UTC).strftime("%Y-%m-%d")
-    return f"{os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}, {now}"
+    system = f"Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB, {system}, {now}"
 
 
 def print_table(

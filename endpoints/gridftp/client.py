@@ -46,13 +46,13 @@ class _Pending:
 class ControlConnection(asyncio.Protocol):
     """A control channel on a TCP connection.
 
-    Events of commands sent by `ask` and `request` go to their futures; all others to `listener`, which also
-    hears of the loss of the connection.
+    Events of commands sent by `ask` and `request` go to their futures; all others, as many as arrived together,
+    to `listener`, which also hears of the loss of the connection.
     """
 
     def __init__(self, *, stall_timeout: float | None = STALL_TIMEOUT) -> None:
         self.channel = ControlChannel()
-        self.listener: Callable[[ControlEvent], None] | None = None
+        self.listener: Callable[[Sequence[ControlEvent]], None] | None = None
         self.stall_timeout = stall_timeout
         self.last_activity = 0.0
         self.lost: Fault | None = None
@@ -89,16 +89,14 @@ class ControlConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_activity = self._loop.time()
-        for event in self.channel.receive(data):
-            self._dispatch(event)
+        self._dispatch(self.channel.receive(data))
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch:
             self._watch.cancel()
         fault = _session_fault(Kind.CONNECTION_RESET, str(exc)) if exc else None
-        for event in self.channel.receive_eof(fault):
-            self._dispatch(event)
+        self._dispatch(self.channel.receive_eof(fault))
 
     # ---- use
 
@@ -149,8 +147,7 @@ class ControlConnection(asyncio.Protocol):
 
     def abort(self, fault: Fault | None = None) -> None:
         """End the connection now; what is unanswered is lost with `fault`."""
-        for event in self.channel.receive_eof(fault):
-            self._dispatch(event)
+        self._dispatch(self.channel.receive_eof(fault))
         if self._transport:
             self._transport.abort()
 
@@ -164,21 +161,30 @@ class ControlConnection(asyncio.Protocol):
 
     # ---- inside
 
-    def _dispatch(self, event: ControlEvent) -> None:
-        match event:
-            case Greeting(reply):
-                self._greeting.set_result(reply)
-            case Preliminary(command, reply) if isinstance(command.tag, _Pending):
-                if command.tag.on_preliminary:
-                    command.tag.on_preliminary(reply)
-            case Answered(command, reply) if isinstance(command.tag, _Pending):
-                if not command.tag.answer.done():
-                    command.tag.answer.set_result(reply)
-            case Lost():
-                self._lose(event)
-            case _:
-                if self.listener:
-                    self.listener(event)
+    def _dispatch(self, events: Iterable[ControlEvent]) -> None:
+        others = [event for event in events if not self._settle(event)]
+        if others and self.listener:
+            self.listener(others)
+        if self.lost and self._transport:
+            self._transport.abort()
+
+    def _settle(self, event: ControlEvent) -> bool:
+        """Whether the event was one for our own futures only."""
+        if isinstance(event, Answered | Preliminary):
+            tag = event.command.tag
+            if not isinstance(tag, _Pending):
+                return False
+            if isinstance(event, Preliminary):
+                if tag.on_preliminary:
+                    tag.on_preliminary(event.reply)
+            elif not tag.answer.done():
+                tag.answer.set_result(event.reply)
+            return True
+        if isinstance(event, Greeting):
+            self._greeting.set_result(event.reply)
+            return True
+        self._lose(event)
+        return False
 
     def _lose(self, event: Lost) -> None:
         self.lost = event.fault
@@ -187,10 +193,6 @@ class ControlConnection(asyncio.Protocol):
                 command.tag.answer.set_exception(FaultError(event.fault))
         if not self._greeting.done():
             self._greeting.set_exception(FaultError(event.fault))
-        if self.listener:
-            self.listener(event)
-        if self._transport:
-            self._transport.abort()
 
     def _watch_later(self) -> None:
         self._watch = self._loop.call_later(5.0, self._check_stall)
@@ -392,36 +394,41 @@ class GridFTPSession:
         The connection goes to the host of the control connection, whatever address the server names: a server
         must not be able to make this service connect somewhere else.
         """
+        await self.connection.ask("MODE", b"S")  # a session that was a lane's is still in mode E
         passive = await self.connection.ask("EPSV")
         try:
             port = parse_extended_port(b" ".join(passive.lines))
         except CommandError as error:
             raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
         answer = asyncio.create_task(self.connection.request("MLSD", path))
-        writer: asyncio.StreamWriter | None = None
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                reader, writer = await asyncio.open_connection(self.connection.peer_host, port)
-            rest = b""
-            while True:
-                async with asyncio.timeout(STALL_TIMEOUT):
-                    data = await reader.read(256 * 1024)
-                *lines, rest = (rest + data).split(b"\n")
-                yield [line.rstrip(b"\r") for line in lines]
-                if not data:
-                    break
+            async for lines in self._read_lines(port):
+                yield lines
             reply = await answer
             if reply.is_error:
                 raise FaultError(classify(reply))
         except (OSError, TimeoutError) as error:
-            reply = await answer if answer.done() else None
-            raise FaultError(
-                classify(reply) if reply and reply.is_error else make_fault(Kind.CONNECT_FAILED, str(error))
-            ) from None
+            # What the server says of it tells more than the socket does, if it says anything.
+            if answer.done() and not answer.exception() and answer.result().is_error:
+                raise FaultError(classify(answer.result())) from None
+            raise FaultError(make_fault(Kind.CONNECT_FAILED, str(error))) from None
         finally:
             answer.cancel()
-            if writer:
-                writer.close()
+
+    async def _read_lines(self, port: int) -> AsyncIterator[Sequence[bytes]]:
+        """The lines of a data connection until its end. Raises OSError, TimeoutError."""
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            reader, writer = await asyncio.open_connection(self.connection.peer_host, port)
+        try:
+            rest = b""
+            data = b"-"
+            while data:
+                async with asyncio.timeout(STALL_TIMEOUT):
+                    data = await reader.read(256 * 1024)
+                *lines, rest = (rest + data).split(b"\n")
+                yield [line.rstrip(b"\r") for line in lines]
+        finally:
+            writer.close()
 
 
 def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:

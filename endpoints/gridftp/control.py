@@ -17,13 +17,13 @@ from .faults import Fault, Kind, Scope
 from .replies import Reply, ReplyError, ReplyParser
 
 
-class State(enum.Enum):
+class State(enum.IntEnum):
     GREETING = enum.auto()  # the server has yet to say 220
     READY = enum.auto()
     BROKEN = enum.auto()  # lost, or no longer to be believed
 
 
-class Input(enum.Enum):
+class Input(enum.IntEnum):
     PRELIMINARY = enum.auto()  # a 1xx reply
     FINAL = enum.auto()  # a 2xx..6xx reply
     CLOSING = enum.auto()  # 421: the server ends the session, asked or not (RFC 959 section 4.2)
@@ -31,7 +31,7 @@ class Input(enum.Enum):
     EOF = enum.auto()
 
 
-class Action(enum.Enum):
+class Action(enum.IntEnum):
     WAIT = enum.auto()
     GREET = enum.auto()
     ANSWER = enum.auto()
@@ -135,7 +135,9 @@ class ControlChannel:
         """Take bytes from the server; yield what they mean. Consume it fully."""
         try:
             for reply in self._parser.feed(data):
-                yield from self._reply(reply)
+                event = self._reply(reply)
+                if event:
+                    yield event
         except ReplyError as error:
             fault = Fault(
                 Kind.ENDPOINT_ERROR,
@@ -143,7 +145,7 @@ class ControlChannel:
                 advice="The server does not speak GridFTP here; check its host name and port.",
                 raw=str(error),
             )
-            yield from self._step(Input.GARBAGE, fault=fault)
+            yield from filter(None, [self._step(Input.GARBAGE, fault=fault)])
 
     def receive_eof(self, fault: Fault | None = None) -> Iterator[ControlEvent]:
         """The transport is gone; `fault` tells how, when that is known."""
@@ -153,9 +155,9 @@ class ControlChannel:
             advice="The server closed the control connection.",
             raw="end of file on the control connection",
         )
-        yield from self._step(Input.EOF, fault=fault)
+        yield from filter(None, [self._step(Input.EOF, fault=fault)])
 
-    def _reply(self, reply: Reply) -> Iterator[ControlEvent]:
+    def _reply(self, reply: Reply) -> ControlEvent | None:
         if reply.code == 421:
             fault = Fault(
                 Kind.ENDPOINT_TOO_BUSY if self.state is State.GREETING else Kind.CONNECTION_BROKEN,
@@ -163,26 +165,21 @@ class ControlChannel:
                 advice="The server ended the session.",
                 raw=str(reply),
             )
-            yield from self._step(Input.CLOSING, fault=fault)
-        elif reply.is_preliminary:
-            yield from self._step(Input.PRELIMINARY, reply)
-        else:
-            yield from self._step(Input.FINAL, reply)
+            return self._step(Input.CLOSING, fault=fault)
+        return self._step(Input.PRELIMINARY if reply.code < 200 else Input.FINAL, reply)
 
-    def _step(self, what: Input, reply: Reply | None = None, fault: Fault | None = None) -> Iterator[ControlEvent]:
+    def _step(self, what: Input, reply: Reply | None = None, fault: Fault | None = None) -> ControlEvent | None:
         action, self.state = TRANSITIONS[self.state, what]
-        match action:
-            case Action.WAIT | Action.IGNORE:
-                return
-            case Action.BREAK:
-                assert fault is not None
-                yield self._break(fault)
-            case Action.GREET:
-                assert reply is not None
-                yield self._greet(reply)
-            case Action.REPORT | Action.ANSWER:
-                assert reply is not None
-                yield self._match(reply, final=action is Action.ANSWER)
+        if action is Action.REPORT or action is Action.ANSWER:
+            assert reply is not None
+            return self._match(reply, final=action is Action.ANSWER)
+        if action is Action.GREET:
+            assert reply is not None
+            return self._greet(reply)
+        if action is Action.BREAK:
+            assert fault is not None
+            return self._break(fault)
+        return None
 
     def _greet(self, reply: Reply) -> ControlEvent:
         if reply.code == 220:

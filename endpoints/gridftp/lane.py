@@ -57,7 +57,7 @@ class ThirdPartyLane:
             connection.stall_timeout = None
             connection.listener = partial(self._hear, side)
             if connection.lost:
-                self._hear(side, Lost(connection.lost, ()))
+                self._hear(side, [Lost(connection.lost, ())])
         self._written()
         self._watch_later()
 
@@ -104,13 +104,15 @@ class ThirdPartyLane:
 
     # ---- inside
 
-    def _hear(self, side: Side, event: ControlEvent) -> None:
-        self._pair.handle(side, event)
+    def _hear(self, side: Side, events: Sequence[ControlEvent]) -> None:
+        for event in events:
+            self._pair.handle(side, event)
         self._written()
-        if isinstance(event, Lost):
+        last = events[-1]
+        if isinstance(last, Lost):
             # One end alone is of no use: its server would wait for the other one's data.
-            self.source.connection.abort(event.fault)
-            self.destination.connection.abort(event.fault)
+            self.source.connection.abort(last.fault)
+            self.destination.connection.abort(last.fault)
 
     def _written(self) -> None:
         self.source.connection.flush_soon()
