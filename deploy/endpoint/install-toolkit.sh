@@ -35,6 +35,7 @@ if [ ! -e $policy ]; then
     printf '#!/bin/sh\nexit 101\n' | $run tee $policy >/dev/null
     $run chmod 755 $policy
     trap '$run rm -f $policy' EXIT
+    trap 'exit 1' INT TERM HUP
 fi
 
 install() { $run apt-get install -y -q --no-install-recommends $packages </dev/null; }

@@ -15,6 +15,8 @@ timeout = 60
 #: Seconds that requests under way get when it is told to stop: Ctrl-C of `make up` ends everything within 2 s.
 graceful_timeout = 1
 keepalive = 5
+#: Its place is in the user's home folder, where two instances would meet.
+control_socket_disable = True
 #: Workers' heartbeats are files: in memory where there is such a place.
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
