@@ -193,6 +193,7 @@ class ControlConnection(asyncio.Protocol):
                 command.tag.answer.set_exception(FaultError(event.fault))
         if not self._greeting.done():
             self._greeting.set_exception(FaultError(event.fault))
+            self._greeting.exception()  # looked at: after a time limit nobody else will
 
     def _watch_later(self) -> None:
         self._watch = self._loop.call_later(5.0, self._check_stall)

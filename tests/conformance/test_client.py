@@ -1,0 +1,192 @@
+"""The client against real servers: looking, small changes, and all the ways in which a server can be bad."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.endpoint.toolkit import ToolkitServer, free_port
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.faults import FaultError, Kind
+
+NAMES = ["plain", " leading and  double blanks ", "semi;colon", "per%cent#hash", "*?[]", "quote'\"", "~x", "x" * 255]
+
+
+@asynccontextmanager
+async def opened(port: int) -> AsyncIterator[GridFTPSession]:
+    session = await GridFTPSession.open("127.0.0.1", port, timeout=10)
+    try:
+        yield session
+    finally:
+        await session.close()
+        await asyncio.sleep(0)
+
+
+async def names_of(session: GridFTPSession, folder: Path) -> list[str]:
+    return sorted([entry.name async for batch in session.listing(str(folder)) for entry in batch])
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in NAMES:
+        (tmp_path / name).write_bytes(b"12345")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("plain")
+    return tmp_path
+
+
+@pytest.mark.toolkit
+class TestAgainstTheToolkit:
+    @pytest.mark.parametrize("with_mlsc", [True, False], ids=["MLSC", "MLSD"])
+    async def test_a_listing_has_every_name_as_it_is(
+        self, tree: Path, toolkit_server_factory: Callable[..., ToolkitServer], with_mlsc: bool
+    ) -> None:
+        server = toolkit_server_factory(tree)
+        async with opened(server.port) as session:
+            if not with_mlsc:
+                session.features = session.features - {"MLSC"}
+            entries = {entry.name: entry async for batch in session.listing(str(tree)) for entry in batch}
+        assert sorted(entries) == sorted([*NAMES, "folder", "link"])
+        assert entries["plain"].size == 5
+        assert entries["plain"].kind == "file"
+        assert entries["folder"].is_directory
+        assert entries["link"].link_target is not None
+        assert entries["plain"].modified is not None
+
+    async def test_a_long_listing_arrives_in_blocks_and_whole(
+        self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        for index in range(5000):
+            (tmp_path / f"entry-with-a-rather-long-name-{index:06d}").touch()
+        server = toolkit_server_factory(tmp_path)
+        async with opened(server.port) as session:
+            batches = [batch async for batch in session.listing(str(tmp_path))]
+        assert len(batches) > 1
+        assert len({entry.name for batch in batches for entry in batch}) == 5000
+
+    async def test_a_name_with_a_line_feed_is_seen_as_what_it_is(
+        self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        (tmp_path / "two\nlines").touch()
+        server = toolkit_server_factory(tmp_path)
+        async with opened(server.port) as session:
+            assert await names_of(session, tmp_path) == ["two\nlines"]
+            with pytest.raises(FaultError) as caught:
+                await session.stat(f"{tmp_path}/two\nlines")
+        assert caught.value.fault.kind is Kind.INVALID_PATH_NAME
+        assert not caught.value.fault.retryable
+
+    async def test_folders_are_made_once_and_twice(
+        self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        server = toolkit_server_factory(tmp_path)
+        paths = [f"{tmp_path}/a", f"{tmp_path}/a/b", f"{tmp_path}/a/b/c"]
+        async with opened(server.port) as session:
+            await session.make_directories(paths)
+            await session.make_directories(paths)
+            assert (await session.stat(paths[-1])).is_directory
+            with pytest.raises(FaultError) as caught:
+                await session.make_directory(paths[0])
+            assert caught.value.fault.kind is Kind.PATH_EXISTS
+            await session.rename(paths[-1], f"{tmp_path}/a/d")
+            faults = await session.remove(
+                [(f"{tmp_path}/a", True), (f"{tmp_path}/a/d", True), (f"{tmp_path}/no", False)]
+            )
+        assert [fault and fault.kind for fault in faults] == [Kind.DIRECTORY_NOT_EMPTY, None, Kind.FILE_NOT_FOUND]
+        assert (tmp_path / "a" / "b").is_dir()
+
+    async def test_a_file_in_the_place_of_a_folder_is_told(
+        self, tree: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        server = toolkit_server_factory(tree)
+        async with opened(server.port) as session:
+            with pytest.raises(FaultError) as caught:
+                await session.make_directories([f"{tree}/plain"])
+            assert caught.value.fault.kind is Kind.NOT_A_DIRECTORY
+            for operation in (session.stat(f"{tree}/none"), names_of(session, tree / "none")):
+                with pytest.raises(FaultError) as caught:
+                    await operation
+                assert caught.value.fault.kind is Kind.FILE_NOT_FOUND
+
+    async def test_a_name_beyond_ascii_never_reaches_a_server_that_would_strip_it(
+        self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        server = toolkit_server_factory(tmp_path)
+        async with opened(server.port) as session:
+            with pytest.raises(FaultError) as caught:
+                await session.make_directory(f"{tmp_path}/xéy")
+        assert caught.value.fault.kind is Kind.INVALID_PATH_NAME
+        assert os.listdir(tmp_path) == []
+
+
+async def serve(handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]) -> asyncio.Server:
+    return await asyncio.start_server(handler, "127.0.0.1", 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Kind.ENDPOINT_ERROR),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", Kind.ENDPOINT_ERROR),
+        (b"421 too many connections\r\n", Kind.ENDPOINT_TOO_BUSY),
+        (b"", Kind.CONNECTION_BROKEN),
+        (b"2" * 100_000, Kind.ENDPOINT_ERROR),
+    ],
+)
+async def test_what_greets_wrongly_is_a_typed_fault(words: bytes, kind: Kind) -> None:
+    async def handler(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(words)
+        writer.close()
+
+    server = await serve(handler)
+    async with server:
+        with pytest.raises(FaultError) as caught:
+            await GridFTPSession.open("127.0.0.1", server.sockets[0].getsockname()[1], timeout=5)
+        assert caught.value.fault.kind is kind
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("greeting", [b"", b"220 hello\r\n"], ids=["before-greeting", "before-login"])
+async def test_a_server_that_hangs_is_given_up_in_time(greeting: bytes) -> None:
+    done = asyncio.Event()
+
+    async def handler(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await done.wait()
+        writer.close()
+
+    server = await serve(handler)
+    async with server:
+        with pytest.raises(FaultError) as caught:
+            await GridFTPSession.open("127.0.0.1", server.sockets[0].getsockname()[1], timeout=0.2)
+        done.set()
+        await asyncio.sleep(0.01)
+    assert caught.value.fault.kind is Kind.TIMEOUT
+
+
+async def test_a_refused_login_is_an_auth_fault() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 hello\r\n")
+        while line := await reader.readline():
+            writer.write(b"530 Login incorrect.\r\n" if line[:4] in (b"USER", b"PASS") else b"530 Please log in.\r\n")
+        writer.close()
+
+    server = await serve(handler)
+    async with server:
+        with pytest.raises(FaultError) as caught:
+            await GridFTPSession.open("127.0.0.1", server.sockets[0].getsockname()[1], timeout=5)
+        await asyncio.sleep(0.01)
+    assert caught.value.fault.kind is Kind.AUTH
+
+
+async def test_nobody_listening_is_connect_failed() -> None:
+    with pytest.raises(FaultError) as caught:
+        await GridFTPSession.open("127.0.0.1", free_port(), timeout=5)
+    assert caught.value.fault.kind is Kind.CONNECT_FAILED
+    assert socket.gethostname() not in str(caught.value)
