@@ -1,4 +1,4 @@
-"""A whole instance of the service for a benchmark: started as `make up` does, in a folder of its own, and stopped."""
+"""A whole instance of the service, for benchmarks and tests: started as `make up` does, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -22,11 +22,18 @@ READY_SECONDS = 120
 
 
 class Api:
-    """The few calls that benchmarks make."""
+    """The few calls that benchmarks and journeys make. `home` is the folder of the instance."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.url = str(self.connection["url"])
+        self._headers = {"Authorization": f"Bearer {self.connection['token']}", "Content-Type": "application/json"}
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """`connection.json` as it is now."""
+        document: dict[str, Any] = json.loads((self.home / "connection.json").read_text())
+        return document
 
     def call(self, method: str, path: str, document: object = None) -> Any:
         body = None if document is None else json.dumps(document).encode()
@@ -43,15 +50,18 @@ class Api:
     def transfer(
         self, source: str, source_path: str, destination: str, destination_path: str, **options: object
     ) -> str:
-        item = {"DATA_TYPE": "transfer_item", "source_path": source_path, "destination_path": destination_path}
-        if "recursive" in options:
-            item["recursive"] = options.pop("recursive")  # type: ignore[assignment]
+        """Submit one item; its task id."""
+        return self.transfer_items(source, destination, [(source_path, destination_path)], **options)
+
+    def transfer_items(self, source: str, destination: str, items: Sequence[tuple[str, str]], **options: object) -> str:
+        """Submit (source path, destination path) pairs; the task id. `recursive` goes to each item."""
+        recursive = {"recursive": options.pop("recursive")} if "recursive" in options else {}
         document = {
             "DATA_TYPE": "transfer",
             "submission_id": self.call("GET", "/submission_id")["value"],
             "source_endpoint": source,
             "destination_endpoint": destination,
-            "DATA": [item],
+            "DATA": [{"source_path": one, "destination_path": two, **recursive} for one, two in items],
             **options,
         }
         return str(self.call("POST", "/transfer", document)["task_id"])
@@ -100,8 +110,7 @@ def _ready(process: subprocess.Popen[bytes], home: Path, log: Path) -> Api:
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and process.poll() is None:
         if (home / "connection.json").exists():
-            connection = json.loads((home / "connection.json").read_text())
-            api = Api(connection["url"], connection["token"])
+            api = Api(home)
             tasks = api.call("GET", "/task_list?filter=type:TRANSFER")["DATA"]
             if tasks and all(task["status"] != "ACTIVE" for task in tasks):
                 return api

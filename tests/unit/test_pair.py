@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,7 +161,7 @@ class World:
             if server.queue:
                 found.append(server.step)
             if server.replies:
-                found.append(lambda side=side: self.deliver(side))
+                found.append(partial(self.deliver, side))
         return found
 
     def deliver(self, side: Side) -> bool:
@@ -272,7 +273,7 @@ def test_a_renamed_file_is_settled_only_when_it_has_its_name() -> None:
 
 def test_a_refused_rename_refuses_the_file() -> None:
     world = World(set(), set())
-    world.destination.rnto = lambda _: [b"553 Permission denied\r\n"]  # type: ignore[method-assign]
+    world.destination.rnto = lambda path: [b"553 Permission denied\r\n"]  # type: ignore[method-assign]
     world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp", 10, rename_to=b"/dst/f1"))
     world.run(lambda _: 0)
     assert world.refused == {b"f1": Kind.PERMISSION_DENIED}

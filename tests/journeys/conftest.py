@@ -1,0 +1,94 @@
+"""One running instance of the whole service for the journeys, and servers of both kinds to move files between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.instance import Api, instance
+from deploy.endpoint import toolkit
+from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
+from deploy.stack.child import spawn, stop, wait_ready
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Api]:
+    """`waybill up` in a folder of its own, ready, its first transfer done."""
+    with instance() as api:
+        yield api
+
+
+@dataclass
+class Site:
+    """An endpoint of the service and the folder that its server shows. `path` turns a name into an endpoint path."""
+
+    id: str
+    folder: Path
+    path: Callable[[str], str]
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """A folder in memory where there is one: journeys move a lot."""
+    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    folder = Path(tempfile.mkdtemp(prefix="waybill-journey-", dir=shared_memory))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def site(service: Api, workspace: Path) -> Iterator[Callable[..., Site]]:
+    """`site("a", "toolkit")` or `site("b", "own")`: a registered endpoint over a new folder of that name."""
+    running: list[Callable[[], None]] = []
+
+    def make(name: str, kind: str, *prefix: str) -> Site:
+        folder = workspace / name
+        folder.mkdir()
+        if kind == "toolkit":
+            if not toolkit.installed():
+                pytest.skip("the toolkit's servers are not installed")
+            server = ToolkitServer(folder)
+            hand_over(folder, stop_at=workspace.parent)
+            server.start()
+            running.append(server.stop)
+            return Site(
+                service.endpoint(f"{workspace.name}-{name}", server.port), folder, lambda path: f"{folder}/{path}"
+            )
+        port = free_port()
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "endpoints.gridftp.server",
+            "--root",
+            str(folder),
+            "--port",
+            str(port),
+        ]
+        process = spawn(command, log=subprocess.DEVNULL)
+        running.append(lambda: stop(process))
+        wait_ready("the server", process, lambda: _answers(port), timeout=20)
+        return Site(service.endpoint(f"{workspace.name}-{name}", port), folder, lambda path: f"/{path}")
+
+    yield make
+    for end in running:
+        end()
+
+
+def _answers(port: int) -> bool:
+    import socket
+
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+            return probe.recv(3) == b"220"
+    except OSError:
+        return False
