@@ -1,0 +1,88 @@
+"""What goes wrong in a session, and how it is said to the client.
+
+    ServerError
+    ├── RefusedError   a command that cannot be done as it stands: its reply code and words
+    ├── DataError      the data channel: not opened (425), broken or stalled (426)
+    └── AbortedError   ABOR, or the client is gone
+
+Whatever the operating system refuses stays an OSError, and `os_error_reply` puts it into words.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+class ServerError(Exception):
+    """Ends one command. `code` and `text` make its reply."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+
+class RefusedError(ServerError):
+    """A command that cannot be done as it stands."""
+
+
+class DataError(ServerError):
+    """The data channel failed."""
+
+    @classmethod
+    def not_opened(cls, why: str) -> DataError:
+        return cls(425, f"Can't open data connection: {why}.")
+
+    @classmethod
+    def broken(cls, error: OSError) -> DataError:
+        return cls(426, f"Data connection lost: {_words(error)}.")
+
+
+class AbortedError(ServerError):
+    """Somebody wants the transfer to end."""
+
+    def __init__(self) -> None:
+        super().__init__(426, "Transfer aborted.")
+
+
+#: The names that the toolkit gives in its own errors, and that its clients look for.
+_GLOBUS_NAMES = {
+    errno.ENOENT: "PATH_NOT_FOUND",
+    errno.EEXIST: "PATH_EXISTS",
+    errno.EACCES: "PERMISSION_DENIED",
+    errno.EPERM: "PERMISSION_DENIED",
+    errno.EROFS: "PERMISSION_DENIED",
+    errno.ENOTDIR: "NOT_A_DIRECTORY",
+    errno.EISDIR: "IS_A_DIRECTORY",
+}
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TRY_LATER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.EINTR)
+#: What a socket can say and a file cannot: sendfile gives both.
+_OF_SOCKETS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOTCONN, errno.EHOSTDOWN)
+
+
+def is_of_socket(error: OSError) -> bool:
+    return isinstance(error, ConnectionError) or error.errno in _OF_SOCKETS
+
+
+def os_error_reply(error: OSError, verb: str, *, writing: bool = False) -> bytes:
+    """RFC 959 section 4.2's code for what the operating system said, and its own words."""
+    number = error.errno or 0
+    if number in _NO_ROOM:
+        code = 552
+    elif number in _TRY_LATER:
+        code = 451
+    else:
+        code = 553 if writing and number != errno.ENOENT else 550
+    lines = (
+        f"GlobusError: v=1 c={_GLOBUS_NAMES.get(number, 'INTERNAL_ERROR')}",
+        f"GridFTP-Errno: {number}",
+        f"GridFTP-Reason: System error in {verb}",
+        f"GridFTP-Error-String: {_words(error)}",
+    )
+    return "".join([*(f"{code}-{line}\r\n" for line in lines), f"{code} End.\r\n"]).encode()
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or (os.strerror(error.errno) if error.errno else str(error) or type(error).__name__)

@@ -1,0 +1,271 @@
+"""Listings: MLST, MLSD (RFC 3659 section 7), MLSC over the control channel, LIST, NLST and STAT (RFC 959).
+
+A name with a control character cannot stand in a line, nor be named in a command: it is left out. A symlink is shown
+as what it points to, with its target as a fact; one whose target is missing or outside, as the symlink it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import re
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from endpoints.gridftp.facts import Entry, format_line
+
+from .registry import command
+from .root import Root
+from .send import Sender
+from .transfers import complete, outgoing
+
+if TYPE_CHECKING:
+    from .session import Session
+
+#: Octets of a listing held at once, and of one reply block of MLSC.
+_CHUNK = 64 * 1024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OPTIONS = re.compile(rb"^(?:-[a-zA-Z]+(?: +|$))+")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_TYPES = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "dir",
+    stat.S_IFLNK: "OS.unix=slink",
+    stat.S_IFIFO: "OS.unix=pipe",
+    stat.S_IFSOCK: "OS.unix=socket",
+    stat.S_IFCHR: "OS.unix=chr",
+    stat.S_IFBLK: "OS.unix=blk",
+}
+
+
+@command("MLST")
+def facts_of_one(session: Session, argument: bytes) -> None:
+    path = session.path(argument or b".")
+    line = format_line(_lister(session).look(path), path, session.facts)
+    session.say(b"250-status of %b\r\n %b\r\n250 End.\r\n" % (path, line))
+
+
+@command("MLSC")
+def facts_on_control(session: Session, argument: bytes) -> None:
+    """A long listing comes as several preliminary replies, then the final one: no reply grows without bound."""
+    path = session.path(argument or b".")
+    held = b""
+    for chunk in _in_chunks(b" " + line for line in _lister(session).fact_lines(path, session.facts)):
+        if held:
+            session.say(b"150-Contents of %b\r\n%b150 End.\r\n" % (path, held))
+            session.interrupt.check()
+        held = chunk
+    session.say(b"250-Contents of %b\r\n%b250 End.\r\n" % (path, held))
+
+
+@command("MLSD", sends=True)
+def facts_on_data(session: Session, argument: bytes) -> None:
+    path = session.path(argument or b".")
+    _send(session, path, _lister(session).fact_lines(path, session.facts))
+
+
+@command("NLST", sends=True)
+def names_on_data(session: Session, argument: bytes) -> None:
+    path = session.path(_OPTIONS.sub(b"", argument) or b".")
+    _send(session, path, _lister(session).names(path))
+
+
+@command("LIST", sends=True)
+def lines_on_data(session: Session, argument: bytes) -> None:
+    path = session.path(_OPTIONS.sub(b"", argument) or b".")
+    _send(session, path, _lister(session).long_lines(path))
+
+
+@command("STAT")
+def status(session: Session, argument: bytes) -> None:
+    if not argument:
+        session.reply(211, "All is well.")
+        return
+    path = session.path(_OPTIONS.sub(b"", argument) or b".")
+    lines = _in_chunks(b" " + line for line in _lister(session).long_lines(path))
+    first = next(lines, b"")
+    session.say(b"213-status of %b\r\n%b" % (path, first))
+    for chunk in lines:
+        session.say(chunk)
+        session.interrupt.check()
+    session.say(b"213 End.\r\n")
+
+
+def _lister(session: Session) -> Lister:
+    return Lister(session.service.root, read_only=session.service.read_only)
+
+
+def _send(session: Session, path: bytes, lines: Iterator[bytes]) -> None:
+    """The first piece is read before data connections are made: what cannot be listed is refused without them."""
+    session.channel.require()
+    chunks = _in_chunks(lines)
+    first = next(chunks, b"")
+    connections = outgoing(session)
+    sender = Sender(session.channel, session.limits)
+    pieces = _chain(first, chunks)
+    if session.blocks:
+        sender.block_octets(connections, pieces)
+    else:
+        sender.stream_octets(connections[0], pieces)
+    complete(session)
+
+
+def _chain(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+        yield from rest
+
+
+def _in_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size > _CHUNK:
+            yield b"\r\n".join([*held, b""])
+            held, size = [], 0
+    if held:
+        yield b"\r\n".join([*held, b""])
+
+
+class Lister:
+    """Looks at things beneath a root. Paths are normalized ones; errors are OSError."""
+
+    def __init__(self, root: Root, *, read_only: bool) -> None:
+        self._root = root
+        self._read_only = read_only
+
+    def look(self, path: bytes) -> Entry:
+        if path == b"/":
+            return self._entry("/", self._root.stat(path), None, parent_writable=False)
+        with self._root.parent(path) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return self._child(folder, path, os.fsdecode(name), found, self._writable(os.fstat(folder)))
+
+    def fact_lines(self, path: bytes, selection: Collection[str]) -> Iterator[bytes]:
+        for entry in self._entries(path):
+            yield format_line(entry, os.fsencode(entry.name), selection)
+
+    def names(self, path: bytes) -> Iterator[bytes]:
+        for name, _, _ in self._children(path):
+            yield os.fsencode(name)
+
+    def long_lines(self, path: bytes) -> Iterator[bytes]:
+        """As `ls -l` writes them. A path that is no folder is listed alone."""
+        found = self._root.stat(path)
+        if stat.S_ISDIR(found.st_mode):
+            for name, found, _ in self._children(path):
+                yield _long_line(name, found)
+        else:
+            yield _long_line(os.fsdecode(path.rpartition(b"/")[2]), found)
+
+    def _entries(self, path: bytes) -> Iterator[Entry]:
+        prefix = path.rstrip(b"/") + b"/"
+        writable: bool | None = None
+        for name, found, folder in self._children(path):
+            if writable is None:
+                writable = self._writable(os.fstat(folder))
+            yield self._child(folder, prefix + os.fsencode(name), name, found, writable)
+
+    def _children(self, path: bytes) -> Iterator[tuple[str, os.stat_result, int]]:
+        """Name, own status (of a symlink, not of its target) and the folder's descriptor."""
+        with self._root.opened(path, _FOLDER) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if _CONTROL.search(entry.name):
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # it has gone since
+                    yield entry.name, entry.stat(follow_symlinks=False), folder
+
+    def _child(self, folder: int, path: bytes, name: str, found: os.stat_result, parent_writable: bool) -> Entry:
+        target = None
+        if stat.S_ISLNK(found.st_mode):
+            with contextlib.suppress(OSError):
+                target = os.readlink(name, dir_fd=folder)
+            with contextlib.suppress(OSError):
+                found = self._root.stat(path)
+        return self._entry(name, found, target, parent_writable=parent_writable)
+
+    def _entry(self, name: str, found: os.stat_result, target: str | None, *, parent_writable: bool) -> Entry:
+        mode = found.st_mode
+        return Entry(
+            name=name,
+            kind=_TYPES.get(stat.S_IFMT(mode), "OS.unix=other"),
+            size=found.st_size,
+            modified=datetime.fromtimestamp(found.st_mtime, UTC),
+            mode=f"{stat.S_IMODE(mode):04o}",
+            owner=_owner(found.st_uid),
+            group=_group(found.st_gid),
+            link_target=target,
+            unique=f"{found.st_dev:x}-{found.st_ino:x}",
+            perm=_perm(mode, _class(found), parent_writable, self._read_only),
+        )
+
+    def _writable(self, folder: os.stat_result) -> bool:
+        return not self._read_only and _allows(folder.st_mode, _class(folder), 2)
+
+
+# What a mode means to us. Only a hint to the client: the kernel decides when it comes to it.
+
+_OWNER, _GROUP, _OTHER, _ROOT = 6, 3, 0, -1
+
+
+def _class(found: os.stat_result) -> int:
+    """Which of the three digits of a mode is ours, as the shift to get at it."""
+    uid = os.geteuid()
+    if uid == 0:
+        return _ROOT
+    if found.st_uid == uid:
+        return _OWNER
+    return _GROUP if found.st_gid in _groups() else _OTHER
+
+
+@lru_cache(maxsize=1)
+def _groups() -> frozenset[int]:
+    return frozenset((os.getegid(), *os.getgroups()))
+
+
+def _allows(mode: int, ours: int, bit: int) -> bool:
+    return ours == _ROOT or bool(mode >> ours & bit)
+
+
+@lru_cache(maxsize=4096)
+def _perm(mode: int, ours: int, parent_writable: bool, read_only: bool) -> str:
+    """RFC 3659 section 7.5.5."""
+    readable, writable = _allows(mode, ours, 4), _allows(mode, ours, 2) and not read_only
+    movable = "df" if parent_writable else ""
+    if stat.S_ISDIR(mode):
+        enterable = _allows(mode, ours, 1)
+        return ("cmp" if writable else "") + ("e" if enterable else "") + ("l" if readable else "") + movable
+    return ("aw" if writable else "") + ("r" if readable else "") + movable
+
+
+@lru_cache(maxsize=1024)
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@lru_cache(maxsize=1024)
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _long_line(name: str, found: os.stat_result) -> bytes:
+    moment = time.gmtime(found.st_mtime)
+    recent = abs(time.time() - found.st_mtime) < 180 * 24 * 3600
+    date = time.strftime("%b %d %H:%M" if recent else "%b %d  %Y", moment)
+    owner, group = _owner(found.st_uid), _group(found.st_gid)
+    line = f"{stat.filemode(found.st_mode)} {found.st_nlink:3} {owner:8} {group:8} {found.st_size:12} {date} {name}"
+    return os.fsencode(line)
