@@ -11,6 +11,7 @@ import filecmp
 import json
 import sys
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,5 +136,8 @@ def differences(source: Path, destination: Path) -> list[str]:
 if __name__ == "__main__":
     try:
         raise SystemExit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    except urllib.error.HTTPError as error:
+        sys.stdout.write(f"  the first transfer failed: {error}: {error.read(2000).decode(errors='replace')}\n")
+    except OSError as error:
+        sys.stdout.write(f"  the first transfer failed: {error}\n")
+    raise SystemExit(1)

@@ -112,7 +112,8 @@ def report(instance: Instance, running: Running) -> None:
         pause = max(0.0, running.restart_at - time.monotonic())
         say(f"  {name} ended with {running.last_end}; starting it again in {pause:.1f} s (log: {running.program.log})")
     elif running.process is not None and running.is_up:
-        say(f"  {name:9} {'done' if running.state is State.DONE else 'ready'}")
+        seconds = time.monotonic() - running.started_at
+        say(f"  {name:9} {'done' if running.state is State.DONE else 'ready'} {seconds:5.1f} s")
 
 
 def how_to_go_on(instance: Instance) -> str:

@@ -26,7 +26,6 @@ from .supervisor import Program
 HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
 THREADS_PER_WORKER = 16
-READY_LINE = b"waybill worker: ready"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,10 @@ class Instance:
         needed = tuple(program.name for program in servers)
         preparing = [self._prepare(needed)] if prepare else []
         needed += tuple(program.name for program in preparing)
-        return [*servers, *preparing, *self._endpoints(), self._web(needed), *self._workers(needed)]
+        answering = [*self._endpoints(), self._web(needed), *self._workers(needed)]
+        # Nobody waits for beat, and loading it would hold up those that somebody waits for.
+        beat = self._beat(tuple(program.name for program in answering))
+        return [*servers, *preparing, *answering, beat]
 
     def _servers(self) -> Iterator[Program]:
         if (postgres := self.postgres) is not None:
@@ -103,15 +105,14 @@ class Instance:
         )
 
     def _workers(self, after: tuple[str, ...]) -> Iterator[Program]:
-        app = ["-A", "workers.celery:app"]
-        pool = ["--pool", "threads", "--concurrency", str(THREADS_PER_WORKER)]
-        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-I", "deploy.stack.say_ready"]
         for number in range(1, cores() + 1):
             name = f"worker{number}"
-            words = [*app, "worker", "-n", f"{name}@%h", *pool, *quiet]
-            yield self._python(name, "celery", *words, after=after, ready_line=READY_LINE)
+            words = [name, str(THREADS_PER_WORKER)]
+            yield self._python(name, "deploy.stack.worker", *words, after=after, ready_line=b"takes messages")
+
+    def _beat(self, after: tuple[str, ...]) -> Program:
         schedule = ["--schedule", str(self.home.path / "beat-schedule"), "--pidfile", ""]
-        yield self._python("beat", "celery", *app, "beat", *schedule, after=after)
+        return self._python("beat", "celery", "-A", "workers.celery:app", "beat", *schedule, after=after)
 
     def _python(
         self,
