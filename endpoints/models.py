@@ -40,7 +40,8 @@ class Endpoint(models.Model):
                 name="endpoint_name_unique_per_owner",
             ),
             models.CheckConstraint(condition=~models.Q(name=""), name="endpoint_name_not_empty"),
-            models.CheckConstraint(condition=models.Q(max_sessions__gte=3), name="endpoint_max_sessions_min"),
+            # One task needs three, and twice that when the endpoint is its source and its destination.
+            models.CheckConstraint(condition=models.Q(max_sessions__gte=6), name="endpoint_max_sessions_min"),
         )
 
 

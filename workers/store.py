@@ -2,17 +2,212 @@
 
 from __future__ import annotations
 
-from transferapi.tasks.leases import Grant
-from workers.engine.ports import TaskSpec
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, close_old_connections, connection
+
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from endpoints.gridftp.ranges import RangeSet
+from transferapi.tasks import errors, leases, settling, work
+from transferapi.tasks.events import NewEvent
+from transferapi.tasks.rows import (
+    FaultedFile,
+    FaultedItem,
+    FileFacts,
+    ItemFacts,
+    MovedBytes,
+    NewFile,
+    SettledFile,
+    Settlement,
+    Trouble,
+)
+from workers.engine.ports import (
+    Batch,
+    Counts,
+    EndpointRef,
+    Faulted,
+    FileRow,
+    Found,
+    ItemFaulted,
+    ItemRow,
+    LeaseLostError,
+    Pulse,
+    TaskSpec,
+)
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Each keeps a connection to the database.
+THREADS = 4
+#: Seconds for which a call goes on trying to reach the database; then the lease has run out anyway.
+PATIENCE = leases.TTL.total_seconds()
+RETRY_SECONDS = 0.2
+#: Seconds after which a thread asks whether its idle connection is still good, and too old to keep.
+CHECK_SECONDS = 10.0
+
+_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+_checked = threading.local()
 
 
-def task_spec(grant: Grant) -> TaskSpec:
+def task_spec(grant: leases.Grant) -> TaskSpec:
     """What the engine is told of the task."""
-    raise NotImplementedError
+    destination = None
+    if grant.destination_id and grant.destination_name:
+        destination = EndpointRef(str(grant.destination_id), grant.destination_name)
+    return TaskSpec(
+        task_id=str(grant.task_id),
+        is_delete=grant.is_delete,
+        source=EndpointRef(str(grant.source_id), grant.source_name),
+        destination=destination,
+        options=grant.options,
+        max_sessions=grant.sessions,
+        suspect_up_to=grant.suspect_up_to,
+        started=grant.started,
+        connection_failures=grant.connection_failures,
+    )
 
 
 class PostgresTaskStore:
-    """`workers.engine.ports.TaskStore` for the task of this grant. `worker` threads are shared by all stores."""
+    """`workers.engine.ports.TaskStore` for the task of this grant; all stores of a process share their threads."""
 
-    def __init__(self, grant: Grant) -> None:
+    def __init__(self, grant: leases.Grant) -> None:
         self._grant = grant
+
+    async def heartbeat(self) -> Pulse:
+        return Pulse(*await self._call(leases.heartbeat))
+
+    async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> list[ItemRow]:
+        return [ItemRow(*item) for item in await self._call(work.unscanned, limit, exclude)]
+
+    async def add_found(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
+        return self._files(await self._call(work.add_found, [_new_file(item, file) for file in found]))
+
+    async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
+        await self._call(work.item_scanned, item.id, directories, symlinks)
+
+    async def file_items_scanned(self, found: Sequence[tuple[ItemRow, Found]]) -> list[FileRow]:
+        return self._files(await self._call(work.file_items_scanned, [_new_file(*pair) for pair in found]))
+
+    async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
+        rows = [FaultedItem(_item(one.item), _trouble(one.fault), one.retry_at) for one in faulted]
+        await self._call(settling.items_faulted, rows)
+
+    async def pending(self, limit: int, exclude: Sequence[int]) -> list[FileRow]:
+        return self._files(await self._call(work.pending, limit, exclude))
+
+    async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
+        await self._call(work.write_temporary_paths, [(file.id, file.temporary_path) for file in files])
+
+    async def write(self, batch: Batch) -> None:
+        await self._call(settling.write, _settlement(batch))
+
+    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
+        await self._call(work.event, NewEvent(code, description, details, is_error))
+
+    async def counts(self) -> Counts:
+        return Counts(*await self._call(work.tally))
+
+    async def finish(self) -> None:
+        await self._call(work.finish)
+
+    async def fail(self, code: str, description: str) -> None:
+        await self._call(work.fail, code, description)
+
+    async def suspend(self, fault: Fault) -> None:
+        await self._call(work.suspend, _trouble(fault))
+
+    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
+        await self._call(work.release, next_run_at, connection_failures)
+
+    def _files(self, rows: Sequence[FileFacts]) -> list[FileRow]:
+        last = self._grant.suspect_up_to
+        return [FileRow(*row, suspect=row.id <= last) for row in rows]
+
+    async def _call(self, function: Callable[Concatenate[UUID, int, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it in a thread, with the errors of the ports."""
+        task_id, epoch = self._grant.task_id, self._grant.epoch
+
+        def run() -> R:
+            return _on_a_connection(lambda: function(task_id, epoch, *args, **kwargs))
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_threads, run)
+        except errors.LeaseLostError:
+            raise LeaseLostError(f"task {task_id}, epoch {epoch}") from None
+        except errors.AmbiguousPathError as error:
+            raise FaultError(_ambiguous(error.path)) from None
+
+
+def _on_a_connection(function: Callable[[], R]) -> R:
+    """Call it on this thread's connection, again on a new one when that is broken: each call is one transaction.
+
+    One whose answer was lost on the way may have been done already: every call here may be done twice, but for
+    an event, which is then told twice, and the end of a task, which then finds its lease gone.
+    """
+    give_up = time.monotonic() + PATIENCE
+    if time.monotonic() - getattr(_checked, "at", 0.0) > CHECK_SECONDS:
+        close_old_connections()
+    while True:
+        try:
+            answer = function()
+        except (OperationalError, InterfaceError) as error:
+            broken = connection.connection is None or connection.connection.closed or not connection.is_usable()
+            if not broken or time.monotonic() > give_up:
+                raise
+            log.warning("the database does not answer: %s", type(error).__name__)
+            connection.close()
+            time.sleep(RETRY_SECONDS)
+        else:
+            _checked.at = time.monotonic()
+            return answer
+
+
+def _new_file(item: ItemRow, found: Found) -> NewFile:
+    return NewFile(item.id, found.source_path, found.destination_path, found.size, found.modified, found.kind)
+
+
+def _item(item: ItemRow) -> ItemFacts:
+    return ItemFacts(item.id, item.source_path, item.destination_path, item.recursive, item.attempts)
+
+
+def _trouble(fault: Fault) -> Trouble:
+    return Trouble(str(fault.kind), str(fault.side), fault.advice, fault.raw)
+
+
+def _settlement(batch: Batch) -> Settlement:
+    return Settlement(
+        settled=[SettledFile(one.file.id, one.skipped, one.new_size) for one in batch.settled],
+        faulted=[_faulted(one) for one in batch.faulted],
+        moved=[MovedBytes(one.file.id, one.ranges, one.bytes) for one in batch.progress],
+    )
+
+
+def _faulted(one: Faulted) -> FaultedFile:
+    path = one.file.source_path if one.fault.side is not Side.DESTINATION else one.file.destination_path
+    on_disk = RangeSet.parse(one.ranges).total if one.ranges else 0
+    return FaultedFile(
+        id=one.file.id,
+        path=path or one.file.source_path,
+        trouble=_trouble(one.fault),
+        retry_at=one.retry_at,
+        ranges=one.ranges,
+        bytes_done=on_disk,
+        new_size=one.new_size,
+    )
+
+
+def _ambiguous(path: str) -> Fault:
+    advice = "Two sources would be written to this path; change one of the items."
+    fault = make_fault(Kind.AMBIGUOUS_PATH, path, side=Side.DESTINATION, retryable=False)
+    return Fault(fault.kind, fault.side, fault.retryable, fault.scope, advice, fault.raw)

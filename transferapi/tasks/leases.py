@@ -1,18 +1,33 @@
-"""Leases: which worker holds which task, and who may have his turn next (truth 1, the fair share)."""
+"""Leases: which worker holds which task (truth 1). A lease lives from heartbeat to heartbeat.
+
+Locks are taken in one order: turns (advisory), lease row, task row.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+from django.db.models import Max
+
+from endpoints.registry import canonical_name
+
+from . import locks, moves
+from .clock import moment
+from .errors import LeaseLostError, StaleStateError
+from .events import NewEvent
+from .models import Event, File, Lease, Task
+from .states import Phase, TaskType
+from .turns import Standing
 
 TTL = timedelta(seconds=6)
 HEARTBEAT = timedelta(seconds=1)
-#: Live leases of one user on tasks of one type.
-MAX_PER_USER = 3
-#: Sessions to each endpoint of a task.
-MIN_SESSIONS, WANTED_SESSIONS = 3, 9
 
 
 class Refusal(Enum):
@@ -28,6 +43,7 @@ class Grant:
 
     task_id: uuid.UUID
     epoch: int
+    #: To each of the endpoints.
     sessions: int
     owner_id: uuid.UUID
     is_delete: bool
@@ -36,14 +52,126 @@ class Grant:
     destination_id: uuid.UUID | None
     destination_name: str | None
     options: dict[str, object]
+    #: Files with an id up to this may still have a stale writer.
     suspect_up_to: int
+    #: There is a STARTED event.
+    started: bool
+    #: How often in a row an endpoint could not be reached, as the last slice left it.
+    connection_failures: int
+
+
+class Beat(NamedTuple):
+    """What a heartbeat brings back."""
+
+    cancel_requested: bool
+    deadline: datetime
 
 
 def acquire(task_id: uuid.UUID, worker: str, *, ttl: timedelta = TTL, now: datetime | None = None) -> Grant | Refusal:
-    """Take the task, if it is its turn. now None: the database's clock, which all workers share."""
-    raise NotImplementedError
+    """Take the task, if it is its turn. now None: the database's clock, which all workers share.
+
+    The locks of the user and of the endpoints make the counts of `Standing` stand still until the lease is written.
+    """
+    ends = Task.objects.filter(pk=task_id).values_list("owner_id", "type", "source_id", "destination_id").first()
+    if ends is None:
+        return Refusal.NOT_RUNNABLE
+    with transaction.atomic():
+        locks.take(f"turns of {ends[0]} {ends[1]}", *(f"sessions of {end}" for end in {*ends[2:]} - {None}))
+        now = moment(now)
+        task = Task.objects.select_related("source__owner", "destination__owner").get(pk=task_id)
+        refusal = _refusal(task, now)
+        if refusal:
+            return refusal
+        sessions = Standing(now).sessions_for(task_id, (task.owner_id, task.type))
+        if not sessions:
+            return Refusal.QUOTA
+        try:
+            return _take(task, worker, sessions, now, ttl)
+        except StaleStateError:
+            return Refusal.NOT_RUNNABLE
+
+
+def _refusal(task: Task, now: datetime) -> Refusal | None:
+    if task.phase not in (Phase.QUEUED, Phase.RUNNING):
+        return Refusal.NOT_RUNNABLE
+    if Lease.objects.filter(pk=task.pk, expires_at__gt=now).exclude(worker="").exists():
+        return Refusal.HELD
+    return Refusal.NOT_DUE if task.next_run_at > now else None
+
+
+def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta) -> Grant:
+    """Write the lease with a new epoch and move the task. -> StaleStateError when it was ended meanwhile"""
+    if task.phase == Phase.QUEUED:
+        moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
+    else:
+        task.suspect_up_to = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
+        lost = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
+        changes = {"suspect_up_to": task.suspect_up_to}
+        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=lost, changes=changes)
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE, [task.pk, worker, now + ttl, sessions])
+        (epoch,) = cursor.fetchone()
+    destination = task.destination
+    return Grant(
+        task_id=task.pk,
+        epoch=epoch,
+        sessions=sessions,
+        owner_id=task.owner_id,
+        is_delete=task.type == TaskType.DELETE,
+        source_id=task.source_id,
+        source_name=canonical_name(task.source),
+        destination_id=task.destination_id,
+        destination_name=canonical_name(destination) if destination else None,
+        options=task.options,
+        suspect_up_to=task.suspect_up_to,
+        started=Event.objects.filter(task=task, code="STARTED").exists(),
+        connection_failures=task.connection_failures,
+    )
+
+
+_TAKE = """
+    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions) VALUES (%s, 1, %s, %s, %s)
+    ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, worker = excluded.worker,
+        expires_at = excluded.expires_at, sessions = excluded.sessions
+    RETURNING epoch"""
+
+
+def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: datetime | None = None) -> Beat:
+    """Renew the lease. -> LeaseLostError, also when it ran out and nobody has taken it yet: quotas counted on that"""
+    parameters: dict[str, Any] = {"task": task_id, "epoch": epoch, "ttl": ttl, "now": now}
+    with connection.cursor() as cursor:
+        cursor.execute(_BEAT, parameters)
+        row = cursor.fetchone()
+    if row is None:
+        raise LeaseLostError(task_id, epoch)
+    return Beat(*row)
+
+
+_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+_HELD = f"l.task_id = %(task)s AND l.epoch = %(epoch)s AND l.worker <> '' AND l.expires_at > {_NOW}"
+_BEAT = f"""
+    UPDATE tasks_lease l SET expires_at = {_NOW} + %(ttl)s FROM tasks_task t
+    WHERE {_HELD} AND t.id = l.task_id RETURNING t.cancel_requested_at IS NOT NULL, t.deadline"""  # noqa: S608 (constants)
+_HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
+
+
+@contextmanager
+def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end: bool = False) -> Iterator[datetime]:
+    """A transaction of a worker: nobody takes the task, and no other thread of the worker writes, before it ends.
+
+    Gives the time. to_end: the lease itself is given back in it. -> LeaseLostError
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(_HOLD, {"task": task_id, "epoch": epoch, "now": now})
+            row = cursor.fetchone()
+        if row is None:
+            raise LeaseLostError(task_id, epoch)
+        yield row[0]
+        if to_end:
+            Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0)
 
 
 def next_runnable(limit: int = 100, now: datetime | None = None) -> list[uuid.UUID]:
     """Tasks that `acquire` would grant, in the order of their turns; for the sweep and the end of a slice."""
-    raise NotImplementedError
+    return Standing(moment(now)).next(limit)

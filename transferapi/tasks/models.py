@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
 
 from .states import FileKind, FileState, Phase, Status, TaskType
 
+if TYPE_CHECKING:
+    _OctetsField = models.BinaryField[Any, Any]
+else:
+    _OctetsField = models.BinaryField
 
-class PathField(models.BinaryField):
+
+class PathField(_OctetsField):
     """A path as the bytes the server knows it by; `str` with surrogateescape in Python (like `os.fsdecode`)."""
 
     def from_db_value(self, value: Any, expression: object, connection: object) -> str | None:
@@ -35,8 +40,10 @@ class Task(models.Model):
     submission_id = models.UUIDField()
     label = models.CharField(max_length=128, null=True)
     #: DELETE tasks have only a source: the endpoint they delete on.
-    source = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+")
-    destination = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True)
+    source = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", db_index=False)
+    destination = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
+    )
     #: The options of the submission by their wire names, validated and complete (defaults filled in).
     options = models.JSONField(default=dict)
 
@@ -49,6 +56,8 @@ class Task(models.Model):
     #: When a queued task may run again (end of its backoff); the order in which queued tasks get their turn.
     next_run_at = models.DateTimeField()
     cancel_requested_at = models.DateTimeField(null=True)
+    #: How often in a row an endpoint could not be reached, as the last slice left it.
+    connection_failures = models.IntegerField(default=0)
 
     #: Counters; they add up: files = files_transferred + files_skipped + files_failed when SUCCEEDED.
     items_total = models.BigIntegerField(default=0)
@@ -109,6 +118,10 @@ class Task(models.Model):
             models.Index(
                 fields=["owner", "type", "next_run_at"], condition=~models.Q(phase="done"), name="task_unfinished"
             ),
+            models.Index(fields=["source", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_source"),
+            models.Index(
+                fields=["destination", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_destination"
+            ),
         )
 
 
@@ -143,7 +156,10 @@ class File(models.Model):
     """One thing that must arrive (or be deleted): the unit of settlement (truth 3)."""
 
     id = models.BigAutoField(primary_key=True)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="task_files", db_index=False)
+    #: The task of the item. The item's own constraint vouches for it: another would cost as much per row again.
+    task = models.ForeignKey(
+        Task, on_delete=models.CASCADE, related_name="task_files", db_index=False, db_constraint=False
+    )
     item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+")
     kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
     source_path = PathField()
@@ -162,6 +178,7 @@ class File(models.Model):
     bytes_done = models.BigIntegerField(default=0)
     #: Name it is being written under, when that is not the destination path itself.
     temporary_path = PathField(null=True)
+    #: The last fault; None once the file is settled. It stays with a file that the task's end left pending.
     error_code = models.CharField(max_length=64, null=True)
     error_details = models.TextField(null=True)
     error_time = models.DateTimeField(null=True)
@@ -182,7 +199,17 @@ class File(models.Model):
         )
         indexes = (
             models.Index(fields=["task", "id"], name="file_by_task"),
-            models.Index(fields=["task", "size", "id"], condition=models.Q(state=0), name="file_pending"),
+            models.Index(
+                fields=["task", "size", "id"],
+                condition=models.Q(state=0, next_try_at__isnull=True),
+                name="file_pending",
+            ),
+            models.Index(
+                fields=["task", "next_try_at"],
+                condition=models.Q(state=0, next_try_at__isnull=False),
+                name="file_in_backoff",
+            ),
+            models.Index(fields=["task", "id"], condition=models.Q(error_code__isnull=False), name="file_with_error"),
         )
 
 

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
+from django.db import transaction
+
 from identity.models import User
 
+from . import events, rules
+from .clock import moment
+from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
+from .events import NewEvent
 from .models import Task
+from .states import Phase, Status, may_move
+
+State = tuple[Status, Phase]
+
+QUEUED: State = (Status.ACTIVE, Phase.QUEUED)
+RUNNING: State = (Status.ACTIVE, Phase.RUNNING)
+SUSPENDED: State = (Status.INACTIVE, Phase.SUSPENDED)
+SUCCEEDED: State = (Status.SUCCEEDED, Phase.DONE)
+FAILED: State = (Status.FAILED, Phase.DONE)
 
 
 class CancelResult(StrEnum):
@@ -19,16 +35,107 @@ class CancelResult(StrEnum):
     COMPLETE = "TaskComplete"  # it was done before
 
 
-def cancel(user: User, task_id: uuid.UUID) -> CancelResult:
-    """-> TaskNotFoundError"""
-    raise NotImplementedError
+def move(
+    task_id: uuid.UUID,
+    old: State,
+    new: State,
+    *,
+    now: datetime,
+    event: NewEvent | None = None,
+    changes: Mapping[str, object] | None = None,
+) -> None:
+    """Move a task from `old` to `new`, with other columns and the event that tells it, or nothing of it all.
+
+    A worker calls it while it holds its lease row (`leases.hold`). Between queue and worker a task goes without
+    an event: that is the scheduler's breathing, not the task's history.
+    -> StaleStateError when the task is not in `old`; ValueError when the table of states has no such move.
+    """
+    if not may_move(old, new):
+        raise ValueError(f"no task moves from {old} to {new}")
+    values = dict(changes or {}, status=new[0], phase=new[1])
+    if new[1] is Phase.DONE:
+        values["completion_time"] = now
+    with transaction.atomic(savepoint=False):
+        if not Task.objects.filter(pk=task_id, status=old[0], phase=old[1]).update(**values):
+            raise StaleStateError(task_id, old)
+        if event:
+            events.append(task_id, [event], now)
 
 
-def update(user: User, task_id: uuid.UUID, *, label: str | None = None, deadline: datetime | None = None) -> Task:
-    """Change the label or the deadline (None: leave it). -> TaskNotFoundError, TaskCompleteError, RequestError"""
-    raise NotImplementedError
+def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:
+    """Move to FAILED: CANCELED, EXPIRED, or a fault that spoils all of the task. -> as `move`"""
+    event = NewEvent(code, description, details, is_error=code != "CANCELED")
+    changes = {"fatal_error_code": code, "fatal_error_description": events.printable(description)}
+    move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE})
+
+
+#: A task that is done or makes progress has no trouble to show.
+NO_TROUBLE: dict[str, object] = {"nice_status": None, "nice_status_details": None}
+
+
+CANCELED_TEXT = "The task was canceled by its owner."
+EXPIRED_TEXT = "The task was not done by its deadline."
+
+
+def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> CancelResult:
+    """End a task: at once when no worker has it, else by its worker's next heartbeat. -> TaskNotFoundError"""
+    with transaction.atomic():
+        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        if task is None:
+            raise TaskNotFoundError(str(task_id))
+        if task.phase == Phase.DONE:
+            return CancelResult.COMPLETE
+        now = moment(now)
+        Task.objects.filter(pk=task_id, cancel_requested_at=None).update(cancel_requested_at=now)
+        if task.phase == Phase.RUNNING:
+            return CancelResult.ACCEPTED
+        fail(task_id, state_of(task), "CANCELED", CANCELED_TEXT, now)
+        return CancelResult.CANCELED
+
+
+def update(
+    user: User,
+    task_id: uuid.UUID,
+    *,
+    label: str | None = None,
+    deadline: datetime | None = None,
+    now: datetime | None = None,
+) -> Task:
+    """Change the label or the deadline (None: leave it). A deadline that the user names, progress does not move.
+
+    -> TaskNotFoundError, TaskCompleteError, RequestError
+    """
+    changes: dict[str, object] = {}
+    if label is not None:
+        changes["label"] = rules.label(label)
+    if deadline is not None:
+        changes |= {"deadline": rules.deadline(deadline, moment(now)), "deadline_is_fixed": True}
+    with transaction.atomic():
+        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        if task is None:
+            raise TaskNotFoundError(str(task_id))
+        if task.phase == Phase.DONE:
+            raise TaskCompleteError(task_id)
+        for column, value in changes.items():
+            setattr(task, column, value)
+        task.save(update_fields=changes)
+    return task
 
 
 def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
-    """End tasks that nobody works on and whose deadline has passed; for the sweep. How many there were."""
-    raise NotImplementedError
+    """End tasks that no worker has and whose deadline has passed; for the sweep. How many there were.
+
+    A task that a worker had when it died is not among them: the next worker finds out what arrived, and ends it.
+    """
+    with transaction.atomic():
+        now = moment(now)
+        waiting = Task.objects.filter(phase__in=[Phase.QUEUED, Phase.SUSPENDED], deadline__lte=now)
+        overdue = list(waiting.exclude(phase=Phase.DONE).select_for_update(skip_locked=True)[:limit])
+        for task in overdue:
+            fail(task.pk, state_of(task), "EXPIRED", EXPIRED_TEXT, now)
+    return len(overdue)
+
+
+def state_of(task: Task) -> State:
+    """Where the task was when it was read."""
+    return Status(task.status), Phase(task.phase)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Generic, TypeVar
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.expressions import OrderBy
 
 from identity.models import User
 
+from .errors import TaskNotFoundError
 from .models import Event, File, Task
+from .states import FileKind, FileState, Phase
 
 Row = TypeVar("Row")
 
@@ -88,30 +96,99 @@ ORDERS = {
 
 def get(user: User, task_id: uuid.UUID) -> Task:
     """With its owner, endpoints and their owners. -> TaskNotFoundError"""
-    raise NotImplementedError
+    task = _mine(user).filter(pk=task_id).first()
+    if task is None:
+        raise TaskNotFoundError(str(task_id))
+    return task
 
 
 def list_tasks(
     user: User, filters: TaskFilter, order: Sequence[Order] = (), *, limit: int = 10, offset: int = 0
 ) -> Page[Task]:
     """Newest first when no order is asked for. Unknown orders -> KeyError: check against ORDERS before."""
-    raise NotImplementedError
+    found = _mine(user).filter(_condition(filters))
+    columns = [_ordering(part) for part in order or [Order()]]
+    rows = list(found.order_by(*columns, "-id")[offset : offset + limit])
+    whole = len(rows) < limit and (rows or offset == 0)
+    return Page(rows, offset + len(rows) if whole else found.count())
 
 
 def events(
     user: User, task_id: uuid.UUID, *, is_error: bool | None = None, limit: int = 10, offset: int = 0
 ) -> Page[Event]:
     """Newest first. -> TaskNotFoundError"""
-    raise NotImplementedError
+    found = Event.objects.filter(task=_known(user, task_id))
+    if is_error is not None:
+        found = found.filter(is_error=is_error)
+    return Page(list(found.order_by("-id")[offset : offset + limit]), found.count())
 
 
 def successful_transfers(
     user: User, task_id: uuid.UUID, *, marker: int | None = None, limit: int = 100
 ) -> MarkerPage[File]:
     """Files that were moved, not those that were skipped, nor folders. -> TaskNotFoundError"""
-    raise NotImplementedError
+    moved = File.objects.filter(state=FileState.DONE, kind=FileKind.FILE)
+    return _after(moved.filter(task=_known(user, task_id)), marker, limit)
 
 
 def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None, limit: int = 100) -> MarkerPage[File]:
-    """Files that were given up, with error_code, error_details, error_time. -> TaskNotFoundError"""
-    raise NotImplementedError
+    """Files that were given up, with error_code, error_details, error_time. -> TaskNotFoundError
+
+    When the task is done, also those that it was still trying to move, with the last fault of each.
+    """
+    lost = File.objects.filter(error_code__isnull=False, task=_known(user, task_id))
+    lost = lost.filter(Q(state=FileState.FAILED) | Q(state=FileState.PENDING, task__phase=Phase.DONE))
+    return _after(lost, marker, limit)
+
+
+def _mine(user: User) -> QuerySet[Task]:
+    everything = Task.objects.select_related("owner", "source__owner", "destination__owner")
+    return everything.filter(owner=user)
+
+
+def _known(user: User, task_id: uuid.UUID) -> uuid.UUID:
+    if not Task.objects.filter(pk=task_id, owner=user).exists():
+        raise TaskNotFoundError(str(task_id))
+    return task_id
+
+
+def _after(found: QuerySet[File], marker: int | None, limit: int) -> MarkerPage[File]:
+    """The marker is the id of the last row given: a page costs the same wherever it is."""
+    rows = list(found.filter(pk__gt=marker or 0).order_by("pk")[: limit + 1])
+    return MarkerPage(rows[:limit], rows[limit - 1].pk if len(rows) > limit else None)
+
+
+def _ordering(order: Order) -> OrderBy:
+    column = F(ORDERS[order.field])
+    return column.desc(nulls_last=True) if order.descending else column.asc(nulls_first=True)
+
+
+def _condition(filters: TaskFilter) -> Q:
+    condition = Q()
+    for column, values in (("pk", filters.task_ids), ("type", filters.types), ("status", filters.statuses)):
+        if values:
+            condition &= Q(**{f"{column}__in": values})
+    for column, times in (("request_time", filters.request_time), ("completion_time", filters.completion_time)):
+        condition &= _within(column, times or TimeRange())
+    if filters.endpoints:
+        condition &= Q(source__in=filters.endpoints) | Q(destination__in=filters.endpoints)
+    if filters.labels:
+        condition &= reduce(or_, map(_label, filters.labels))
+    return condition
+
+
+def _within(column: str, times: TimeRange) -> Q:
+    bounds = {f"{column}__gte": times.start, f"{column}__lte": times.end}
+    return Q(**{bound: time for bound, time in bounds.items() if time})
+
+
+def _label(match: TextMatch) -> Q:
+    """A task without a label matches no pattern, and so every negated one."""
+    text = match.text.replace("\0", "\ufffd")
+    if match.glob:
+        # `(?q)` would be shorter, but `*` and `?` are wanted.
+        wild = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in text)
+        condition = Q(label__iregex=f"^{wild}$")
+    else:
+        condition = Q(label=text)
+    return (~condition | Q(label=None)) if match.negate else condition

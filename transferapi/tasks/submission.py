@@ -1,15 +1,31 @@
-"""Submit a transfer or a delete."""
+"""Submit a transfer or a delete: checked, written with its items and its first event, then the doorbell."""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from django.db import connection, transaction
+
+from endpoints import registry
+from endpoints.permissions import Verb
 from identity.models import User
 
+from . import doorbell, events, locks, options, rules
+from .clock import moment
+from .errors import RequestError, TooManyPendingError
 from .models import Task
+from .states import Phase, TaskType
+
+#: Unfinished tasks of one user; more are refused.
+MAX_PENDING = 100
+MAX_ITEMS = 1_000_000
+DEFAULT_DEADLINE = timedelta(hours=24)
+NO_ITEMS = "ClientError.BadRequest.NoTransferItems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +44,7 @@ class TransferRequest:
     """A transfer as the user asked for it. Endpoints by UUID, `user#name` or bare own name.
 
     options: by wire name (sync_level, verify_checksum, perf_cc, notify_on_failed ...); absent or None means the
-    default; see OPTIONS in this module for those that are known. Types are checked here too (RequestError).
+    default; `options.TRANSFER` holds those that are known, whose types are checked here (RequestError).
     """
 
     submission_id: uuid.UUID
@@ -49,18 +65,177 @@ class DeleteRequest:
     endpoint: str
     paths: Sequence[str]
     label: str | None = None
+    #: Aware. None: 24 hours, whatever happens.
     deadline: datetime | None = None
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-def submit_transfer(user: User, request: TransferRequest) -> tuple[Task, bool]:
-    """The task, and whether it was made now (False: this submission_id has been used by this user before).
+class _Row(NamedTuple):
+    """An item, checked."""
+
+    source: str
+    destination: str | None
+    recursive: bool | None
+    extra: dict[str, str]
+
+
+def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
+    """The task, and whether it was made now (False: this user has used this submission_id before).
 
     -> RequestError, TooManyPendingError, EndpointNotFoundError, NotPermittedError
     """
-    raise NotImplementedError
+
+    def fill(task: Task) -> list[_Row]:
+        task.type = TaskType.TRANSFER
+        task.source = registry.resolve(user, request.source_endpoint, Verb.TRANSFER_FROM)
+        task.destination = registry.resolve(user, request.destination_endpoint, Verb.TRANSFER_TO)
+        task.options = options.complete(options.TRANSFER, request.options)
+        return _transfer_rows(request.items, same_endpoint=task.source_id == task.destination_id)
+
+    return _submit(user, request, fill, now)
 
 
-def submit_delete(user: User, request: DeleteRequest) -> tuple[Task, bool]:
-    """As `submit_transfer`."""
-    raise NotImplementedError
+def submit_delete(user: User, request: DeleteRequest, now: datetime | None = None) -> tuple[Task, bool]:
+    """As `submit_transfer`. Its deadline is fixed: progress does not move it."""
+
+    def fill(task: Task) -> list[_Row]:
+        task.type = TaskType.DELETE
+        task.source = registry.resolve(user, request.endpoint, Verb.WRITE)
+        task.deadline_is_fixed = True
+        task.options = options.complete(options.DELETE, request.options)
+        return _delete_rows(request.paths, recursive=bool(task.options["recursive"]))
+
+    return _submit(user, request, fill, now)
+
+
+def _submit(
+    user: User,
+    request: TransferRequest | DeleteRequest,
+    fill: Callable[[Task], list[_Row]],
+    now: datetime | None,
+) -> tuple[Task, bool]:
+    """One submission of a user at a time: so a repeated one finds the first, and nobody has too many tasks.
+
+    The look for an earlier one comes before the checks: what was accepted once stays accepted.
+    """
+    with transaction.atomic():
+        locks.take(f"submissions of {user.pk}")
+        mine = Task.objects.select_related("source__owner", "destination__owner", "owner").filter(owner=user)
+        earlier = mine.filter(submission_id=request.submission_id).first()
+        if earlier is not None:
+            return earlier, False
+        now = moment(now)
+        task = Task(owner=user, submission_id=request.submission_id, request_time=now, next_run_at=now)
+        task.label = rules.label(request.label)
+        task.deadline = rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
+        task.deadline_is_fixed = request.deadline is not None
+        rows = fill(task)
+        if mine.exclude(phase=Phase.DONE).count() >= MAX_PENDING:
+            raise TooManyPendingError(MAX_PENDING)
+        _write(task, rows)
+    return task, True
+
+
+def _write(task: Task, rows: Sequence[_Row]) -> None:
+    task.items_total = len(rows)
+    task.save(force_insert=True)
+    _copy_items(task.pk, rows)
+    told = events.NewEvent("SUBMITTED", f"The task was accepted, with {len(rows)} item(s).")
+    events.append(task.pk, [told], task.request_time)
+    task_id = task.pk
+    transaction.on_commit(lambda: doorbell.ring([task_id]))
+
+
+def _transfer_rows(items: Sequence[TransferItem], *, same_endpoint: bool) -> list[_Row]:
+    _check_number(len(items))
+    rows: list[_Row] = []
+    destinations: set[str] = set()
+    for number, item in enumerate(items):
+        row = _transfer_row(f"DATA[{number}]", item)
+        source, destination = row.source.rstrip("/"), str(row.destination).rstrip("/")
+        if destination in destinations:
+            raise RequestError(f"DATA[{number}].destination_path", "Another item has the same destination.")
+        destinations.add(destination)
+        if same_endpoint:
+            _check_apart(f"DATA[{number}].destination_path", source, destination, item.recursive)
+        rows.append(row)
+    return rows
+
+
+def _transfer_row(where: str, item: TransferItem) -> _Row:
+    return _Row(
+        rules.path(item.source_path, f"{where}.source_path"),
+        rules.path(item.destination_path, f"{where}.destination_path"),
+        item.recursive,
+        _checksum(where, item) if item.external_checksum or item.checksum_algorithm else {},
+    )
+
+
+def _checksum(where: str, item: TransferItem) -> dict[str, str]:
+    given = {"external_checksum": item.external_checksum, "checksum_algorithm": item.checksum_algorithm}
+    for name, value in given.items():
+        if value is not None and (not value.isalnum() or len(value) > 256):
+            raise RequestError(f"{where}.{name}", "Letters and digits are wanted here.")
+    return {name: value for name, value in given.items() if value}
+
+
+def _check_apart(field_: str, source: str, destination: str, recursive: bool | None) -> None:
+    """On one endpoint: nothing onto itself, no folder into itself, as far as the paths alone can tell."""
+    if source == destination:
+        raise RequestError(field_, "The destination is the source itself.")
+    if recursive is not False and destination.startswith(source + "/"):
+        raise RequestError(field_, "The destination lies inside the source.")
+
+
+def _delete_rows(paths: Sequence[str], *, recursive: bool) -> list[_Row]:
+    _check_number(len(paths))
+    checked = [rules.path(path, f"DATA[{number}].path") for number, path in enumerate(paths)]
+    for number, path in enumerate(checked):
+        if path in ("/", "/~/"):
+            raise RequestError(f"DATA[{number}].path", "The root of an endpoint or of a home cannot be deleted.")
+    return [_Row(path, None, recursive, {}) for path in checked]
+
+
+def _check_number(items: int) -> None:
+    if not items:
+        raise RequestError("DATA", "There is no item in this request.", NO_ITEMS)
+    if items > MAX_ITEMS:
+        raise RequestError("DATA", f"A task has at most {MAX_ITEMS} items.")
+
+
+def _copy_items(task_id: uuid.UUID, rows: Iterable[_Row]) -> None:
+    """COPY: a hundred thousand rows in a second, without a copy of them all in memory."""
+    columns = "task_id, position, source_path, destination_path, recursive, attempts, extra"
+    with connection.cursor() as cursor:
+        cursor.copy_expert(f"COPY tasks_item ({columns}) FROM STDIN", _Lines(_copy_lines(task_id, rows)), 1 << 18)
+
+
+def _copy_lines(task_id: uuid.UUID, rows: Iterable[_Row]) -> Iterator[bytes]:
+    """COPY's text format: tabs between columns, `\\N` for NULL, every backslash twice."""
+    words = {None: "\\N", True: "t", False: "f"}
+    for position, row in enumerate(rows):
+        destination = "\\N" if row.destination is None else _octets(row.destination)
+        extra = json.dumps(row.extra) if row.extra else "{}"
+        columns = (str(task_id), str(position), _octets(row.source), destination, words[row.recursive], "0", extra)
+        yield ("\t".join(columns) + "\n").encode()
+
+
+def _octets(path: str) -> str:
+    return "\\\\x" + path.encode("utf-8", "surrogateescape").hex()
+
+
+class _Lines:
+    """An iterator of lines as the file that COPY reads."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+
+    def read(self, size: int) -> bytes:
+        found: list[bytes] = []
+        length = 0
+        for line in self._lines:
+            found.append(line)
+            length += len(line)
+            if length >= size:
+                break
+        return b"".join(found)

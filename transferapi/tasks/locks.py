@@ -1,0 +1,17 @@
+"""Advisory locks of PostgreSQL, held until the end of the transaction: for rules over rows that do not exist yet."""
+
+from __future__ import annotations
+
+import hashlib
+
+from django.db import connection
+
+
+def take(*names: str) -> None:
+    """Wait for these locks, always in the same order. Call it in a transaction, before what must not race.
+
+    A lock is a number of 64 bits made of the name: two names that share one would wait for each other, no more.
+    """
+    keys = sorted(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [keys])

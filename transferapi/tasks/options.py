@@ -1,0 +1,107 @@
+"""The options of a submission by their wire names: what each may be, and what it is when nobody says.
+
+Everything here raises RequestError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .errors import RequestError
+
+Check = Callable[[str, object], object]
+
+
+def _flag(name: str, value: object) -> object:
+    if not isinstance(value, bool):
+        raise RequestError(name, "true or false is wanted here.")
+    return value
+
+
+def _number(lowest: int, highest: int) -> Check:
+    def check(name: str, value: object) -> object:
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            raise RequestError(name, f"A whole number from {lowest} to {highest} is wanted here.")
+        return value
+
+    return check
+
+
+def _one_of(*words: str) -> Check:
+    def check(name: str, value: object) -> object:
+        if value not in words:
+            raise RequestError(name, f"One of {', '.join(words)} is wanted here.")
+        return value
+
+    return check
+
+
+def _word(name: str, value: object) -> object:
+    if not isinstance(value, str) or len(value) > 256 or not value.isprintable():
+        raise RequestError(name, "A string of at most 256 printable characters is wanted here.")
+    return value
+
+
+def _filter_rules(name: str, value: object) -> object:
+    if not isinstance(value, list) or len(value) > MAX_FILTER_RULES:
+        raise RequestError(name, f"A list of at most {MAX_FILTER_RULES} rules is wanted here.")
+    return [_filter_rule(f"{name}[{number}]", rule) for number, rule in enumerate(value)]
+
+
+def _filter_rule(name: str, rule: object) -> dict[str, object]:
+    if not isinstance(rule, Mapping):
+        raise RequestError(name, "A filter_rule document is wanted here.")
+    pattern = rule.get("name")
+    if not pattern or not isinstance(pattern, str) or len(pattern) > 255 or not pattern.isprintable():
+        raise RequestError(f"{name}.name", "A pattern of 1 to 255 printable characters is wanted here.")
+    method = _one_of("include", "exclude")(f"{name}.method", rule.get("method"))
+    kind = rule.get("type")
+    return {
+        "method": method,
+        "name": pattern,
+        "type": None if kind is None else _one_of("file", "dir")(f"{name}.type", kind),
+    }
+
+
+MAX_FILTER_RULES = 1000
+
+#: name -> (what it is when absent or null, how it is checked)
+_NOTIFY: dict[str, tuple[object, Check]] = {
+    "notify_on_succeeded": (True, _flag),
+    "notify_on_failed": (True, _flag),
+    "notify_on_inactive": (True, _flag),
+}
+TRANSFER: dict[str, tuple[object, Check]] = {
+    "sync_level": (None, _number(0, 3)),
+    "verify_checksum": (False, _flag),
+    "preserve_timestamp": (False, _flag),
+    "encrypt_data": (False, _flag),
+    "skip_source_errors": (False, _flag),
+    "fail_on_quota_errors": (False, _flag),
+    "delete_destination_extra": (False, _flag),
+    "recursive_symlinks": ("ignore", _one_of("ignore", "keep", "copy")),
+    "filter_rules": (None, _filter_rules),
+    "store_base_path_info": (False, _flag),
+    "source_local_user": (None, _word),
+    "destination_local_user": (None, _word),
+    "perf_cc": (None, _number(1, 64)),
+    "perf_p": (None, _number(1, 64)),
+    "perf_pp": (None, _number(1, 100)),
+    "perf_udt": (False, _flag),
+    **_NOTIFY,
+}
+DELETE: dict[str, tuple[object, Check]] = {
+    "recursive": (False, _flag),
+    "ignore_missing": (False, _flag),
+    "interpret_globs": (False, _flag),
+    "local_user": (None, _word),
+    **_NOTIFY,
+}
+
+
+def complete(known: Mapping[str, tuple[object, Check]], given: Mapping[str, object]) -> dict[str, object]:
+    """Every known option, checked, with the defaults filled in; unknown ones are passed over."""
+    return {
+        name: default if given.get(name) is None else check(name, given[name])
+        for name, (default, check) in known.items()
+    }

@@ -1,0 +1,217 @@
+"""Whose turn it is: the queue of all users (the fair share).
+
+A task waits when it is queued, or its worker died, and its time has come. Of one user and one type at most
+MAX_PER_USER tasks run, the oldest first; all tasks together hold at most `max_sessions` sessions to an endpoint.
+
+So that what cannot run does not hold up what can, tasks are passed over while an endpoint of theirs is full. So that
+being passed over ends one day, two places are kept: one of a user's for his oldest waiting task, and MIN_SESSIONS
+of each endpoint for the oldest waiting task that needs it. The oldest of all has all its places kept, and gets them
+when the slices that run now have ended, which is a matter of minutes; then the next one is the oldest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+#: Live leases of one user on tasks of one type.
+MAX_PER_USER = 3
+#: Sessions to each endpoint of a task: what it needs, and what it gets when there are enough.
+MIN_SESSIONS, WANTED_SESSIONS = 3, 9
+
+Share = tuple[uuid.UUID, str]
+
+
+class Waiting(NamedTuple):
+    """A waiting task; sorts by age, oldest first."""
+
+    next_run_at: datetime
+    request_time: datetime
+    id: uuid.UUID
+    owner_id: uuid.UUID
+    type: str
+    source_id: uuid.UUID
+    destination_id: uuid.UUID | None
+    source_max: int
+    destination_max: int | None
+
+    @property
+    def share(self) -> Share:
+        return self.owner_id, self.type
+
+    def endpoints(self) -> list[tuple[uuid.UUID, int, int]]:
+        """(endpoint, on how many sides it is, its max_sessions) for each endpoint of this task."""
+        if self.destination_id is None or self.destination_max is None:
+            return [(self.source_id, 1, self.source_max)]
+        if self.source_id == self.destination_id:
+            return [(self.source_id, 2, self.source_max)]
+        return [(self.source_id, 1, self.source_max), (self.destination_id, 1, self.destination_max)]
+
+
+class Standing:
+    """Who holds what at one moment, and who waits."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._held: list[uuid.UUID] = []
+        self._running: Counter[Share] = Counter()
+        self._used: Counter[uuid.UUID] = Counter()
+        self._max: dict[uuid.UUID, int] = {}
+        self._oldest: dict[uuid.UUID, tuple[uuid.UUID, int] | None] = {}
+        for task_id, owner_id, type_, sessions, *sides in _rows(_LIVE, {"now": now}):
+            self._held.append(task_id)
+            self._running[owner_id, type_] += 1
+            for endpoint_id, max_sessions in (sides[:2], sides[2:]):
+                if endpoint_id is not None:
+                    self._used[endpoint_id] += sessions
+                    self._max[endpoint_id] = max_sessions
+
+    def sessions_for(self, task_id: uuid.UUID, share: Share) -> int:
+        """Sessions to each endpoint that this waiting task may have now; 0 when it is not its turn."""
+        turns = self._turns(_SOMEBODY, {"owner": share[0], "type": share[1]})[share]
+        task = next((waiting for waiting in turns if waiting.id == task_id), None)
+        return self._sessions(task) if task else 0
+
+    def next(self, limit: int) -> list[uuid.UUID]:
+        """Tasks that may run now, those first whose users have the least under way, then by age."""
+        turns = self._turns(_EVERYBODY, {})
+        queue = [
+            (self._running[share] + place, waiting)
+            for share, tasks in turns.items()
+            for place, waiting in enumerate(tasks)
+        ]
+        chosen: list[uuid.UUID] = []
+        for _, waiting in sorted(queue):
+            if len(chosen) < limit and self._sessions(waiting):
+                chosen.append(waiting.id)
+                self._use(waiting, MIN_SESSIONS)
+        return chosen
+
+    def _turns(self, users: str, parameters: dict[str, Any]) -> dict[Share, list[Waiting]]:
+        """The waiting tasks of each user that his share has room for: the oldest, and those that fit."""
+        busy = self._running.items()
+        parameters = {
+            **self._parameters(),
+            **parameters,
+            "busy_owners": [share[0] for share, _ in busy],
+            "busy_types": [share[1] for share, _ in busy],
+            "busy_tasks": [tasks for _, tasks in busy],
+            "full": self._with_less_than(MIN_SESSIONS),
+            "tight": self._with_less_than(2 * MIN_SESSIONS),
+        }
+        found: dict[Share, list[Waiting]] = defaultdict(list)
+        for waiting in sorted({Waiting(*row) for row in _rows(_TURNS.format(users=users), parameters)}):
+            if len(found[waiting.share]) + self._running[waiting.share] < MAX_PER_USER:
+                found[waiting.share].append(waiting)
+        return found
+
+    def _sessions(self, task: Waiting) -> int:
+        rooms = [self._room(task, *endpoint) // endpoint[1] for endpoint in task.endpoints()]
+        granted = min(*rooms, WANTED_SESSIONS)
+        return granted if granted >= MIN_SESSIONS else 0
+
+    def _room(self, task: Waiting, endpoint_id: uuid.UUID, sides: int, max_sessions: int) -> int:
+        """Sessions of an endpoint that this task may take: what is free but for those kept for the oldest."""
+        free = max_sessions - self._used[endpoint_id]
+        if free - sides * WANTED_SESSIONS >= 2 * MIN_SESSIONS:
+            return free
+        oldest = self._oldest_at(endpoint_id)
+        return free if oldest is None or oldest[0] == task.id else free - oldest[1]
+
+    def _oldest_at(self, endpoint_id: uuid.UUID) -> tuple[uuid.UUID, int] | None:
+        """The oldest waiting task that needs this endpoint and whose user has room, with its need of sessions."""
+        if endpoint_id not in self._oldest:
+            at_quota = [share for share, tasks in self._running.items() if tasks >= MAX_PER_USER]
+            parameters = {
+                **self._parameters(),
+                "endpoint": endpoint_id,
+                "quota_owners": [share[0] for share in at_quota],
+                "quota_types": [share[1] for share in at_quota],
+            }
+            row = next(iter(_rows(_OLDEST_AT, parameters)), None)
+            self._oldest[endpoint_id] = (row[0], row[1] * MIN_SESSIONS) if row else None
+        return self._oldest[endpoint_id]
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"now": self._now, "held": self._held, "most": MAX_PER_USER}
+
+    def _with_less_than(self, sessions: int) -> list[uuid.UUID]:
+        return [id_ for id_, max_sessions in self._max.items() if max_sessions - self._used[id_] < sessions]
+
+    def _use(self, task: Waiting, sessions: int) -> None:
+        for endpoint_id, sides, _ in task.endpoints():
+            self._used[endpoint_id] += sides * sessions
+            if (self._oldest.get(endpoint_id) or (None,))[0] == task.id:
+                self._oldest[endpoint_id] = None
+
+
+def _rows(query: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return list(cursor.fetchall())
+
+
+_LIVE = """
+    SELECT t.id, t.owner_id, t.type, l.sessions, s.id, s.max_sessions, d.id, d.max_sessions
+    FROM tasks_lease l
+    JOIN tasks_task t ON t.id = l.task_id
+    JOIN endpoints_endpoint s ON s.id = t.source_id
+    LEFT JOIN endpoints_endpoint d ON d.id = t.destination_id
+    WHERE l.worker <> '' AND l.expires_at > %(now)s"""
+
+_SOMEBODY = "SELECT %(owner)s::uuid AS owner_id, %(type)s::varchar AS type"
+#: All users with something unfinished: found by jumping through the index from one to the next.
+_EVERYBODY = """
+    (SELECT owner_id, type FROM tasks_task WHERE phase <> 'done' ORDER BY owner_id, type LIMIT 1)
+    UNION ALL
+    SELECT later.* FROM users, LATERAL (
+        SELECT owner_id, type FROM tasks_task
+        WHERE phase <> 'done' AND (owner_id, type) > (users.owner_id, users.type)
+        ORDER BY owner_id, type LIMIT 1
+    ) AS later"""
+
+#: `phase <> 'done'` says nothing new: it lets PostgreSQL see that the partial indexes hold these rows.
+_WAITS = """
+    t.phase <> 'done' AND t.phase IN ('queued', 'running')
+    AND t.next_run_at <= %(now)s AND t.id <> ALL(%(held)s::uuid[])"""
+_BY_AGE = "ORDER BY t.next_run_at, t.request_time, t.id"
+
+_TURNS = f"""
+    WITH RECURSIVE users AS ({{users}}),
+    busy AS (
+        SELECT * FROM unnest(%(busy_owners)s::uuid[], %(busy_types)s::varchar[], %(busy_tasks)s::int[])
+        AS busy(owner_id, type, tasks)
+    )
+    SELECT w.next_run_at, w.request_time, w.id, w.owner_id, w.type, w.source_id, w.destination_id,
+        s.max_sessions, d.max_sessions
+    FROM users LEFT JOIN busy USING (owner_id, type), LATERAL (
+        (SELECT t.* FROM tasks_task t
+        WHERE t.owner_id = users.owner_id AND t.type = users.type AND {_WAITS} {_BY_AGE} LIMIT 1)
+        UNION ALL
+        (SELECT t.* FROM tasks_task t
+        WHERE t.owner_id = users.owner_id AND t.type = users.type AND {_WAITS}
+            AND t.source_id <> ALL(%(full)s::uuid[])
+            AND (t.destination_id IS NULL OR t.destination_id <> ALL(%(full)s::uuid[]))
+            AND (t.source_id IS DISTINCT FROM t.destination_id OR t.source_id <> ALL(%(tight)s::uuid[]))
+        {_BY_AGE} LIMIT %(most)s)
+    ) AS w
+    JOIN endpoints_endpoint s ON s.id = w.source_id
+    LEFT JOIN endpoints_endpoint d ON d.id = w.destination_id
+    WHERE coalesce(busy.tasks, 0) < %(most)s"""  # noqa: S608 (constants)
+
+_HAS_ROOM = """
+    (t.owner_id, t.type) NOT IN (SELECT * FROM unnest(%(quota_owners)s::uuid[], %(quota_types)s::varchar[]))"""
+_OLDEST_AT = f"""
+    SELECT t.id, CASE WHEN t.source_id = t.destination_id THEN 2 ELSE 1 END
+    FROM (
+        (SELECT t.* FROM tasks_task t
+        WHERE t.source_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
+        UNION ALL
+        (SELECT t.* FROM tasks_task t
+        WHERE t.destination_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
+    ) AS t
+    {_BY_AGE} LIMIT 1"""  # noqa: S608

@@ -1,0 +1,284 @@
+"""What a worker reads and writes of its task: each function is one short transaction under the worker's lease.
+
+Every function raises LeaseLostError when the lease is not (any more) the one of this epoch, and has then
+written nothing. `now` None is the database's clock. Settling is in `settling.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import Count, F
+
+from . import arrays, events, moves
+from .errors import AmbiguousPathError
+from .leases import hold
+from .models import File, Item, Task
+from .rows import FileFacts, ItemFacts, NewFile, Tally, Trouble
+from .states import FileKind, FileState
+
+#: `tally` counts pending files up to here: a worker wants to know whether there are any, and roughly how many.
+PENDING_COUNTED = 10_000
+
+
+def unscanned(
+    task_id: uuid.UUID, epoch: int, limit: int, exclude: Collection[int] = (), now: datetime | None = None
+) -> list[ItemFacts]:
+    """Items whose scan is not complete and whose next try is due, in the user's order."""
+    with hold(task_id, epoch, now) as now:
+        return [ItemFacts(*row) for row in _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)]
+
+
+def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
+    """Write what the scan found; the rows that are new. -> AmbiguousPathError, and then nothing is written"""
+    with hold(task_id, epoch, now):
+        return _insert_found(task_id, found)
+
+
+def item_scanned(
+    task_id: uuid.UUID, epoch: int, item_id: int, directories: int, symlinks: int, now: datetime | None = None
+) -> None:
+    """The scan of this item is complete; a second time changes nothing."""
+    with hold(task_id, epoch, now) as now:
+        _mark_scanned(
+            task_id, [item_id], now, directories=F("directories") + directories, symlinks=F("symlinks") + symlinks
+        )
+
+
+def file_items_scanned(
+    task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None
+) -> list[FileFacts]:
+    """`add_found` and `item_scanned` for items that are one file each. -> AmbiguousPathError"""
+    with hold(task_id, epoch, now) as now:
+        rows = _insert_found(task_id, found)
+        _mark_scanned(task_id, [file.item_id for file in found], now)
+        return rows
+
+
+def _mark_scanned(task_id: uuid.UUID, item_ids: Sequence[int], now: datetime, **counters: object) -> None:
+    items = Item.objects.filter(task=task_id, id__in=item_ids, scanned_at=None)
+    changed = items.update(scanned_at=now, next_try_at=None)
+    if changed:
+        Task.objects.filter(pk=task_id).update(items_scanned=F("items_scanned") + changed, **counters)
+
+
+def file_key(path: str) -> bytes:
+    """What makes a file the same one in a second scan: BLAKE2b-128 of its path."""
+    return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+
+
+def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile]) -> list[FileFacts]:
+    by_key: dict[bytes, NewFile] = {}
+    for file in found:
+        target = file.source_path if file.destination_path is None else file.destination_path
+        first = by_key.setdefault(file_key(target), file)
+        if first.source_path != file.source_path:
+            raise AmbiguousPathError(target)
+    new = _insert(task_id, by_key)
+    _check_same_sources(task_id, by_key, new)
+    files = [file for key, file in by_key.items() if key in new and file.kind == FileKind.FILE]
+    if files:
+        size = sum(file.size for file in files)
+        counters = {"files": F("files") + len(files), "bytes_total": F("bytes_total") + size}
+        Task.objects.filter(pk=task_id).update(**counters)
+    return [FileFacts(new[key], *file[:4], file.kind, 0, "", None) for key, file in by_key.items() if key in new]
+
+
+def _insert(task_id: uuid.UUID, by_key: dict[bytes, NewFile]) -> dict[bytes, int]:
+    """Insert what is not there yet: the ids of the new rows by key."""
+    files = by_key.values()
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, [
+            task_id,
+            arrays.integers(file.item_id for file in files),
+            arrays.integers(file.kind for file in files),
+            arrays.octets(_encoded(file.source_path) for file in files),
+            arrays.octets(_encoded(file.destination_path) for file in files),
+            arrays.octets(by_key),
+            arrays.integers(file.size for file in files),
+            arrays.moments(file.modified for file in files),
+        ])  # fmt: skip
+        return {bytes(key): id_ for id_, key in cursor.fetchall()}
+
+
+def _encoded(path: str | None) -> bytes | None:
+    return None if path is None else path.encode("utf-8", "surrogateescape")
+
+
+def _check_same_sources(task_id: uuid.UUID, by_key: dict[bytes, NewFile], new: Collection[bytes]) -> None:
+    """What is there already must have come from the same source: then it was found by an earlier scan."""
+    old = [key for key in by_key if key not in new]
+    if not old:
+        return
+    known = File.objects.filter(task=task_id, key__in=old).values_list("key", "source_path")
+    for key, source_path in known:
+        file = by_key[bytes(key)]
+        if source_path != file.source_path:
+            raise AmbiguousPathError(file.destination_path or file.source_path)
+
+
+def pending(
+    task_id: uuid.UUID, epoch: int, limit: int, exclude: Collection[int] = (), now: datetime | None = None
+) -> list[FileFacts]:
+    """Pending files that are due, by size, without those in `exclude`.
+
+    Of those that come back from a backoff, the `limit` that have been due for longest are considered.
+    """
+    with hold(task_id, epoch, now) as now:
+        columns = {"task": task_id, "now": now, "exclude": [*exclude], "limit": limit}
+        return [FileFacts(*row) for row in _rows(_PENDING, columns, FILE_PATHS)]
+
+
+def write_temporary_paths(
+    task_id: uuid.UUID, epoch: int, paths: Sequence[tuple[int, str | None]], now: datetime | None = None
+) -> None:
+    """Record under which names these files are about to be written: (file id, path)."""
+    with hold(task_id, epoch, now), connection.cursor() as cursor:
+        names = arrays.octets(_encoded(path) for _, path in paths)
+        cursor.execute(_TEMPORARY, [arrays.integers(file_id for file_id, _ in paths), names, task_id])
+
+
+def event(task_id: uuid.UUID, epoch: int, new: events.NewEvent, now: datetime | None = None) -> None:
+    """Append an event."""
+    with hold(task_id, epoch, now) as now:
+        events.append(task_id, [new], now)
+
+
+def tally(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> Tally:
+    """Where the task stands."""
+    with hold(task_id, epoch, now):
+        ((unscanned_, failed, pending_, item_try, file_try),) = _rows(
+            _TALLY, {"task": task_id, "most": PENDING_COUNTED}
+        )
+        tries = [moment for moment in (item_try, file_try) if moment]
+        return Tally(unscanned_, pending_, failed, min(tries, default=None))
+
+
+def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
+    """End the task: SUCCEEDED when nothing failed, else FAILED. ValueError while something is still to do."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        task = Task.objects.select_for_update().get(pk=task_id)
+        left = File.objects.filter(task=task_id, state=FileState.PENDING).exists()
+        if left or task.items_scanned < task.items_total:
+            raise ValueError(f"task {task_id} is not done: files or items are left")
+        if task.files_failed:
+            _fail_for_files(task, now)
+        else:
+            told = events.NewEvent("SUCCEEDED", "The task succeeded.", _numbers(task))
+            moves.move(task_id, moves.RUNNING, moves.SUCCEEDED, now=now, event=told, changes=moves.NO_TROUBLE)
+
+
+def _fail_for_files(task: Task, now: datetime) -> None:
+    """The task's error is the one that most of its files have."""
+    failed = File.objects.filter(task=task, state=FileState.FAILED, error_code__isnull=False)
+    code = failed.values_list("error_code").annotate(files=Count("id")).order_by("-files", "error_code")[0][0]
+    done = task.files - task.files_failed
+    text = f"{task.files_failed} of {task.files} file(s) failed, {done} arrived or were in place already."
+    moves.fail(task.pk, moves.RUNNING, str(code), text, now, _numbers(task))
+
+
+def _numbers(task: Task) -> dict[str, int]:
+    return {
+        "files_succeeded": task.files_transferred,
+        "files_skipped": task.files_skipped,
+        "files_failed": task.files_failed,
+        "bytes_transferred": task.bytes_transferred,
+    }
+
+
+def fail(task_id: uuid.UUID, epoch: int, code: str, description: str, now: datetime | None = None) -> None:
+    """End the task as FAILED: CANCELED, EXPIRED, or a fault that spoils all of it. What arrived stays counted."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        moves.fail(task_id, moves.RUNNING, code, description, now)
+
+
+def suspend(task_id: uuid.UUID, epoch: int, trouble: Trouble, now: datetime | None = None) -> None:
+    """Make the task INACTIVE: a person must act. One whose cancel came meanwhile ends instead."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        told = events.NewEvent(trouble.code, trouble.advice or trouble.code, trouble.raw, is_error=True)
+        trouble_ = {"nice_status": trouble.code, "nice_status_details": events.printable(trouble.advice or trouble.raw)}
+        if not _cancel_came(task_id, now):
+            moves.move(task_id, moves.RUNNING, moves.SUSPENDED, now=now, event=told, changes=trouble_)
+
+
+def release(
+    task_id: uuid.UUID,
+    epoch: int,
+    next_run_at: datetime,
+    connection_failures: int = 0,
+    now: datetime | None = None,
+) -> None:
+    """Give the task back: it may run again from then on, or at its deadline. One whose cancel came meanwhile ends."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        if not _cancel_came(task_id, now):
+            deadline = Task.objects.values_list("deadline", flat=True).get(pk=task_id)
+            turn = {"next_run_at": max(now, min(next_run_at, deadline)), "connection_failures": connection_failures}
+            moves.move(task_id, moves.RUNNING, moves.QUEUED, now=now, changes=turn)
+
+
+def _cancel_came(task_id: uuid.UUID, now: datetime) -> bool:
+    task = Task.objects.select_for_update().only("cancel_requested_at").get(pk=task_id)
+    if task.cancel_requested_at is None:
+        return False
+    moves.fail(task_id, moves.RUNNING, "CANCELED", moves.CANCELED_TEXT, now)
+    return True
+
+
+#: Which columns of the rows below are paths.
+ITEM_PATHS = (1, 2)
+FILE_PATHS = (2, 3, 8)
+
+
+def _rows(query: str, parameters: Any, paths: Collection[int] = ()) -> list[list[Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        rows = [list(row) for row in cursor.fetchall()]
+    for row in rows:
+        for column in paths:
+            row[column] = row[column] and bytes(row[column]).decode("utf-8", "surrogateescape")
+    return rows
+
+
+_UNSCANNED = """
+    SELECT id, source_path, destination_path, recursive, attempts FROM tasks_item
+    WHERE task_id = %s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= %s)
+        AND id <> ALL(%s::bigint[])
+    ORDER BY position LIMIT %s"""
+
+_INSERT = """
+    INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, modified,
+        state, attempts, ranges, bytes_done)
+    SELECT %s, f.*, 0, 0, '', 0
+    FROM unnest(%s::bigint[], %s::smallint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bigint[],
+        %s::timestamptz[]) AS f
+    ON CONFLICT (task_id, key) DO NOTHING
+    RETURNING id, key"""
+
+_COLUMNS = "id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path"
+_PENDING = f"""
+    (SELECT {_COLUMNS} FROM tasks_file
+    WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NULL AND id <> ALL(%(exclude)s::bigint[])
+    ORDER BY size, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT {_COLUMNS} FROM tasks_file
+    WHERE task_id = %(task)s AND state = 0 AND next_try_at <= %(now)s AND id <> ALL(%(exclude)s::bigint[])
+    ORDER BY next_try_at LIMIT %(limit)s)
+    ORDER BY size, id LIMIT %(limit)s"""  # noqa: S608 (constants)
+
+_TEMPORARY = """
+    UPDATE tasks_file f SET temporary_path = given.path
+    FROM unnest(%s::bigint[], %s::bytea[]) AS given(id, path)
+    WHERE f.id = given.id AND f.task_id = %s AND f.state = 0"""
+
+_TALLY = """
+    SELECT items_total - items_scanned, files_failed,
+        (SELECT count(*) FROM (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 LIMIT %(most)s) AS few),
+        (SELECT min(next_try_at) FROM tasks_item WHERE task_id = %(task)s AND scanned_at IS NULL),
+        (SELECT min(next_try_at) FROM tasks_file
+            WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL)
+    FROM tasks_task WHERE id = %(task)s"""
