@@ -159,8 +159,13 @@ def _after(found: QuerySet[File], marker: int | None, limit: int) -> MarkerPage[
 
 
 def _ordering(order: Order) -> OrderBy:
+    """Tasks without a value come as if it were the smallest. Only where there may be some: no index sorts so."""
     column = F(ORDERS[order.field])
-    return column.desc(nulls_last=True) if order.descending else column.asc(nulls_first=True)
+    nullable = True if order.field in _NULLABLE else None
+    return column.desc(nulls_last=nullable) if order.descending else column.asc(nulls_first=nullable)
+
+
+_NULLABLE = ("label", "completion_time")
 
 
 def _condition(filters: TaskFilter) -> Q:
@@ -186,7 +191,6 @@ def _label(match: TextMatch) -> Q:
     """A task without a label matches no pattern, and so every negated one."""
     text = match.text.replace("\0", "\ufffd")
     if match.glob:
-        # `(?q)` would be shorter, but `*` and `?` are wanted.
         wild = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in text)
         condition = Q(label__iregex=f"^{wild}$")
     else:

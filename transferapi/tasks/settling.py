@@ -72,7 +72,7 @@ def _settle(task_id: uuid.UUID, settled: Sequence[SettledFile], now: datetime) -
         "task": task_id,
         "now": now,
         "ids": arrays.integers(file.id for file in settled),
-        "skipped": arrays.integers(file.skipped for file in settled),
+        "skipped": arrays.integers(int(file.skipped) for file in settled),
         "sizes": [file.new_size for file in settled],
     })  # fmt: skip
 

@@ -115,10 +115,9 @@ def _check_same_sources(task_id: uuid.UUID, by_key: dict[bytes, NewFile], new: C
     old = [key for key in by_key if key not in new]
     if not old:
         return
-    known = File.objects.filter(task=task_id, key__in=old).values_list("key", "source_path")
-    for key, source_path in known:
-        file = by_key[bytes(key)]
-        if source_path != file.source_path:
+    for known in File.objects.filter(task=task_id, key__in=old).only("key", "source_path"):
+        file = by_key[bytes(known.key)]
+        if known.source_path != file.source_path:
             raise AmbiguousPathError(file.destination_path or file.source_path)
 
 
