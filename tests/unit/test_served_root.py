@@ -1,0 +1,203 @@
+"""The served folder: no path, symlink or race leads out of it, with openat2 and without."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endpoints.gridftp.server.root import Root, normalize
+
+paths = st.binary(max_size=40) | st.lists(st.sampled_from([b"..", b".", b"", b"a", b"~", b"b c"])).map(b"/".join)
+
+
+@given(paths, paths)
+def test_a_normal_path_is_absolute_and_has_no_steps_in_it(path, folder):
+    found = normalize(path, normalize(folder))
+    assert found.startswith(b"/")
+    assert not {b"..", b"."} & set(found.split(b"/"))
+    assert b"//" not in found
+    if not found.startswith(b"/~"):
+        assert normalize(found) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (b"/a/b", b"/a/b"),
+        (b"a", b"/here/a"),
+        (b"../../../etc/passwd", b"/etc/passwd"),
+        (b"/~/a", b"/a"),
+        (b"~", b"/"),
+        (b"/~", b"/"),
+        (b"~/a", b"/a"),
+        (b"/x/~/a", b"/x/~/a"),
+        (b"/~x", b"/~x"),
+        (b"a//b/", b"/here/a/b"),
+        (b"", b"/here"),
+    ],
+)
+def test_paths_are_read_as_an_ftp_client_means_them(path, found):
+    assert normalize(path, b"/here") == found
+
+
+@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
+def root(request, tmp_path):
+    served = tmp_path / "served"
+    (served / "folder" / "deep").mkdir(parents=True)
+    (served / "file").write_bytes(b"inside")
+    (served / "folder" / "deep" / "file").write_bytes(b"deep inside")
+    (tmp_path / "secret").write_bytes(b"outside")
+    (tmp_path / "served-not").mkdir()
+    (tmp_path / "served-not" / "file").write_bytes(b"outside")
+    root = Root(served, use_openat2=request.param)
+    yield root
+    root.close()
+
+
+def read(root: Root, path: bytes) -> bytes:
+    with root.opened(path, os.O_RDONLY) as fd:
+        return os.read(fd, 100)
+
+
+def folder_of(root: Root) -> Path:
+    return Path(os.fsdecode(root.real))
+
+
+def test_what_is_inside_is_opened(root):
+    assert read(root, b"/file") == b"inside"
+    assert read(root, b"/folder/deep/file") == b"deep inside"
+    assert root.stat(b"/").st_ino == os.stat(root.real).st_ino
+    root.require_folder(b"/folder")
+    with pytest.raises(NotADirectoryError):
+        root.require_folder(b"/file")
+    with pytest.raises(FileNotFoundError):
+        root.stat(b"/folder/none")
+    with pytest.raises(NotADirectoryError):
+        root.stat(b"/file/x")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["../secret", "/etc/passwd", "folder/../../secret", "../served-not/file", "{parent}/secret",
+     "{parent}/served-not/file", "{served}/../secret", "{served}", "..", "/", "/proc/self/root/etc/passwd"],
+)  # fmt: skip
+def test_a_symlink_never_leads_out(root, target):
+    served = folder_of(root)
+    (served / "folder" / "link").symlink_to(target.format(parent=served.parent, served=served))
+    (served / "by").symlink_to("folder/link")
+    for path in (b"/folder/link", b"/by", b"/by/passwd", b"/by/secret", b"/by/../secret", b"/folder/link/file"):
+        try:
+            found = read(root, path)
+        except OSError:
+            continue
+        assert found == b"inside"
+
+
+@pytest.mark.parametrize(
+    ("target", "content"),
+    [("file", b"inside"), ("folder/deep/file", b"deep inside"), ("folder/../file", b"inside"),
+     ("{served}/file", b"inside"), ("{served}/folder/deep/../../file", b"inside"), ("./././file", b"inside")],
+)  # fmt: skip
+def test_a_symlink_that_stays_inside_is_followed(root, target, content):
+    served = folder_of(root)
+    (served / "link").symlink_to(target.format(served=served))
+    assert read(root, b"/link") == content
+    assert root.stat(b"/link").st_size == len(content)
+
+
+def test_a_symlink_within_a_path_is_followed_up_and_down(root):
+    (folder_of(root) / "folder" / "up").symlink_to("../folder/deep")
+    (folder_of(root) / "absolute").symlink_to(folder_of(root) / "folder")
+    assert read(root, b"/folder/up/file") == b"deep inside"
+    assert read(root, b"/absolute/up/file") == b"deep inside"
+
+
+def test_a_new_file_appears_where_a_dangling_symlink_points_but_not_outside(root):
+    served = folder_of(root)
+    (served / "link").symlink_to("folder/new")
+    os.close(root.open(b"/link", os.O_WRONLY | os.O_CREAT))
+    assert (served / "folder" / "new").is_file()
+    (served / "out").symlink_to("../escaped")
+    with pytest.raises(PermissionError):
+        root.open(b"/out", os.O_WRONLY | os.O_CREAT)
+    assert not (served.parent / "escaped").exists()
+
+
+def test_symlinks_that_run_in_circles_end(root):
+    (folder_of(root) / "a").symlink_to("b")
+    (folder_of(root) / "b").symlink_to("a")
+    with pytest.raises(OSError) as failure:
+        root.stat(b"/a")
+    assert failure.value.errno == errno.ELOOP
+
+
+def test_the_root_itself_has_no_parent_to_change(root):
+    with pytest.raises(OSError) as failure, root.parent(b"/"):
+        pass
+    assert failure.value.errno == errno.EBUSY
+
+
+def test_a_path_without_end_is_refused(root):
+    with pytest.raises(OSError) as failure:
+        root.stat(b"/a" * 5000)
+    assert failure.value.errno == errno.ENAMETOOLONG
+    with pytest.raises(OSError) as failure:
+        root.stat(b"/" + b"x" * 256)
+    assert failure.value.errno == errno.ENAMETOOLONG
+
+
+def test_only_regular_files_are_opened_as_files(root):
+    os.mkfifo(folder_of(root) / "pipe")
+    for path, number in ((b"/folder", errno.EISDIR), (b"/pipe", errno.EINVAL)):
+        with pytest.raises(OSError) as failure, root.opened_file(path, os.O_RDONLY):
+            pass
+        assert failure.value.errno == number
+
+
+def test_nobody_slips_out_while_a_folder_is_swapped_for_a_symlink(root):
+    """The classic race: between the check of a path and its use."""
+    served = folder_of(root)
+    trap = served / "trap"
+    (served / "honest").mkdir()
+    (served / "honest" / "secret").write_bytes(b"inside")
+    (served / "evil").symlink_to("..")
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(served / "honest", trap)
+            os.rename(trap, served / "honest")
+            os.rename(served / "evil", trap)
+            os.rename(trap, served / "evil")
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        seen: set[bytes | int | None] = set()
+        for _ in range(3000):
+            try:
+                seen.add(read(root, b"/trap/secret"))
+            except OSError as error:
+                seen.add(error.errno)
+    finally:
+        stop.set()
+        swapper.join()
+    assert b"outside" not in seen
+    assert seen <= {b"inside", errno.ENOENT, errno.EACCES, errno.EAGAIN, errno.ENOTDIR}
+
+
+def test_no_descriptor_is_left_open(root):
+    served = folder_of(root)
+    (served / "link").symlink_to("folder/../folder/deep/../../../out")
+    before = len(os.listdir("/proc/self/fd"))
+    for path in (b"/link", b"/folder/deep/file/x", b"/none/x", b"/file"):
+        with suppress(OSError):
+            root.stat(path)
+    assert len(os.listdir("/proc/self/fd")) == before
