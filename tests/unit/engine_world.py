@@ -1,0 +1,139 @@
+"""Two endpoints, a task and workers, all in memory: what the tests of the engine play with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from workers.engine.fakes import (
+    FaultScript,
+    Fuse,
+    ManualClock,
+    MemoryLease,
+    MemorySessions,
+    MemoryStore,
+    MemoryTree,
+    State,
+)
+from workers.engine.ports import EndpointRef, TaskSpec
+from workers.engine.run import Outcome, run_slice
+
+SOURCE = EndpointRef("1", "go#ep1")
+DESTINATION = EndpointRef("2", "go#ep2")
+
+ItemSpec = tuple[str, str | None, bool | None]
+
+
+@dataclass
+class World:
+    """Make it, fill `source`, then `await run()`; must be made inside a running loop."""
+
+    items: Sequence[ItemSpec]
+    source: MemoryTree = field(default_factory=MemoryTree)
+    destination: MemoryTree = field(default_factory=MemoryTree)
+    options: dict[str, object] = field(default_factory=dict)
+    deadline: timedelta = timedelta(days=1)
+    delete: bool = False
+    stream_only: bool = False
+    same_endpoint: bool = False
+    max_sessions: int = 5
+    slice_seconds: float = 300.0
+    chunk: int | None = None
+    trusted: bool = True
+    latency: float = 0.001
+
+    def __post_init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock, self.items, deadline=self.deadline)
+        self.script = FaultScript()
+        self.stop = asyncio.Event()
+        self.outcomes: list[Outcome] = []
+        self.suspect_up_to = 0
+        self.sessions = self.new_sessions(None)
+        self.lease: MemoryLease | None = None
+
+    def new_sessions(self, fuse: Fuse | None) -> MemorySessions:
+        destination = self.source if self.same_endpoint or self.delete else self.destination
+        return MemorySessions(
+            self.source,
+            destination,
+            faults=self.script,
+            fuse=fuse,
+            chunk=self.chunk,
+            trusted=self.trusted,
+            latency=self.latency,
+        )
+
+    def spec(self) -> TaskSpec:
+        destination = SOURCE if self.same_endpoint else EndpointRef("2", "go#ep2", self.stream_only)
+        return TaskSpec(
+            task_id="t",
+            is_delete=self.delete,
+            source=SOURCE,
+            destination=None if self.delete else destination,
+            options=self.options,
+            max_sessions=self.max_sessions,
+            suspect_up_to=self.suspect_up_to,
+            started="STARTED" in self.store.codes(),
+            connection_failures=self.store.connection_failures,
+        )
+
+    async def slice(self, fuse: Fuse | None = None) -> Outcome:
+        """One slice, by a worker of its own."""
+        self.lease = self.store.lease(fuse)
+        self.lease.suspect_up_to = self.suspect_up_to
+        outcome = await run_slice(
+            self.spec(),
+            self.lease,
+            self.sessions,
+            self.clock,
+            slice_seconds=self.slice_seconds,
+            stop=self.stop,
+            jitter=lambda: 0.5,
+        )
+        self.outcomes.append(outcome)
+        return outcome
+
+    async def run(self, most_slices: int = 200) -> str:
+        """Slices as the workers would take them, until the task is over or suspended; its status."""
+        for _ in range(most_slices):
+            if self.store.status != "ACTIVE":
+                break
+            wait = (self.store.next_run_at - self.clock.now()).total_seconds()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            await self.slice()
+        self.check()
+        return self.store.status
+
+    async def killed_slice(self, steps: int) -> bool:
+        """A slice whose worker is killed at this step; whether it came so far."""
+        fuse = Fuse(steps)
+        self.sessions = self.new_sessions(fuse)
+        worker = asyncio.create_task(self.slice(fuse))
+        death = asyncio.create_task(fuse.dead.wait())
+        await asyncio.wait((worker, death), return_when=asyncio.FIRST_COMPLETED)
+        death.cancel()
+        killed = not worker.done()
+        if killed:
+            # Nobody writes for a dead worker: the lease is taken away before its coroutines are cleared up.
+            self.store.lease()
+            self.sessions.kill()
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+            self.store.held = False
+            self.store.next_run_at = self.clock.now()
+            self.suspect_up_to = max(self.store.rows, default=0)
+        self.sessions = self.new_sessions(None)
+        return killed
+
+    def check(self) -> None:
+        """What must hold after any task, whatever happened."""
+        assert self.store.violations == []
+        totals = self.store.totals
+        if self.store.status in ("SUCCEEDED", "FAILED") and self.store.fatal is None:
+            assert totals.files == totals.transferred + totals.skipped + totals.failed
+            assert not self.store.count(State.PENDING)
+        assert self.sessions.taken == 0, "sessions are given back"

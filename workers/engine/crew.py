@@ -1,0 +1,352 @@
+"""The lanes of a slice: opened as the plan wants them, fed, listened to, and replaced when they die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
+
+from .arrival import moved_now, verdict
+from .dealer import Dealer
+from .ledger import Ledger
+from .plan import Plan
+from .ports import (
+    Faulted,
+    FileRow,
+    Lane,
+    LaneEvent,
+    LaneProgress,
+    LaneRefused,
+    LaneReturned,
+    LaneSettled,
+    Progress,
+    Settled,
+)
+from .retry import Fail, Retry
+from .stock import Stock
+from .work import PATIENCE, Released, Work
+
+#: Seconds in which few small files wait for the scan to find more before they are planned for.
+DECIDE_AFTER = 0.3
+#: Seconds that the closing of a lane may take when the slice ends.
+CLOSE_TIMEOUT = 0.5
+
+
+class Movers(Protocol):
+    """Those who do the work on pending files: lanes for a TRANSFER, removers for a DELETE."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way."""
+
+    def staff(self) -> None:
+        """There may be more to do: see that somebody does it."""
+
+    def scanning(self, now: bool) -> None:
+        """The scan has begun, or has ended."""
+
+    def stop_feeding(self) -> None:
+        """Begin nothing more."""
+
+    async def leave(self, mark: bool) -> None:
+        """End all at once. mark: give what was under way a new name, since it may still be written under the old."""
+
+
+@dataclass(slots=True)
+class _Berth:
+    """A lane in use, and the files in it."""
+
+    lane: Lane
+    plan: Plan
+    under_way: dict[int, FileRow] = field(default_factory=dict)
+
+
+class Crew:
+    """One coroutine a lane. A lane without work is parked, and taken up by the next coroutine that can use it."""
+
+    def __init__(self, work: Work, dealer: Dealer, stock: Stock, ledger: Ledger) -> None:
+        self._work = work
+        self._dealer = dealer
+        self._stock = stock
+        self._ledger = ledger
+        self._hands: dict[int, asyncio.Task[None]] = {}
+        self._berths: dict[int, _Berth] = {}
+        self._parked: list[_Berth] = []
+        #: Small inquiries about single files: a size that differs, a new name.
+        self._inquiries: set[asyncio.Task[None]] = set()
+        #: Files under way whose beginning is known to be on the destination's disk: they can be continued.
+        self._on_disk: set[int] = set()
+        #: Files that were lost with a connection, until they have a new name.
+        self._suspects: dict[int, FileRow] = {}
+        self._announced: Plan | None = None
+        self._fetching: asyncio.Task[None] | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._closed_to_new = False
+        self._lanes_limit = max(1, work.spec.max_sessions - 1)
+
+    @property
+    def idle(self) -> bool:
+        return not any(berth.under_way for berth in self._berths.values()) and not self._inquiries
+
+    def staff(self) -> None:
+        """Start as many hands as have something to do; fetch more files when few are left."""
+        if self._closed_to_new or self._work.seconds_blocked() > PATIENCE:
+            return
+        if self._stock.low and (self._fetching is None or self._fetching.done()):
+            self._fetching = self._inquire(self._stock.fetch())
+        if self._dealer.waiting and not self._dealer.decided and self._timer is None:
+            self._timer = self._work.spawn(self._decide_later())
+        for index in range(min(self._dealer.lanes_wanted(), self._lanes_limit)):
+            if index not in self._hands:
+                self._hands[index] = self._work.spawn(self._hand(index))
+
+    def scanning(self, now: bool) -> None:
+        if not now:
+            self._dealer.decided = True
+            self.staff()
+
+    def stop_feeding(self) -> None:
+        self._closed_to_new = True
+
+    async def leave(self, mark: bool) -> None:
+        self._closed_to_new = True
+        tasks = [*self._hands.values(), *self._inquiries]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        berths = [*self._berths.values(), *self._parked]
+        await asyncio.gather(*(_close(berth.lane) for berth in berths))
+        for berth in berths:
+            for row in berth.under_way.values():
+                if not row.ranges and row.id not in self._on_disk:
+                    self._suspects[row.id] = row
+        self._berths.clear()
+        self._parked.clear()
+        suspects = list(self._suspects.values())
+        if mark and suspects:
+            await self._rename(suspects)
+        self._suspects.clear()
+
+    # ---- a hand
+
+    async def _hand(self, index: int) -> None:
+        try:
+            while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
+                if await self._wait_for_endpoints():
+                    return
+                berth = await self._berth(plan)
+                if berth is None:
+                    continue
+                self._berths[index] = berth
+                await self._drive(berth)
+                del self._berths[index]
+                await self._park(berth)
+        finally:
+            del self._hands[index]
+        self._last_hand()
+
+    async def _wait_for_endpoints(self) -> bool:
+        """Sit out a short backoff of the endpoints. True: it is a long one, and this hand goes home."""
+        seconds = self._work.seconds_blocked()
+        if 0 < seconds <= PATIENCE:
+            await self._work.clock.sleep(seconds)
+        return seconds > PATIENCE
+
+    def _last_hand(self) -> None:
+        """With nobody at work and the endpoints to be left alone for long, the place is free for other tasks."""
+        if not self._hands and self._work.seconds_blocked() > PATIENCE and self._work.endpoints.until:
+            self._work.end(Released(self._work.endpoints.until))
+        elif not self._hands:
+            self.staff()
+
+    async def _berth(self, plan: Plan) -> _Berth | None:
+        """A lane for this plan: a parked one, or a new one. None: it could not be opened."""
+        for berth in self._parked:
+            if plan.same_lanes(berth.plan) and berth.lane.alive:
+                self._parked.remove(berth)
+                return berth
+        if self._parked and len(self._parked) + len(self._berths) >= self._lanes_limit:
+            await _close(self._parked.pop().lane)
+        self._announce(plan)
+        try:
+            lane = await self._work.sessions.lane(parallelism=plan.parallelism, depth=plan.pipelining)
+        except FaultError as error:
+            await self._work.unreachable(error.fault)
+            return None
+        return _Berth(lane, plan)
+
+    async def _park(self, berth: _Berth) -> None:
+        if berth.lane.alive:
+            self._parked.append(berth)
+        else:
+            await _close(berth.lane)
+
+    def _announce(self, plan: Plan) -> None:
+        """Tell the user of a plan that is not the last one told."""
+        if plan == self._announced:
+            return
+        first = self._announced is None and not self._work.spec.started
+        self._announced = plan
+        details = {
+            "type": "GridFTP Transfer",
+            "concurrency": plan.concurrency,
+            "parallelism": plan.parallelism,
+            "pipelining": plan.pipelining,
+            "reason": plan.reason,
+        }
+        code, description = ("STARTED", "started") if first else ("PROGRESS", "the plan is another one now")
+        self._inquire(self._work.store.event(code, description, details))
+
+    async def _drive(self, berth: _Berth) -> None:
+        """Keep the lane full until there is nothing more for it, or it is lost."""
+        lane, under_way = berth.lane, berth.under_way
+        while True:
+            if lane.alive and not self._closed_to_new:
+                for row in self._dealer.deal(berth.plan, len(under_way)):
+                    under_way[row.id] = row
+                    lane.feed(row)
+                if self._stock.low:
+                    self.staff()
+            if not under_way:
+                break
+            self._hear(await lane.events(), under_way)
+            self._hurry_if_last()
+        if not lane.alive:
+            self._work.connection_failed()
+
+    # ---- what a lane says
+
+    def _hear(self, events: Sequence[LaneEvent], under_way: dict[int, FileRow]) -> None:
+        returned: list[FileRow] = []
+        suspects: list[FileRow] = []
+        came_back = 0
+        for event in events:
+            if type(event) is LaneProgress:
+                self._progressed(event)
+                continue
+            came_back += 1
+            del under_way[event.file.id]
+            if type(event) is LaneSettled:
+                self._settled(event)
+            elif type(event) is LaneRefused:
+                self._refused(event)
+            elif type(event) is LaneReturned:
+                (suspects if event.suspect else returned).append(event.file)
+        self._dealer.came_back(came_back)
+        if suspects:
+            self._suspects.update((row.id, row) for row in suspects)
+            self._inquire(self._send_again(suspects))
+        if returned:
+            self._dealer.put_back(returned)
+            self.staff()
+
+    def _progressed(self, event: LaneProgress) -> None:
+        self._on_disk.add(event.file.id)
+        self._ledger.progress(Progress(event.file, event.ranges, event.bytes))
+        # A large file may keep its lane for hours: the other lanes are not to wait for its end.
+        self.staff()
+
+    def _settled(self, event: LaneSettled) -> None:
+        if self._work.endpoints.failures:
+            self._work.endpoints.succeeded()
+        file = event.file
+        if self._on_disk:
+            self._on_disk.discard(file.id)
+        moved = moved_now(file, event.bytes)
+        if moved is None:
+            self._inquire(self._ask_size(file, event.bytes))
+        else:
+            self._ledger.settle(Settled(file, moved))
+
+    def _refused(self, event: LaneRefused) -> None:
+        file, fault = event.file, event.fault
+        lost = fault.scope is not Scope.FILE
+        if lost:
+            self._work.connection_failed()
+        if lost and not event.trusted_ranges:
+            self._suspects[file.id] = file
+            self._inquire(self._fault_renamed(file, fault))
+        else:
+            self._fault(file, fault, ranges=event.trusted_ranges)
+
+    def _fault(self, file: FileRow, fault: Fault, *, ranges: str = "", new_size: int | None = None) -> None:
+        """Write down what becomes of the file. One that waits for a new credential is left as it is."""
+        decision = self._work.decide(fault, file.attempts)
+        if isinstance(decision, Retry):
+            self._ledger.fault(Faulted(file, fault, decision.at, ranges, new_size))
+        elif isinstance(decision, Fail):
+            if file.temporary_path:
+                self._stock.drop([file.temporary_path])
+            self._ledger.fault(Faulted(file, fault, None, "", new_size))
+
+    # ---- inquiries
+
+    def _inquire(self, inquiry: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._work.spawn(inquiry)
+        self._inquiries.add(task)
+        task.add_done_callback(self._inquired)
+        return task
+
+    def _inquired(self, task: asyncio.Task[None]) -> None:
+        self._inquiries.discard(task)
+        self._hurry_if_last()
+
+    def _hurry_if_last(self) -> None:
+        """With nothing more to come, what is collected is written at once."""
+        if not (self._dealer.under_way or self._dealer.waiting or self._inquiries):
+            self._ledger.hurry()
+
+    async def _send_again(self, suspects: Sequence[FileRow]) -> None:
+        """They go into a lane again under new names."""
+        self._dealer.put_back(await self._rename(suspects))
+        self.staff()
+
+    async def _fault_renamed(self, file: FileRow, fault: Fault) -> None:
+        """Its server process may still be writing: the next try must go to a new name."""
+        (renamed,) = await self._rename([file])
+        self._fault(renamed, fault)
+
+    async def _rename(self, suspects: Sequence[FileRow]) -> Sequence[FileRow]:
+        """New names, which nothing of what is under the old ones goes with."""
+        begun = [row for row in suspects if row.ranges or row.id in self._on_disk]
+        if begun:
+            await self._ledger.forget(begun)
+            self._on_disk.difference_update(row.id for row in begun)
+        renamed = await self._stock.rename(suspects)
+        for row in suspects:
+            self._suspects.pop(row.id, None)
+        return renamed
+
+    async def _ask_size(self, file: FileRow, received: int | None) -> None:
+        """Both sides say success, but of another size than the scan saw: look at both."""
+        path = file.destination_path or ""
+        try:
+            source, destination = await asyncio.gather(
+                self._work.desk.ask(Side.SOURCE, lambda session: session.stat(file.source_path)),
+                self._work.desk.ask(Side.DESTINATION, lambda session: session.stat(path)),
+            )
+        except FaultError as error:
+            self._fault(file, error.fault)
+            return
+        outcome = verdict(file, received, source.size, destination.size)
+        if isinstance(outcome, Settled):
+            self._ledger.settle(outcome)
+        else:
+            self._fault(file, make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE), new_size=source.size)
+
+    async def _decide_later(self) -> None:
+        await self._work.clock.sleep(DECIDE_AFTER)
+        self._dealer.decided = True
+        self.staff()
+
+
+async def _close(lane: Lane) -> None:
+    """Close a lane, and do not wait long for one that does not want to."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await lane.close()
+    except (TimeoutError, FaultError):
+        return

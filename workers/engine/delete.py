@@ -1,0 +1,207 @@
+"""DELETE: what the user named is found first, then removed: files and symlinks as found, folders deepest first.
+
+The rows of an item's folders are written last, when all of it has been seen, so that the order of the rows is an
+order in which things can be removed, and stays so when a worker dies and another goes on. Nothing is removed while a
+scan is running: a root that is gone before its scan is written off could not be told from one that never was there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+
+from .dealer import Dealer
+from .desk import UnreachableError
+from .ledger import Ledger
+from .paths import is_a_name, trimmed
+from .plan import Plan, Summary
+from .ports import Faulted, FileRow, Found, ItemRow, Settled
+from .retry import Fail, Retry
+from .scan import Scanner
+from .stock import Stock
+from .walk import FOUND, Folder, Listing, Walk, request_fault
+from .work import PATIENCE, Released, Work
+
+FILE, DIRECTORY, SYMLINK = 0, 1, 2
+#: Removals that are sent at once.
+BATCH = 500
+PLAN = Plan(1, 1, BATCH, "removals are pipelined on one session")
+
+
+def delete_plan(_: Summary) -> Plan:
+    """One session removes all: what costs time is the round trip, and pipelining hides that."""
+    return PLAN
+
+
+class DeleteWalk(Walk):
+    """Finds all that must go before the folder itself can. Symlinks are removed, never followed."""
+
+    async def _prepare(self) -> None:
+        self._seen = [self._root]
+
+    async def _enter(self, folders: Sequence[Folder]) -> Sequence[Folder]:
+        self._seen += folders
+        return folders
+
+    def _take(self, folder: Folder, entry: Entry, listing: Listing) -> None:
+        path = f"{folder.source}/{entry.name}"
+        if not is_a_name(entry.name):
+            self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {entry.name!r} in {folder.source}"))
+        elif entry.link_target is not None or entry.kind == "link":
+            listing.symlinks += 1
+            self._found.append(Found(path, None, 0, entry.modified, SYMLINK))
+        elif entry.is_directory:
+            self._take_folder(folder, entry, listing)
+        else:
+            self._found.append(Found(path, None, 0, entry.modified, FILE))
+
+    async def _conclude(self) -> None:
+        """A folder that could not be seen whole cannot be removed, nor what it lies in."""
+        if self.fault:
+            return
+        folders = sorted(self._seen, key=lambda folder: -folder.depth)
+        for start in range(0, len(folders), FOUND):
+            batch = [Found(folder.source, None, 0, None, DIRECTORY) for folder in folders[start : start + FOUND]]
+            await self._add(batch)
+
+
+class DeleteScanner(Scanner):
+    """Scans the items of a DELETE."""
+
+    def make_walk(self, item: ItemRow) -> Walk:
+        root = trimmed(item.source_path)
+        if not self.work.spec.options.get("recursive"):
+            why = "This is a folder; to delete it with all that is in it, recursive must be true."
+            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
+        if not root:
+            raise FaultError(request_fault(Kind.INVALID_PATH_NAME, "The root of an endpoint cannot be deleted."))
+        return DeleteWalk(self.work, self.stock, self.folders, item, Folder(root, None))
+
+    def make_file(self, item: ItemRow, entry: Entry) -> Found:
+        return Found(trimmed(item.source_path), None, 0, entry.modified, SYMLINK if self.is_link(entry) else FILE)
+
+    def is_link(self, entry: Entry) -> bool:
+        return entry.link_target is not None or entry.kind == "link"
+
+    async def prepare_files(self, found: Sequence[tuple[ItemRow, Found, Entry]]) -> dict[int, Fault]:
+        return {}
+
+    async def missing(self, item: ItemRow, fault: Fault) -> None:
+        """Where `ignore_missing` was asked, nothing there is as good as removed."""
+        if self.work.spec.options.get("ignore_missing"):
+            await self.work.store.item_scanned(item, 0, 0)
+        else:
+            self.give_up_for_now(item, fault)
+
+
+class Remover:
+    """Removes what is pending, batch after batch, in the order of the rows."""
+
+    def __init__(self, work: Work, dealer: Dealer, stock: Stock, ledger: Ledger) -> None:
+        self._work = work
+        self._dealer = dealer
+        self._stock = stock
+        self._ledger = ledger
+        self._hand: asyncio.Task[None] | None = None
+        self._scanning = True
+        self._closed_to_new = False
+        self._told = work.spec.started
+        #: After the connection was lost the next batches are small, to find what it was lost by.
+        self._size = BATCH
+
+    @property
+    def idle(self) -> bool:
+        return self._dealer.under_way == 0
+
+    def staff(self) -> None:
+        ready = not (self._scanning or self._closed_to_new or self._work.seconds_blocked() > PATIENCE)
+        if ready and self._hand is None and (self._dealer.waiting or self._stock.more):
+            self._hand = self._work.spawn(self._remove_all())
+
+    def scanning(self, now: bool) -> None:
+        self._scanning = now
+        self._dealer.decided = True
+        self.staff()
+
+    def stop_feeding(self) -> None:
+        self._closed_to_new = True
+
+    async def leave(self, mark: bool) -> None:
+        """Nothing to mark: what is removed twice is gone all the same."""
+        self._closed_to_new = True
+        if self._hand:
+            self._hand.cancel()
+            await asyncio.gather(self._hand, return_exceptions=True)
+
+    async def _remove_all(self) -> None:
+        try:
+            await self._tell()
+            while not (self._scanning or self._closed_to_new):
+                if self._stock.low:
+                    await self._stock.fetch()
+                rows = self._dealer.deal(PLAN, BATCH - self._size)
+                if not rows:
+                    break
+                await self._remove(rows)
+                if await self._blocked():
+                    return
+        finally:
+            self._hand = None
+        self._ledger.hurry()
+
+    async def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            await self._work.store.event("STARTED", "started", {"type": "GridFTP Delete", "pipelining": BATCH})
+
+    async def _blocked(self) -> bool:
+        """Sit out a short backoff; for a long one the place is free for other tasks."""
+        seconds = self._work.seconds_blocked()
+        if seconds > PATIENCE and self._work.endpoints.until:
+            self._work.end(Released(self._work.endpoints.until))
+            return True
+        if seconds:
+            await self._work.clock.sleep(seconds)
+        return False
+
+    async def _remove(self, rows: Sequence[FileRow]) -> None:
+        entries = [(row.source_path, row.kind == DIRECTORY) for row in rows]
+        try:
+            faults = await self._work.desk.ask(Side.SOURCE, lambda session: session.remove(entries))
+        except FaultError as error:
+            self._dealer.came_back(len(rows))
+            await self._lost(rows, error)
+            return
+        self._dealer.came_back(len(rows))
+        self._size = min(BATCH, self._size * 2)
+        self._work.endpoints.succeeded()
+        for row, fault in zip(rows, faults, strict=True):
+            # The scan has seen it: what is not there any more was removed by a worker that died before it could say so.
+            if fault is None or fault.kind is Kind.FILE_NOT_FOUND:
+                self._ledger.settle(Settled(row, 0))
+            else:
+                self._fault(row, fault)
+
+    async def _lost(self, rows: Sequence[FileRow], error: FaultError) -> None:
+        """The batch is done again; what brings down a connection all by itself waits longer than the others."""
+        if isinstance(error, UnreachableError):
+            await self._work.unreachable(error.fault)
+            self._dealer.put_back(rows)
+            return
+        if error.fault.scope is not Scope.FILE:
+            self._work.connection_failed()
+        if len(rows) == 1:
+            self._fault(rows[0], error.fault)
+        else:
+            self._size = 1
+            self._dealer.put_back(rows)
+
+    def _fault(self, row: FileRow, fault: Fault) -> None:
+        decision = self._work.decide(fault, row.attempts)
+        if isinstance(decision, Retry):
+            self._ledger.fault(Faulted(row, fault, decision.at))
+        elif isinstance(decision, Fail):
+            self._ledger.fault(Faulted(row, fault, None))

@@ -1,0 +1,71 @@
+"""The one session to each side that a slice keeps for looking and for small changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import FaultError, Scope, Side
+
+from .ports import Session, SessionFactory
+
+T = TypeVar("T")
+
+
+class UnreachableError(FaultError):
+    """No session could be opened: this says nothing of the thing that was asked for."""
+
+
+class Desk:
+    """Sessions are opened when first needed, shared by all who ask at once, and opened anew once they are lost."""
+
+    def __init__(self, sessions: SessionFactory) -> None:
+        self._factory = sessions
+        self._open: dict[Side, Session] = {}
+        self._locks = {Side.SOURCE: asyncio.Lock(), Side.DESTINATION: asyncio.Lock()}
+
+    async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
+        """Ask the session of this side. Raises FaultError; UnreachableError when there is no session to ask."""
+        session = await self._session(side)
+        try:
+            return await what(session)
+        except FaultError as error:
+            await self._drop_if_lost(side, session, error)
+            raise
+
+    async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """`Session.listing` on the session of this side, with the errors of `ask`."""
+        session = await self._session(side)
+        try:
+            async for entries in session.listing(path):
+                yield entries
+        except FaultError as error:
+            await self._drop_if_lost(side, session, error)
+            raise
+
+    async def close(self) -> None:
+        """Give all sessions back."""
+        sessions = list(self._open.values())
+        self._open.clear()
+        for session in sessions:
+            await self._factory.give_back(session)
+
+    async def _session(self, side: Side) -> Session:
+        session = self._open.get(side)
+        if session:
+            return session
+        async with self._locks[side]:
+            if side not in self._open:
+                try:
+                    self._open[side] = await self._factory.session(side)
+                except FaultError as error:
+                    raise UnreachableError(error.fault) from None
+            return self._open[side]
+
+    async def _drop_if_lost(self, side: Side, session: Session, error: FaultError) -> None:
+        """After a fault of the connection the factory, which can tell, keeps or ends it."""
+        if error.fault.scope is not Scope.FILE and self._open.get(side) is session:
+            del self._open[side]
+            await self._factory.give_back(session)

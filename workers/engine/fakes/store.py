@@ -1,0 +1,351 @@
+"""The rows of one task in memory, with the rules of the real tables."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import heapq
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
+from workers.engine.ports import (
+    Batch,
+    Clock,
+    Counts,
+    Faulted,
+    FileRow,
+    Found,
+    ItemFaulted,
+    ItemRow,
+    LeaseLostError,
+    Pulse,
+    Settled,
+)
+
+
+class State(enum.Enum):
+    PENDING = "pending"
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Row:
+    """A file row, and what became of it."""
+
+    file: FileRow
+    state: State = State.PENDING
+    next_try_at: datetime | None = None
+    fault: Fault | None = None
+
+
+@dataclass(slots=True)
+class Item:
+    row: ItemRow
+    scanned: bool = False
+    given_up: bool = False
+    next_try_at: datetime | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    code: str
+    description: str
+    details: object
+    is_error: bool
+
+
+class Fuse:
+    """Burns one step before and one after each call of a port; when it is through, the worker is dead.
+
+    A dead worker's call never returns. `dead` is set for the one who then takes the lease away and cancels it.
+    """
+
+    def __init__(self, steps: int | None = None) -> None:
+        self.left = steps
+        self.burnt = 0
+        self.dead = asyncio.Event()
+
+    async def burn(self) -> None:
+        self.burnt += 1
+        if self.left is None:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.dead.set()
+            await asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
+class Totals:
+    """The counters of the task."""
+
+    files: int = 0
+    transferred: int = 0
+    skipped: int = 0
+    failed: int = 0
+    directories: int = 0
+    symlinks: int = 0
+    bytes_transferred: int = 0
+    faults: int = 0
+
+
+class MemoryStore:
+    """One task. items: (source path, destination path or None, recursive or None).
+
+    `violations` lists what a correct engine never does, such as settling a file twice.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        items: Sequence[tuple[str, str | None, bool | None]],
+        *,
+        deadline: timedelta = timedelta(days=1),
+    ) -> None:
+        self.clock = clock
+        self.items = {
+            index: Item(ItemRow(index, source, destination, recursive, 0))
+            for index, (source, destination, recursive) in enumerate(items, 1)
+        }
+        self.rows: dict[int, Row] = {}
+        self.totals = Totals()
+        self.events: list[Event] = []
+        self.writes: list[Batch] = []
+        self.status = "ACTIVE"
+        self.fatal: tuple[str, str] | None = None
+        self.suspended: Fault | None = None
+        self.deadline = clock.now() + deadline
+        self.cancel_requested = False
+        self.next_run_at = clock.now()
+        self.connection_failures = 0
+        self.epoch = 0
+        self.held = False
+        self.violations: list[str] = []
+        self._by_key: dict[str, int] = {}
+
+    def lease(self, fuse: Fuse | None = None, latency: float = 0.0) -> MemoryLease:
+        """Take the lease, from whoever has it. latency: seconds that each call takes."""
+        self.epoch += 1
+        self.held = True
+        return MemoryLease(self, self.epoch, fuse, latency)
+
+    def file(self, source_path: str) -> Row:
+        """The row of this source."""
+        return next(row for row in self.rows.values() if row.file.source_path == source_path)
+
+    def codes(self) -> list[str]:
+        """The codes of all events, in order."""
+        return [event.code for event in self.events]
+
+    def count(self, state: State) -> int:
+        return sum(row.state is state for row in self.rows.values())
+
+    def add(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
+        """New rows for these; all or nothing."""
+        fresh: dict[str, Found] = {}
+        for one in found:
+            key = one.destination_path if one.destination_path is not None else one.source_path
+            known = self._by_key.get(key)
+            other = fresh.get(key) or (self.rows[known].file if known else None)
+            if other is None:
+                fresh[key] = one
+            elif other.source_path != one.source_path:
+                raise FaultError(make_fault(Kind.AMBIGUOUS_PATH, key, retryable=False))
+        rows = []
+        for key, one in fresh.items():
+            row = FileRow(len(self.rows) + 1, item.id, one.source_path, one.destination_path, one.size, one.kind)
+            self.rows[row.id] = Row(row)
+            self._by_key[key] = row.id
+            rows.append(row)
+        self.totals.files += len(rows)
+        return rows
+
+    def settle(self, settled: Settled) -> None:
+        row = self.rows[settled.file.id]
+        if row.state is not State.PENDING:
+            self.violations.append(f"settled twice: {settled.file.source_path}")
+            return
+        row.state = State.SKIPPED if settled.skipped else State.DONE
+        if settled.new_size is not None:
+            row.file = replace(row.file, size=settled.new_size)
+        if settled.skipped:
+            self.totals.skipped += 1
+        else:
+            self.totals.transferred += 1
+            self.totals.bytes_transferred += settled.bytes
+
+    def note_fault(self, faulted: Faulted) -> None:
+        row = self.rows[faulted.file.id]
+        if row.state is not State.PENDING:
+            self.violations.append(f"a fault of a settled file: {faulted.file.source_path}")
+            return
+        size = row.file.size if faulted.new_size is None else faulted.new_size
+        row.file = replace(row.file, attempts=row.file.attempts + 1, ranges=faulted.ranges, size=size)
+        row.fault = faulted.fault
+        row.next_try_at = faulted.retry_at
+        self._error(faulted.fault)
+        if faulted.retry_at is None:
+            row.state = State.FAILED
+            self.totals.failed += 1
+
+    def note_item_fault(self, faulted: ItemFaulted) -> None:
+        item = self.items[faulted.item.id]
+        if item.scanned:
+            self.violations.append(f"a fault of a scanned item: {faulted.item.source_path}")
+        item.row = replace(item.row, attempts=item.row.attempts + 1)
+        item.fault = faulted.fault
+        item.next_try_at = faulted.retry_at
+        self._error(faulted.fault)
+        if faulted.retry_at is None:
+            item.scanned = item.given_up = True
+            self.totals.files += 1
+            self.totals.failed += 1
+
+    def _error(self, fault: Fault) -> None:
+        self.totals.faults += 1
+        self.events.append(Event(fault.kind, fault.advice, fault.raw, True))
+
+
+@dataclass(slots=True)
+class MemoryLease:
+    """What a worker holds: a TaskStore for as long as nobody else takes the lease."""
+
+    store: MemoryStore
+    epoch: int
+    fuse: Fuse | None = None
+    latency: float = 0.0
+    #: Files with an id up to this are told as suspect.
+    suspect_up_to: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def _call(self, name: str) -> AsyncIterator[MemoryStore]:
+        """One transaction: a worker may die before it, or after it and before it learns so."""
+        self.calls[name] = self.calls.get(name, 0) + 1
+        await asyncio.sleep(self.latency)
+        if self.fuse:
+            await self.fuse.burn()
+        if self.store.epoch != self.epoch or not self.store.held:
+            raise LeaseLostError
+        yield self.store
+        if self.fuse:
+            await self.fuse.burn()
+
+    async def heartbeat(self) -> Pulse:
+        async with self._call("heartbeat") as store:
+            return Pulse(store.cancel_requested, store.deadline)
+
+    async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> Sequence[ItemRow]:
+        async with self._call("unscanned") as store:
+            now, without = store.clock.now(), set(exclude)
+            items = (item for item in store.items.values() if not item.scanned and item.row.id not in without)
+            return list(islice((item.row for item in items if _is_due(item.next_try_at, now)), limit))
+
+    async def add_found(self, item: ItemRow, found: Sequence[Found]) -> Sequence[FileRow]:
+        async with self._call("add_found") as store:
+            return store.add(item, found)
+
+    async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
+        async with self._call("item_scanned") as store:
+            store.items[item.id].scanned = True
+            store.totals.directories += directories
+            store.totals.symlinks += symlinks
+
+    async def file_items_scanned(self, found: Sequence[tuple[ItemRow, Found]]) -> Sequence[FileRow]:
+        async with self._call("file_items_scanned") as store:
+            # All or nothing: the whole batch is tried as one before anything is kept.
+            rows = store.add(found[0][0], [one for _, one in found]) if found else []
+            for item, _ in found:
+                store.items[item.id].scanned = True
+            return rows
+
+    async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
+        async with self._call("items_faulted") as store:
+            for one in faulted:
+                store.note_item_fault(one)
+
+    async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
+        async with self._call("pending") as store:
+            now, without = store.clock.now(), set(exclude)
+            due = (
+                row.file
+                for row in store.rows.values()
+                if row.state is State.PENDING and _is_due(row.next_try_at, now) and row.file.id not in without
+            )
+            files = heapq.nsmallest(limit, due, key=lambda file: (file.size, file.id))
+            return [replace(file, suspect=file.id <= self.suspect_up_to) for file in files]
+
+    async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
+        async with self._call("write_temporary_paths") as store:
+            for file in files:
+                row = store.rows[file.id]
+                row.file = replace(row.file, temporary_path=file.temporary_path)
+
+    async def write(self, batch: Batch) -> None:
+        async with self._call("write") as store:
+            store.writes.append(batch)
+            for settled in batch.settled:
+                store.settle(settled)
+            for faulted in batch.faulted:
+                store.note_fault(faulted)
+            for progress in batch.progress:
+                row = store.rows[progress.file.id]
+                if row.state is State.PENDING:
+                    row.file = replace(row.file, ranges=progress.ranges)
+
+    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
+        async with self._call("event") as store:
+            json.dumps(details)
+            store.events.append(Event(code, description, details, is_error))
+
+    async def counts(self) -> Counts:
+        async with self._call("counts") as store:
+            return _counts(store)
+
+    async def finish(self) -> None:
+        async with self._call("finish") as store:
+            counts, totals = _counts(store), store.totals
+            if counts.items_unscanned or counts.files_pending:
+                store.violations.append(f"finished with work left: {counts}")
+            if totals.files != totals.transferred + totals.skipped + totals.failed:
+                store.violations.append(f"the counts do not add up: {totals}")
+            self._end("FAILED" if totals.failed else "SUCCEEDED")
+
+    async def fail(self, code: str, description: str) -> None:
+        async with self._call("fail") as store:
+            store.fatal = (code, description)
+            self._end("FAILED")
+
+    async def suspend(self, fault: Fault) -> None:
+        async with self._call("suspend") as store:
+            store.suspended = fault
+            self._end("INACTIVE")
+
+    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
+        async with self._call("release") as store:
+            store.next_run_at = next_run_at
+            store.connection_failures = connection_failures
+            store.held = False
+
+    def _end(self, status: str) -> None:
+        self.store.status = status
+        self.store.held = False
+
+
+def _is_due(at: datetime | None, now: datetime) -> bool:
+    return at is None or at <= now
+
+
+def _counts(store: MemoryStore) -> Counts:
+    items = [item.next_try_at for item in store.items.values() if not item.scanned]
+    files = [row.next_try_at for row in store.rows.values() if row.state is State.PENDING]
+    tries = [at for at in (*items, *files) if at is not None]
+    return Counts(len(items), len(files), store.totals.failed, min(tries, default=None))

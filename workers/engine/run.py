@@ -1,0 +1,266 @@
+"""One slice of one task: the parts are put together here, watched, and ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from functools import partial
+from random import SystemRandom
+
+from endpoints.gridftp.faults import FaultError, Side
+
+from .crew import Crew, Movers
+from .dealer import Dealer
+from .delete import DeleteScanner, Remover, delete_plan
+from .ledger import Ledger
+from .plan import make_plan
+from .ports import Clock, LeaseLostError, Pulse, SessionFactory, TaskSpec, TaskStore
+from .retry import delay
+from .scan import Scanner
+from .stock import Stock, TemporaryNames
+from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, wait_for
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two heartbeats.
+HEARTBEAT = 1.0
+#: Seconds that what is under way has to arrive when the slice ends.
+DRAIN = 1.0
+#: Seconds at most between two looks at the store for what may be done again.
+POLL = 0.5
+LONG = 3600.0
+#: Seconds for the removal of temporary files that nobody needs any more.
+SWEEP = 5.0
+
+
+class Outcome(enum.StrEnum):
+    """How a slice ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    SUSPENDED = "suspended"
+    RELEASED = "released"
+    LEASE_LOST = "lease lost"
+
+
+async def run_slice(
+    spec: TaskSpec,
+    store: TaskStore,
+    sessions: SessionFactory,
+    clock: Clock,
+    *,
+    slice_seconds: float,
+    stop: asyncio.Event,
+    jitter: Callable[[], float] | None = None,
+) -> Outcome:
+    """Work on the task whose lease `store` holds until it is over, or has to wait, or the slice is over.
+
+    stop: set when the process shall end (SIGTERM): what is under way gets a moment, then the lease is given back.
+    jitter: numbers 0 <= x < 1 for the backoff. Whatever goes wrong here, the task is not lost: it ends, is given
+    back, or its lease runs out. Raises only what the store raises when not even giving back is possible.
+    """
+    slice_ = _Slice(Work(spec, store, sessions, clock, jitter or SystemRandom().random), slice_seconds, stop)
+    try:
+        return await slice_.run()
+    except LeaseLostError:
+        return Outcome.LEASE_LOST
+    except Exception as error:
+        log.exception("task %s: an unexpected error", spec.task_id)
+        return await slice_.give_back(error)
+    finally:
+        await slice_.close()
+
+
+class _Slice:
+    def __init__(self, work: Work, seconds: float, stop: asyncio.Event) -> None:
+        self.work = work
+        self._seconds = seconds
+        self._stop = stop
+        spec = work.spec
+        stream_only = spec.destination is not None and spec.destination.stream_only
+        plan = partial(make_plan, options=spec.options, stream_only=stream_only, max_sessions=spec.max_sessions)
+        self._dealer = Dealer(delete_plan if spec.is_delete else plan)
+        self._ledger = Ledger(work.store, work.clock, self._written_off)
+        self._stock = Stock(work.store, self._dealer, TemporaryNames(), self._stocked)
+        parts = (work, self._dealer, self._stock, self._ledger)
+        self._movers: Movers = Remover(*parts) if spec.is_delete else Crew(*parts)
+        self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._stock)
+        self._scan: asyncio.Task[None] | None = None
+        self._ledger_task: asyncio.Task[None] | None = None
+        #: Something happened that the supply must look at.
+        self._wake = asyncio.Event()
+        #: When the store has something to do again, as far as is known.
+        self._due: datetime | None = None
+        self._fruitless = 0
+        self._canceled = False
+
+    async def run(self) -> Outcome:
+        work = self.work
+        self._hear(await work.store.heartbeat())
+        if not work.ended.done():
+            work.spawn(self._beat())
+            work.spawn(self._watch_time())
+            self._ledger_task = work.spawn(self._ledger.run())
+            work.spawn(self._supply())
+        ending = await work.ended
+        return await self._conclude(ending)
+
+    async def give_back(self, error: Exception) -> Outcome:
+        """Something that should not happen: it is told, what is certain is kept, and the task runs again later."""
+        work = self.work
+        at = work.clock.now() + timedelta(seconds=delay(work.endpoints.failures + 3, work.jitter()))
+        try:
+            await self._movers.leave(mark=True)
+            await work.stop_parts(but=self._ledger_task)
+            await self._ledger.flush()
+            text = f"{type(error).__name__}: {error}"
+            await work.store.event("INTERNAL_ERROR", "an error of this service", text, is_error=True)
+            await work.store.release(at, work.endpoints.failures + 1)
+        except LeaseLostError:
+            return Outcome.LEASE_LOST
+        return Outcome.RELEASED
+
+    async def close(self) -> None:
+        """Leave nothing behind, however the slice ended."""
+        await self._movers.leave(mark=False)
+        await self.work.stop_parts()
+        await self.work.desk.close()
+        if self.work.ended.done() and not self.work.ended.cancelled():
+            self.work.ended.exception()  # that of a second part, which nobody awaits any more
+
+    # ---- watching
+
+    async def _beat(self) -> None:
+        while True:
+            await self.work.clock.sleep(HEARTBEAT)
+            self._hear(await self.work.store.heartbeat())
+
+    def _hear(self, pulse: Pulse) -> None:
+        self.work.deadline = pulse.deadline
+        if pulse.cancel_requested:
+            self._canceled = True
+            self.work.end(_CANCELED)
+        elif self.work.clock.now() >= pulse.deadline:
+            self.work.end(Failed("EXPIRED", "the deadline has passed", drain=True))
+
+    async def _watch_time(self) -> None:
+        await wait_for(self.work.clock, self._stop, self._seconds)
+        self.work.end(Released(self.work.clock.now(), drain=True))
+
+    # ---- supply: the scan, what is due again, and the end
+
+    def _stocked(self) -> None:
+        self._fruitless = 0
+        self._movers.staff()
+
+    def _written_off(self, ids: Collection[int]) -> None:
+        self._dealer.release(ids)
+        self._movers.staff()
+        self._wake.set()
+
+    async def _supply(self) -> None:
+        self._begin_scan()
+        if self.work.spec.started:
+            await self._stock.fetch()
+        while True:
+            if self._scan is None and self._dealer.empty:
+                await self._at_rest()
+            await wait_for(self.work.clock, self._wake, self._seconds_to_due())
+            self._wake.clear()
+            if self._seconds_to_due() <= 0:
+                await self._look_again()
+
+    def _begin_scan(self) -> None:
+        if self._scan is None:
+            self._movers.scanning(True)
+            self._scan = self.work.spawn(self._scan_once())
+
+    async def _scan_once(self) -> None:
+        await self._scanner.scan()
+        self._scan = None
+        self._movers.scanning(False)
+        self._wake.set()
+
+    def _seconds_to_due(self) -> float:
+        known = [at for at in (self._due, self._ledger.next_retry, self._scanner.next_retry) if at is not None]
+        return max(0.0, (min(known) - self.work.clock.now()).total_seconds()) if known else LONG
+
+    async def _look_again(self) -> None:
+        """Something is due: fetch it, and learn when the next will be."""
+        self._due = self._ledger.next_retry = self._scanner.next_retry = None
+        self._begin_scan()
+        await self._stock.fetch()
+        counts = await self.work.store.counts()
+        if counts.next_try_at is not None:
+            self._due = max(counts.next_try_at, self.work.clock.now() + timedelta(seconds=POLL))
+
+    async def _at_rest(self) -> None:
+        """Nothing is in hand and no scan is running: the end, or a pause, or the place is given up."""
+        work = self.work
+        counts = await work.store.counts()
+        if not counts.items_unscanned and not counts.files_pending:
+            work.end(Finished())
+            return
+        now = work.clock.now()
+        # Some may be due and not in hand: looked for at once, but not again and again if that brings nothing.
+        at = max(work.endpoints.until or now, now + timedelta(seconds=POLL * self._fruitless))
+        if self._fruitless and counts.next_try_at is not None:
+            at = max(at, counts.next_try_at)
+        self._fruitless += 1
+        if (at - now).total_seconds() > PATIENCE:
+            work.end(Released(at))
+        self._due = at
+
+    # ---- the end
+
+    async def _conclude(self, ending: Ending) -> Outcome:
+        """In this order: nothing new, a moment for what is under way, lanes closed, all written, the last word."""
+        work = self.work
+        self._movers.stop_feeding()
+        if not isinstance(ending, Failed | Released) or ending.drain:
+            await self._drain()
+        await self._movers.leave(mark=isinstance(ending, Released | Suspended))
+        await work.stop_parts(but=self._ledger_task)
+        await self._ledger.flush()
+        await self._sweep()
+        return await self._last_word(_CANCELED if self._canceled else ending)
+
+    async def _drain(self) -> None:
+        """Let what is under way arrive, but not for long."""
+        end = self.work.clock.now() + timedelta(seconds=DRAIN)
+        while not self._movers.idle and (left := (end - self.work.clock.now()).total_seconds()) > 0:
+            await self.work.clock.sleep(min(left, 0.05))
+
+    async def _sweep(self) -> None:
+        """Remove temporary files that nobody needs any more, if the endpoint lets us."""
+        names, self._stock.litter = self._stock.litter, []
+        if not names or self.work.seconds_blocked():
+            return
+        try:
+            async with asyncio.timeout(SWEEP if not self._canceled else DRAIN):
+                entries = [(name, False) for name in names]
+                await self.work.desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
+        except (FaultError, TimeoutError):
+            return
+
+    async def _last_word(self, ending: Ending) -> Outcome:
+        store = self.work.store
+        match ending:
+            case Finished():
+                await store.finish()
+                return Outcome.FINISHED
+            case Failed(code, description):
+                await store.fail(code, description)
+                return Outcome.FAILED
+            case Suspended(fault):
+                await store.suspend(fault)
+                return Outcome.SUSPENDED
+            case Released(at):
+                await store.release(at, self.work.endpoints.failures)
+                return Outcome.RELEASED
+
+
+_CANCELED = Failed("CANCELED", "canceled by the user")

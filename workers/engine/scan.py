@@ -1,0 +1,251 @@
+"""The scan: what the user named becomes rows of files, while folders are made at the destination ahead of them.
+
+A repeated scan finds nothing new, so that it may be ended at any moment and begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
+
+from .desk import UnreachableError
+from .folders import Folders
+from .paths import is_within, parent, trimmed
+from .ports import Found, ItemFaulted, ItemRow
+from .retry import Fail, Retry
+from .stock import Stock
+from .walk import TRIES, Folder, Walk, request_fault
+from .work import Work
+
+#: Items fetched from the store at once, and items looked at side by side on one session.
+ITEMS = 1000
+LOOKS = 200
+#: Items that are folders and walked side by side.
+WALKS = 4
+
+
+class Scanner:
+    """Scans the items of a TRANSFER."""
+
+    def __init__(self, work: Work, stock: Stock) -> None:
+        self.work = work
+        self.stock = stock
+        self.folders = Folders(work.desk)
+        self._walks: dict[int, asyncio.Task[None]] = {}
+        self._faulted: list[ItemFaulted] = []
+        #: The earliest retry of an item given up for now, since somebody last asked.
+        self.next_retry: datetime | None = None
+
+    async def scan(self) -> None:
+        """Scan every item that is due, once. Ends early when an endpoint cannot be reached."""
+        try:
+            while True:
+                items = await self.work.store.unscanned(ITEMS, list(self._walks))
+                for start in range(0, len(items), LOOKS):
+                    await self._scan_items(items[start : start + LOOKS])
+                if len(items) < ITEMS:
+                    break
+            await self._walks_done(0)
+        except UnreachableError as error:
+            await self.work.unreachable(error.fault)
+            self._note_retry(self.work.endpoints.until)
+        finally:
+            await self._stop_walks()
+        await self._write_faulted()
+
+    # ---- what DELETE does otherwise
+
+    def make_walk(self, item: ItemRow) -> Walk:
+        """The walk through an item that is a folder. Raises FaultError when it makes no sense."""
+        if item.recursive is False:
+            why = "This is a folder; to move it with all that is in it, recursive must not be false."
+            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
+        destination = item.destination_path or ""
+        if self.work.same_endpoint and is_within(destination, item.source_path):
+            raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The destination lies inside the source."))
+        root = Folder(trimmed(item.source_path), trimmed(destination))
+        return Walk(self.work, self.stock, self.folders, item, root)
+
+    def make_file(self, item: ItemRow, entry: Entry) -> Found:
+        """The row of an item that is a file. Raises FaultError when it makes no sense."""
+        destination = item.destination_path or ""
+        if item.recursive:
+            raise FaultError(request_fault(Kind.NOT_A_DIRECTORY, "This is no folder; recursive must not be true."))
+        if entry.kind == "link":
+            raise FaultError(make_fault(Kind.FILE_NOT_FOUND, "The link leads nowhere.", side=Side.SOURCE))
+        if entry.kind != "file":
+            raise FaultError(request_fault(Kind.UNSUPPORTED, f"Neither a file nor a folder: {entry.kind}"))
+        if destination.endswith("/"):
+            why = "The destination of a file is its full new name, not the folder to put it in."
+            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
+        if self.work.same_endpoint and is_within(destination, item.source_path):
+            raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are one file."))
+        return Found(item.source_path, destination, entry.size, entry.modified)
+
+    async def prepare_files(self, found: Sequence[tuple[ItemRow, Found, Entry]]) -> dict[int, Fault]:
+        """Make the folders that these files go into; what went wrong, by item."""
+        wrong = await self.folders.make_parents([one.destination_path or "" for _, one, _ in found])
+        for error in wrong.values():
+            if isinstance(error, UnreachableError):
+                raise error
+        faults = {
+            item.id: wrong[folder].fault
+            for item, one, _ in found
+            if (folder := parent(one.destination_path or "")) in wrong
+        }
+        if self.work.same_endpoint:
+            looks = await asyncio.gather(*(self._is_itself(one, entry) for _, one, entry in found))
+            for (item, _, _), itself in zip(found, looks, strict=True):
+                if itself:
+                    why = "The source and the destination are one file."
+                    faults[item.id] = request_fault(Kind.AMBIGUOUS_PATH, why)
+        return faults
+
+    async def missing(self, item: ItemRow, fault: Fault) -> None:
+        """Nothing is there under the name of this item."""
+        self.give_up_for_now(item, fault)
+
+    # ---- looking at items
+
+    async def _scan_items(self, items: Sequence[ItemRow]) -> None:
+        looks = await asyncio.gather(*(self._look(item) for item in items))
+        files: list[tuple[ItemRow, Found, Entry]] = []
+        walks: list[Walk] = []
+        lost = 0
+        for item, first_look in zip(items, looks, strict=True):
+            look = first_look
+            if isinstance(look, Fault) and look.scope is not Scope.FILE:
+                # The connection was lost under many looks at once: one by one it shows whose fault that was.
+                look = await self._look(item)
+                if isinstance(look, Fault) and look.scope is not Scope.FILE:
+                    lost += 1
+                    if lost >= TRIES:
+                        raise UnreachableError(look)
+            try:
+                if isinstance(look, Fault):
+                    await self._look_failed(item, look)
+                elif look.is_directory and not self.is_link(look):
+                    walks.append(self.make_walk(item))
+                else:
+                    files.append((item, self.make_file(item, look), look))
+            except UnreachableError:
+                raise
+            except FaultError as error:
+                self.give_up_for_now(item, error.fault)
+        if files:
+            await self._files(files)
+        await self._write_faulted()
+        for walk in walks:
+            await self._walks_done(WALKS - 1)
+            self._walks[walk.item.id] = asyncio.create_task(self._walk(walk))
+
+    def is_link(self, entry: Entry) -> bool:
+        """Whether a folder is to be treated as the symlink that leads to it: an item's own is followed."""
+        return False
+
+    async def _look(self, item: ItemRow) -> Entry | Fault:
+        try:
+            return await self.work.desk.ask(Side.SOURCE, lambda session: session.stat(item.source_path))
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            return error.fault
+
+    async def _look_failed(self, item: ItemRow, fault: Fault) -> None:
+        if fault.kind is Kind.FILE_NOT_FOUND:
+            await self.missing(item, fault)
+        else:
+            self.give_up_for_now(item, fault)
+
+    async def _files(self, files: Sequence[tuple[ItemRow, Found, Entry]]) -> None:
+        """Items that are files: rows at once, once their folders are there."""
+        faults = await self.prepare_files(files)
+        for item, _, _ in files:
+            if item.id in faults:
+                self.give_up_for_now(item, faults[item.id])
+        await self._add_files([(item, found) for item, found, _ in files if item.id not in faults])
+
+    async def _add_files(self, found: Sequence[tuple[ItemRow, Found]]) -> None:
+        """Write these; one whose destination another source has is left out, the others are written."""
+        if not found:
+            return
+        try:
+            await self.stock.add_file_items(found)
+        except FaultError as error:
+            if len(found) == 1:
+                self.give_up_for_now(found[0][0], error.fault)
+                return
+            half = len(found) // 2
+            await self._add_files(found[:half])
+            await self._add_files(found[half:])
+
+    async def _is_itself(self, found: Found, entry: Entry) -> bool:
+        """Whether a file would be written over itself, under another name: a link, or "/~/" for the home."""
+        if not entry.unique:
+            return False
+        try:
+            return await self.folders.identity(Side.DESTINATION, found.destination_path or "") == entry.unique
+        except UnreachableError:
+            raise
+        except FaultError:
+            return False
+
+    # ---- walks
+
+    async def _walk(self, walk: Walk) -> None:
+        try:
+            await walk.run()
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                self.work.connection_failed()
+            walk.fault = error.fault
+        if walk.fault:
+            self.give_up_for_now(walk.item, walk.fault)
+            await self._write_faulted()
+            return
+        if walk.specials:
+            text = f"{walk.specials} things under {walk.item.source_path} are neither file nor folder: left out"
+            await self.work.store.event("PROGRESS", "left out", text)
+        await self.work.store.item_scanned(walk.item, walk.directories, walk.symlinks)
+
+    async def _walks_done(self, but: int) -> None:
+        """Wait until no more than so many walks are under way. Raises what they raise."""
+        while len(self._walks) > but:
+            await asyncio.wait(self._walks.values(), return_when=asyncio.FIRST_COMPLETED)
+            for item_id, walk in list(self._walks.items()):
+                if walk.done():
+                    del self._walks[item_id]
+                    walk.result()
+
+    async def _stop_walks(self) -> None:
+        walks = list(self._walks.values())
+        self._walks.clear()
+        for walk in walks:
+            walk.cancel()
+        await asyncio.gather(*walks, return_exceptions=True)
+
+    # ---- faults of items
+
+    def give_up_for_now(self, item: ItemRow, fault: Fault) -> None:
+        """This item met a fault: to be written with the next batch."""
+        decision = self.work.decide(fault, item.attempts)
+        if isinstance(decision, Retry):
+            self._faulted.append(ItemFaulted(item, fault, decision.at))
+            self._note_retry(decision.at)
+        elif isinstance(decision, Fail):
+            self._faulted.append(ItemFaulted(item, fault, None))
+
+    def _note_retry(self, at: datetime | None) -> None:
+        if at is not None and (self.next_retry is None or at < self.next_retry):
+            self.next_retry = at
+
+    async def _write_faulted(self) -> None:
+        faulted, self._faulted = self._faulted, []
+        if faulted:
+            await self.work.store.items_faulted(faulted)

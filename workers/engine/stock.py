@@ -1,0 +1,109 @@
+"""Where pending files come in hand: from the scan as it finds them, and from the store when memory had no room."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .dealer import LOW, Dealer
+from .ports import FileRow, Found, ItemRow, TaskStore
+
+#: Files fetched from the store at once, and the least room for which it is worth the while.
+FETCH = 2000
+MIN_FETCH = 500
+#: Names of forgotten temporary files that are remembered at most; what is beyond stays behind.
+MAX_LITTER = 10_000
+
+
+class TemporaryNames:
+    """Names for files that may have a stale writer (see endpoints/gridftp/pair.py, rule 4).
+
+    Each sending gets a new name, hence a new inode that no earlier server process can have open. The names of one
+    slice begin alike, so that what an earlier worker named is told from what this one did.
+    """
+
+    def __init__(self) -> None:
+        self._mark = secrets.token_hex(4)
+
+    def give(self, row: FileRow) -> FileRow:
+        """The same file, to be written afresh under a new name in the folder of its destination."""
+        folder = (row.destination_path or "").rpartition("/")[0]
+        name = f"{folder}/.waybill-{self._mark}{secrets.token_hex(8)}"
+        return replace(row, temporary_path=name, ranges="", suspect=False)
+
+    def is_ours(self, row: FileRow) -> bool:
+        """Whether this slice gave the file the name that it has."""
+        path = row.temporary_path
+        return path is not None and path.rpartition("/")[2].startswith(f".waybill-{self._mark}")
+
+
+class Stock:
+    """The store's pending files, as far as there is room for them.
+
+    stocked: called when there is more to deal. One lock orders the scan's writes and the fetches, so that no file
+    comes in hand by both ways.
+    """
+
+    def __init__(self, store: TaskStore, dealer: Dealer, names: TemporaryNames, stocked: Callable[[], None]) -> None:
+        self._store = store
+        self._dealer = dealer
+        self._names = names
+        self._stocked = stocked
+        self._lock = asyncio.Lock()
+        #: The store may have due files that are not in hand.
+        self.more = False
+        #: Temporary names that no file has any more: to be removed from the destination.
+        self.litter: list[str] = []
+
+    @property
+    def low(self) -> bool:
+        """Whether it is time to fetch."""
+        dealer = self._dealer
+        return self.more and dealer.waiting < LOW and dealer.room >= MIN_FETCH and not self._lock.locked()
+
+    async def add_found(self, item: ItemRow, found: Sequence[Found]) -> None:
+        """Found files become rows, and come in hand if there is room. Raises as `TaskStore.add_found`."""
+        async with self._lock:
+            self._admit(await self._store.add_found(item, found))
+
+    async def add_file_items(self, found: Sequence[tuple[ItemRow, Found]]) -> None:
+        """The same for items that are one file each."""
+        async with self._lock:
+            self._admit(await self._store.file_items_scanned(found))
+
+    async def fetch(self) -> None:
+        """Fill up from the store."""
+        async with self._lock:
+            limit = min(FETCH, self._dealer.room)
+            if limit <= 0:
+                return
+            rows = await self._store.pending(limit, self._dealer.in_hand)
+            self.more = len(rows) >= limit
+            self._admit(await self._without_suspects(rows))
+
+    async def rename(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
+        """Give these files new temporary names, and write that down before anything is written under them."""
+        renamed = [self._names.give(row) for row in rows]
+        await self._store.write_temporary_paths(renamed)
+        self.drop([row.temporary_path for row in rows if row.temporary_path])
+        return renamed
+
+    def drop(self, temporary_paths: Sequence[str]) -> None:
+        """Nothing will be written under these names any more."""
+        self.litter += temporary_paths[: MAX_LITTER - len(self.litter)]
+
+    async def _without_suspects(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
+        """What a worker that died may still be writing gets a new name, unless it can be continued in place."""
+        suspects = [row for row in rows if row.suspect and not row.ranges and not self._names.is_ours(row)]
+        if not suspects:
+            return rows
+        renamed = {row.id: row for row in await self.rename(suspects)}
+        return [renamed.get(row.id, row) for row in rows]
+
+    def _admit(self, rows: Sequence[FileRow]) -> None:
+        if not self._dealer.admit(rows):
+            self.more = True
+        if rows:
+            self._stocked()

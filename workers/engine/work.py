@@ -1,0 +1,137 @@
+"""What the parts of a slice share: the ports, the deadline, the backoff, and how the slice ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from endpoints.gridftp.faults import Fault
+
+from .desk import Desk
+from .ports import Clock, SessionFactory, TaskSpec, TaskStore
+from .retry import Decision, EndpointBackoff, Fail, Suspend, decide
+
+#: Seconds of backoff that are sat out with the lease in hand; for longer ones the place is given up.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The whole task is over: canceled, expired, or spoiled by a fault. drain: what is under way may still arrive."""
+
+    code: str
+    description: str
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A person must act."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Another slice goes on from `at`. drain: what is under way may still arrive."""
+
+    at: datetime
+    drain: bool = False
+
+
+Ending = Finished | Failed | Suspended | Released
+
+
+class Work:
+    """One slice of one task."""
+
+    def __init__(
+        self, spec: TaskSpec, store: TaskStore, sessions: SessionFactory, clock: Clock, jitter: Callable[[], float]
+    ) -> None:
+        self.spec = spec
+        self.store = store
+        self.sessions = sessions
+        self.clock = clock
+        self.jitter = jitter
+        self.desk = Desk(sessions)
+        self.endpoints = EndpointBackoff(spec.connection_failures)
+        self.deadline = clock.now()
+        #: How the slice ends; the first word counts. An unexpected error of any part ends it too.
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        destination = spec.destination
+        #: Source and destination are one endpoint: a file could be written over itself.
+        self.same_endpoint = destination is not None and destination.id == spec.source.id
+        self._parts: set[asyncio.Task[None]] = set()
+
+    def end(self, ending: Ending) -> None:
+        """The slice ends like this, unless it has ended already."""
+        if not self.ended.done():
+            self.ended.set_result(ending)
+
+    def spawn(self, part: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a part of the slice; its error ends the slice."""
+        task = asyncio.get_running_loop().create_task(part)
+        self._parts.add(task)
+        task.add_done_callback(self._part_done)
+        return task
+
+    def _part_done(self, task: asyncio.Task[None]) -> None:
+        self._parts.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not self.ended.done():
+            self.ended.set_exception(error)
+
+    async def stop_parts(self, but: asyncio.Task[None] | None = None) -> None:
+        """End all parts that still run, at once, but this one."""
+        parts = [part for part in self._parts if part is not but]
+        for part in parts:
+            part.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
+
+    def decide(self, fault: Fault, attempts: int) -> Decision:
+        """What to do about this fault; one that suspends the task ends the slice."""
+        decision = decide(fault, attempts, self.clock.now(), self.deadline, self.jitter())
+        if isinstance(decision, Suspend):
+            self.end(Suspended(fault))
+        return decision
+
+    def connection_failed(self) -> bool:
+        """Leave the endpoints alone for a while. False: an echo of a failure that is known."""
+        return self.endpoints.failed(self.clock.now(), self.jitter())
+
+    async def unreachable(self, fault: Fault) -> None:
+        """A session or a lane could not be opened: back off, and tell the user once."""
+        attempts = self.endpoints.failures
+        if not self.connection_failed():
+            return
+        decision = self.decide(fault, attempts)
+        if isinstance(decision, Fail):
+            self.end(Failed(fault.kind, decision.why))
+        else:
+            await self.store.event(fault.kind, fault.advice or str(fault.kind), fault.raw, is_error=True)
+
+    def seconds_blocked(self) -> float:
+        """Seconds for which no connection is to be opened."""
+        return self.endpoints.seconds_left(self.clock.now())
+
+
+async def wait_for(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
+    """Wait until the event is set, or so many seconds have passed; whether it is set."""
+    waiter = asyncio.ensure_future(event.wait())
+    sleeper = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        sleeper.cancel()
+    return event.is_set()
