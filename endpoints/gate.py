@@ -13,10 +13,14 @@ import ipaddress
 import re
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: As `socket.getaddrinfo`; raises OSError or UnicodeError for a name without an address.
+Resolver = Callable[..., list[tuple[Any, Any, Any, Any, tuple[Any, ...]]]]
 
 LOOKUP_SECONDS = 5.0
 #: A look-up that hangs keeps its thread until the resolver gives up; so many may do so at one time.
@@ -71,7 +75,12 @@ def check_address(ip: str, allow: Sequence[Network] = ()) -> str:
 
 
 def resolve_target(
-    host: str, port: int, *, allow: Sequence[Network] = (), timeout: float = LOOKUP_SECONDS
+    host: str,
+    port: int,
+    *,
+    allow: Sequence[Network] = (),
+    timeout: float = LOOKUP_SECONDS,
+    resolver: Resolver = socket.getaddrinfo,
 ) -> list[str]:
     """The addresses of `host` that may be connected to, best first, in at most `timeout` seconds.
 
@@ -82,7 +91,7 @@ def resolve_target(
         raise TargetRefusedError(host, "A port is a number from 1 to 65535.")
     if not valid_host(host):
         raise TargetRefusedError(host, "This is not a host name.")
-    addresses = [host] if _literal(host) is not None else _look_up(host, port, timeout)
+    addresses = [host] if _literal(host) is not None else _look_up(host, port, timeout, resolver)
     return [check_address(address, allow) for address in addresses]
 
 
@@ -105,7 +114,7 @@ def _forbidden_kind(address: Address) -> str:
     kinds = (
         ("loopback", address.is_loopback),
         ("unspecified", address.is_unspecified),
-        ("link-local", address.is_link_local),
+        ("link-local", address.is_link_local or (address.version == 6 and address.is_site_local)),
         ("multicast", address.is_multicast),
         ("translated", any(address in network for network in _TRANSLATED)),
         ("private", address.is_private),
@@ -119,12 +128,13 @@ def _within(address: Address, network: Network) -> bool:
     return address.version == network.version and address in network
 
 
-def _look_up(host: str, port: int, timeout: float) -> list[str]:
+def _look_up(host: str, port: int, timeout: float, resolver: Resolver) -> list[str]:
     """getaddrinfo in a thread of its own: it knows no time limit, and a pool would wait for it at exit."""
     if not _lookups.acquire(timeout=timeout):
         raise LookupFailedError(host, "Too many names are being looked up; try again later.")
     answer: list[str] = []
-    thread = threading.Thread(target=_ask_resolver, args=(host, port, answer), name="look-up", daemon=True)
+    asked = (resolver, host, port, answer)
+    thread = threading.Thread(target=_ask, args=asked, name="look-up", daemon=True)
     thread.start()
     thread.join(timeout)
     if thread.is_alive():
@@ -134,9 +144,9 @@ def _look_up(host: str, port: int, timeout: float) -> list[str]:
     return answer
 
 
-def _ask_resolver(host: str, port: int, answer: list[str]) -> None:
+def _ask(resolver: Resolver, host: str, port: int, answer: list[str]) -> None:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        found = resolver(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         answer.extend(list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MAX_ADDRESSES])
     except (OSError, UnicodeError):
         pass  # no address: the answer stays empty

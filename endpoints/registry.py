@@ -22,7 +22,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet, Value
+from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
 from identity.models import User
@@ -279,7 +279,7 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
     space = Value(" ")
     words = Concat(
         "display_name", space, "owner__username", Value("#"), "name", space, "description", space,
-        "organization", space, "department", space, "keywords",
+        "organization", space, "department", space, "keywords", output_field=TextField(),
     )  # fmt: skip
     found = found.annotate(words=words)
     for term in fulltext.replace("\0", " ").split():

@@ -1,0 +1,93 @@
+"""The cast of the tests (alice owns, bob shares, charlie must see nothing) and short ways to what they do."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import connection
+
+from endpoints import registry
+from endpoints.models import Endpoint
+from identity.models import User
+from transferapi.tasks import leases, submission
+from transferapi.tasks.leases import Grant
+from transferapi.tasks.models import Task
+
+R = TypeVar("R")
+
+
+def make_user(name: str) -> User:
+    return User.objects.create(username=name)
+
+
+def make_endpoint(owner: User, name: str, *, public: bool = False, max_sessions: int = 32) -> Endpoint:
+    spec = registry.ServerSpec.parse(f"gsiftp://{name}.example.org:2811")
+    endpoint = registry.create(owner, {"name": name, "display_name": name, "public": public}, [spec])
+    Endpoint.objects.filter(pk=endpoint.pk).update(max_sessions=max_sessions)
+    return endpoint
+
+
+def transfer_request(
+    source: Endpoint, destination: Endpoint, *items: tuple[str, str], **more: Any
+) -> submission.TransferRequest:
+    """A transfer of these (source, destination) paths."""
+    more.setdefault("submission_id", uuid.uuid4())
+    return submission.TransferRequest(
+        source_endpoint=str(source.pk),
+        destination_endpoint=str(destination.pk),
+        items=[submission.TransferItem(*item) for item in items or [("/from", "/to")]],
+        **more,
+    )
+
+
+def submit(user: User, source: Endpoint, destination: Endpoint, *items: tuple[str, str], **more: Any) -> Task:
+    """A new transfer task."""
+    now = more.pop("now", None)
+    task, created = submission.submit_transfer(user, transfer_request(source, destination, *items, **more), now)
+    assert created
+    return task
+
+
+def submit_delete(user: User, endpoint: Endpoint, *paths: str, **more: Any) -> Task:
+    """A new delete task."""
+    request = submission.DeleteRequest(uuid.uuid4(), str(endpoint.pk), paths or ["/old"], **more)
+    task, created = submission.submit_delete(user, request)
+    assert created
+    return task
+
+
+def take(task: Task, worker: str = "worker", *, now: datetime | None = None) -> Grant:
+    """The lease of a task, which must be granted."""
+    grant = leases.acquire(task.pk, worker, now=now)
+    assert isinstance(grant, Grant), grant
+    return grant
+
+
+def later(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def all_at_once(actions: Sequence[Callable[[], R]]) -> list[R | Exception]:
+    """What each gives back or raises when all begin at the same moment, each with its own connection."""
+    start = threading.Barrier(len(actions))
+    results: list[R | Exception] = [TimeoutError()] * len(actions)
+
+    def run(number: int) -> None:
+        start.wait(30)
+        try:
+            results[number] = actions[number]()
+        except Exception as error:
+            results[number] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(actions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results

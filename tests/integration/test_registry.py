@@ -1,0 +1,201 @@
+"""The registry of endpoints and who may do what."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from endpoints import registry
+from endpoints.models import Endpoint, Server
+from endpoints.permissions import Verb, may
+from endpoints.registry import (
+    EndpointExistsError,
+    EndpointInvalidError,
+    EndpointNotFoundError,
+    NotPermittedError,
+    SearchScope,
+    ServerExistsError,
+    ServerNotFoundError,
+    ServerSpec,
+)
+from identity.models import User
+from tests.integration.cast import make_endpoint
+
+
+def test_an_endpoint_is_found_by_id_full_name_and_own_name(alice: User, ep1: Endpoint) -> None:
+    for ref in (str(ep1.pk), str(ep1.pk).upper(), "alice#ep1", "ep1"):
+        found = registry.resolve(alice, ref, Verb.MANAGE)
+        assert found == ep1
+    assert registry.canonical_name(found) == "alice#ep1"
+
+
+@pytest.mark.parametrize(
+    "ref", ["", "#", "alice#", "#ep1", "alice#ep1#", "bob#ep1", "EP1", "ep\0", "x" * 5000, str(uuid.uuid4())]
+)
+def test_what_is_no_endpoint_is_not_found(alice: User, ep1: Endpoint, ref: str) -> None:
+    with pytest.raises(EndpointNotFoundError):
+        registry.resolve(alice, ref, Verb.VIEW)
+
+
+def test_a_private_endpoint_does_not_exist_for_others(charlie: User, ep1: Endpoint) -> None:
+    for ref in (str(ep1.pk), "alice#ep1", "ep1"):
+        for verb in Verb:
+            with pytest.raises(EndpointNotFoundError):
+                registry.resolve(charlie, ref, verb)
+    assert not any(may(charlie, verb, ep1) for verb in Verb)
+    assert registry.search(charlie) == ([], False)
+    assert registry.search(charlie, owner_id=ep1.owner_id) == ([], False)
+
+
+def test_a_public_endpoint_can_be_used_but_not_managed_by_others(charlie: User, public: Endpoint) -> None:
+    for verb in set(Verb) - {Verb.MANAGE}:
+        assert registry.resolve(charlie, "bob#public", verb) == public
+    with pytest.raises(NotPermittedError) as refused:
+        registry.update(charlie, "bob#public", {"description": "mine now"})
+    assert refused.value.verb is Verb.MANAGE
+    for action in (registry.delete, lambda user, ref: registry.remove_server(user, ref, public.servers.get().pk)):
+        with pytest.raises(NotPermittedError):
+            action(charlie, "bob#public")
+
+
+def test_an_inactive_user_may_nothing(bob: User, public: Endpoint) -> None:
+    bob.is_active = False
+    assert not any(may(bob, verb, public) for verb in Verb)
+
+
+def test_names_are_unique_for_an_owner_and_free_again_after_deletion(alice: User, bob: User, ep1: Endpoint) -> None:
+    with pytest.raises(EndpointExistsError) as refused:
+        registry.create(alice, {"name": "ep1"})
+    assert refused.value.canonical_name == "alice#ep1"
+    make_endpoint(bob, "ep1")
+    registry.delete(alice, "ep1")
+    with pytest.raises(EndpointNotFoundError):
+        registry.resolve(alice, str(ep1.pk), Verb.VIEW)
+    assert Endpoint.objects.filter(pk=ep1.pk).exists()
+    assert make_endpoint(alice, "ep1") != ep1
+
+
+def test_a_name_cannot_be_changed_to_one_that_is_taken(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    with pytest.raises(EndpointExistsError):
+        registry.update(alice, "ep2", {"name": "ep1"})
+    assert registry.update(alice, "ep2", {"name": "ep3", "public": True}).name == "ep3"
+    assert registry.resolve(alice, "ep3", Verb.VIEW).public
+
+
+def test_an_endpoint_without_a_name_is_called_by_its_id(alice: User) -> None:
+    endpoint = registry.create(alice, {"display_name": "Mine"})
+    assert registry.canonical_name(endpoint) == f"alice#{endpoint.pk}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""), ("name", "a b"), ("name", "a#b"), ("name", "a/b"), ("name", "x" * 129), ("name", 5),
+        ("name", "\u00fc"), ("name", "a\n"), ("name", str(uuid.uuid4())), ("public", "yes"), ("public", 1),
+        ("display_name", 5),
+        ("display_name", "x" * 257), ("display_name", "a\nb"), ("description", "a\0b"), ("description", "\ud800"),
+        ("default_directory", "share"), ("default_directory", "/a/../b"), ("default_directory", "/a\nb"),
+    ],
+)  # fmt: skip
+def test_a_bad_field_is_refused_by_its_name(alice: User, field: str, value: object) -> None:
+    with pytest.raises(EndpointInvalidError) as refused:
+        registry.create(alice, {field: value})
+    assert refused.value.field == field
+    assert not Endpoint.objects.exists()
+
+
+def test_an_endpoint_with_a_bad_server_is_not_made_at_all(alice: User) -> None:
+    spec = ServerSpec.parse("gsiftp://dtn.example.org")
+    with pytest.raises(ServerExistsError):
+        registry.create(alice, {"name": "twice"}, [spec, spec])
+    assert not Endpoint.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "hostname", "port"),
+    [
+        ("gsiftp://dtn1.example.org:2812", "dtn1.example.org", 2812),
+        ("gsiftp://DTN1.Example.org", "dtn1.example.org", 2811),
+        ("ftp://dtn1.example.org/", "dtn1.example.org", 21),
+        ("sshftp://127.0.0.1", "127.0.0.1", 22),
+        ("gsiftp://[2001:db8::1]:2811", "2001:db8::1", 2811),
+    ],
+)
+def test_the_address_of_a_server_is_read_and_written(uri: str, hostname: str, port: int) -> None:
+    spec = ServerSpec.parse(uri)
+    assert (spec.hostname, spec.port) == (hostname, port)
+    assert ServerSpec.parse(spec.uri) == spec
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "", "dtn.example.org", "http://dtn.example.org", "gsiftp://", "gsiftp://:2811", "gsiftp://h:0", "gsiftp://h:65536",
+        "gsiftp://h:x", "gsiftp://h/path", "gsiftp://user@h", "gsiftp://user:pw@h", "gsiftp://h?x", "gsiftp://h#x",
+        "gsiftp://h\r\nQUIT", "gsiftp://h\0", "gsiftp://0177.0.0.1", "gsiftp://[::1", "gsiftp://a b",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_of_a_server_is_refused(uri: str) -> None:
+    with pytest.raises(EndpointInvalidError):
+        ServerSpec.parse(uri)
+
+
+def test_servers_are_added_and_removed(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    added = registry.add_server(alice, "ep1", ServerSpec.parse("gsiftp://dtn2.example.org:2811"))
+    assert [registry.server_uri(server) for server in registry.servers(ep1)] == [
+        "gsiftp://ep1.example.org:2811",
+        "gsiftp://dtn2.example.org:2811",
+    ]
+    with pytest.raises(ServerExistsError):
+        registry.add_server(alice, "ep1", ServerSpec.parse("gsiftp://dtn2.example.org:2811"))
+    with pytest.raises(ServerNotFoundError):
+        registry.remove_server(alice, "ep2", added.pk)
+    registry.remove_server(alice, "ep1", added.pk)
+    assert len(registry.servers(ep1)) == 1
+
+
+def test_a_search_matches_the_beginnings_of_words_and_all_terms(alice: User, bob: User, charlie: User) -> None:
+    registry.create(alice, {"name": "ep1", "display_name": "Petrel Lustre", "organization": "Argonne", "public": True})
+    registry.create(
+        bob, {"name": "ep2", "description": "tape of the observatory", "keywords": "sky,stars (100%)", "public": True}
+    )
+    registry.create(bob, {"name": "hidden", "display_name": "Petrel secret"})
+
+    def names(fulltext: str) -> list[str]:
+        return sorted(endpoint.name for endpoint in registry.search(charlie, fulltext=fulltext)[0])
+
+    assert names("petrel") == ["ep1"]
+    assert names("PETR arg") == ["ep1"]
+    assert names("etrel") == []
+    assert names("petrel tape") == []
+    assert names("stars") == ["ep2"]
+    assert names("alice#ep1") == ["ep1"]
+    assert names("bob") == ["ep2"]
+    assert names("") == ["ep1", "ep2"]
+    assert names("(100%)") == ["ep2"]
+    for hostile in (".*", "\\", "[", "%", "_", "(", "'; DROP TABLE", "\0", "\\m"):
+        assert names(hostile) in ([], ["ep2"], ["ep1", "ep2"])
+
+
+def test_scopes_and_pages_of_a_search(alice: User, bob: User, ep1: Endpoint, ep2: Endpoint, public: Endpoint) -> None:
+    assert registry.search(alice, limit=2) == ([ep1, ep2], True)
+    assert registry.search(alice, limit=2, offset=2) == ([public], False)
+    assert registry.search(alice, scope=SearchScope.MINE) == ([ep1, ep2], False)
+    assert registry.search(alice, owner_id=bob.pk) == ([public], False)
+    assert registry.search(alice, scope=SearchScope.SHARED_WITH_ME) == ([], False)
+    assert registry.search(bob) == ([public], False)
+
+
+def test_the_database_itself_refuses_what_the_code_should_never_write(ep1: Endpoint) -> None:
+    bad = [
+        lambda: Endpoint.objects.create(owner=ep1.owner, name="ep1"),
+        lambda: Endpoint.objects.create(owner=ep1.owner, name=""),
+        lambda: Endpoint.objects.create(owner=ep1.owner, name="x", max_sessions=5),
+        lambda: Server.objects.create(endpoint=ep1, scheme="gsiftp", hostname="h", port=0),
+        lambda: Server.objects.create(endpoint=ep1, scheme="gsiftp", hostname="h", port=65536),
+    ]
+    for write in bad:
+        with pytest.raises(IntegrityError), transaction.atomic():
+            write()
