@@ -82,8 +82,19 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024 * 1024
 ALLOW_TARGETS = CONFIG.allow_targets
 PUBLIC_URL = CONFIG.public_url
 
-REST_FRAMEWORK: dict[str, Any] = {}
-SPECTACULAR_SETTINGS: dict[str, Any] = {}
+REST_FRAMEWORK: dict[str, Any] = {
+    "EXCEPTION_HANDLER": "transferapi.rest.errors.handle",
+    "DEFAULT_SCHEMA_CLASS": "transferapi.rest.schemas.Described",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["transferapi.rest.auth.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Waybill: the Transfer API",
+    "DESCRIPTION": "Moves research data between GridFTP endpoints.",
+    "VERSION": "0.10",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")
 SESSION_COOKIE_SECURE = _IS_HTTPS

@@ -21,7 +21,7 @@ from django.utils import timezone
 from endpoints import gate
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.models import Server
-from transferapi.tasks import doorbell, leases
+from transferapi.tasks import doorbell, leases, moves
 from workers.engine.run import run_slice
 from workers.sessions import Places, RealSessions, SessionPool
 from workers.store import PostgresTaskStore, task_spec
@@ -108,7 +108,8 @@ def run(task_id: str) -> None:
 
 
 def sweep() -> None:
-    """Ring for every task that may run and that nobody holds."""
+    """End what has passed its deadline unheld; ring for every task that may run and that nobody holds."""
+    moves.expire_overdue()
     doorbell.ring(leases.next_runnable(SWEEP_LIMIT))
 
 

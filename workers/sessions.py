@@ -14,7 +14,16 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeError, RangeSet
-from workers.engine.ports import FileRow, LaneEvent, LaneProgress, LaneRefused, LaneReturned, LaneSettled, TaskSpec
+from workers.engine.ports import (
+    FileRow,
+    LaneEvent,
+    LaneProgress,
+    LaneRefused,
+    LaneReturned,
+    LaneSettled,
+    Session,
+    TaskSpec,
+)
 
 #: Seconds that an idle connection is kept; servers drop one after 600.
 IDLE_SECONDS = 60.0
@@ -232,7 +241,9 @@ class RealSessions:
         fault = last.fault if last else Fault(Kind.CONNECT_FAILED, side, advice="The endpoint has no server.")
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
 
-    async def give_back(self, session: PooledSession) -> None:
+    async def give_back(self, session: Session) -> None:
+        """Keep it for the next one, if it is still of use."""
+        assert isinstance(session, PooledSession)
         self._pool.put(session.address, session.inner)
 
     async def lane(self, *, parallelism: int, depth: int) -> PooledLane:

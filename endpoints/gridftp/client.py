@@ -6,7 +6,7 @@ Errors: every method raises FaultError; after a fault of scope SESSION the conne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ssl import SSLError
 from typing import Self, TypeVar, cast
@@ -289,7 +289,7 @@ class GridFTPSession:
             raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
         return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
 
-    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way."""
         blocks = self._listing_blocks if "MLSC" in self.features else self._data_blocks
         async for lines in blocks(self.encode_path(path)):
@@ -357,7 +357,7 @@ class GridFTPSession:
 
     # ---- listings
 
-    async def _listing_blocks(self, path: bytes) -> AsyncIterator[Sequence[bytes]]:
+    async def _listing_blocks(self, path: bytes) -> AsyncGenerator[Sequence[bytes], None]:
         """MLSC: over the control channel; a long one comes as several preliminary replies, then the final one."""
         blocks: asyncio.Queue[Reply | FaultError] = asyncio.Queue()
 
@@ -389,7 +389,7 @@ class GridFTPSession:
             self.connection.resume()
             runner.cancel()
 
-    async def _data_blocks(self, path: bytes) -> AsyncIterator[Sequence[bytes]]:
+    async def _data_blocks(self, path: bytes) -> AsyncGenerator[Sequence[bytes], None]:
         """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC.
 
         The connection goes to the host of the control connection, whatever address the server names: a server
@@ -416,7 +416,7 @@ class GridFTPSession:
         finally:
             answer.cancel()
 
-    async def _read_lines(self, port: int) -> AsyncIterator[Sequence[bytes]]:
+    async def _read_lines(self, port: int) -> AsyncGenerator[Sequence[bytes], None]:
         """The lines of a data connection until its end. Raises OSError, TimeoutError."""
         async with asyncio.timeout(CONNECT_TIMEOUT):
             reader, writer = await asyncio.open_connection(self.connection.peer_host, port)

@@ -48,7 +48,7 @@ def workspace() -> Iterator[Path]:
 @pytest.fixture
 def site(service: Api, workspace: Path) -> Iterator[Callable[..., Site]]:
     """`site("a", "toolkit")` or `site("b", "own")`: a registered endpoint over a new folder of that name."""
-    running: list[Callable[[], None]] = []
+    running: list[Callable[[], object]] = []
 
     def make(name: str, kind: str, *prefix: str) -> Site:
         folder = workspace / name

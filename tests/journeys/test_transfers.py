@@ -197,7 +197,8 @@ def test_a_deadline_can_be_moved_and_a_label_changed(service: Api, site: MakeSit
 
 def test_a_delete_removes_a_tree_and_follows_no_symlink(service: Api, site: MakeSite) -> None:
     a = site("a", "own")
-    make_tree(a.folder / "tree" if (a.folder / "tree").mkdir() is None else a.folder, 50)
+    (a.folder / "tree").mkdir()
+    make_tree(a.folder / "tree", 50)
     (a.folder / "kept").mkdir()
     (a.folder / "kept" / "file").write_bytes(b"keep me")
     (a.folder / "tree" / "link").symlink_to("../kept")

@@ -1,0 +1,68 @@
+"""What all views share: authentication, JSON both ways, and the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from identity.models import User
+
+from . import documents
+from .auth import BearerAuthentication
+from .errors import request_id, resource
+from .parsing import StrictJSONParser
+
+
+class LeanJSONRenderer(BaseRenderer):
+    """JSON by the standard library, in ASCII."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        return b"" if data is None else documents.dumps(data)
+
+
+class View(APIView):
+    """A resource of the API for signed-in users."""
+
+    authentication_classes = (BearerAuthentication,)
+    permission_classes = (IsAuthenticated,)
+    parser_classes = (StrictJSONParser,)
+    renderer_classes = (LeanJSONRenderer,)
+
+    @property
+    def user(self) -> User:
+        return cast(User, self.request.user)
+
+
+def result(request: Request, code: str, message: str, **more: Any) -> Response:
+    """The `result` document: something was done."""
+    body = {
+        "DATA_TYPE": "result",
+        "code": code,
+        "message": message,
+        "request_id": request_id(request),
+        "resource": resource(request),
+        **more,
+    }
+    return Response(body)
+
+
+def listing(data_type: str, data: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A list document."""
+    return {"DATA_TYPE": data_type, "length": len(data), **more, "DATA": data}
+
+
+def created(request: Request, data_type: str, message: str, status: int, more: Mapping[str, Any]) -> Response:
+    """Something was made (201) or accepted (202)."""
+    body = {"DATA_TYPE": data_type, "code": "Created", "message": message, **more}
+    body |= {"request_id": request_id(request), "resource": resource(request)}
+    return Response(body, status=status)

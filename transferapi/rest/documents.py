@@ -1,0 +1,323 @@
+"""Documents out: what our rows look like on the wire (Transfer API v0.10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from endpoints.gridftp.facts import Entry
+from endpoints.models import Endpoint, Server
+from endpoints.registry import canonical_name, server_uri
+from identity.models import User
+from transferapi.tasks.models import Event, File, Task
+from transferapi.tasks.states import Phase, TaskType
+
+VERSION = "v0.10"
+
+
+def time(moment: datetime | None) -> str | None:
+    """`2021-09-02T18:04:49+00:00`."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def second(moment: datetime | None) -> str | None:
+    """`2021-09-02T18:04:49+00:00`, as clients compare it."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def server(row: Server) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "server",
+        "id": row.pk,
+        "hostname": row.hostname,
+        "port": row.port,
+        "scheme": row.scheme,
+        "uri": server_uri(row),
+        "subject": row.subject or None,
+        "is_connected": True,
+        "is_paused": False,
+        "incoming_data_port_start": None,
+        "incoming_data_port_end": None,
+        "outgoing_data_port_start": None,
+        "outgoing_data_port_end": None,
+    }
+
+
+#: Fields that other kinds of endpoints have, and ours say plainly that they have not.
+_ABSENT: dict[str, Any] = {
+    "entity_type": "GCP_mapped_collection",
+    "user_message": None,
+    "user_message_link": None,
+    "is_globus_connect": False,
+    "globus_connect_setup_key": None,
+    "gcp_connected": None,
+    "gcp_paused": None,
+    "host_endpoint": None,
+    "host_endpoint_id": None,
+    "host_endpoint_display_name": None,
+    "host_path": None,
+    "mapped_collection_id": None,
+    "mapped_collection_display_name": None,
+    "sharing_target_endpoint": None,
+    "sharing_target_root_path": None,
+    "shareable": False,
+    "acl_available": False,
+    "acl_editable": False,
+    "acl_max_expiration_period_mins": None,
+    "subscription_id": None,
+    "subscription_admin_verified": None,
+    "network_use": "normal",
+    "location": None,
+    "force_encryption": False,
+    "disable_verify": False,
+    "force_verify": False,
+    "preserve_modtime": False,
+    "disable_anonymous_writes": False,
+    "restrict_transfers_to_high_assurance": None,
+    "high_assurance": False,
+    "authentication_policy_id": None,
+    "authentication_timeout_mins": None,
+    "mfa_required": False,
+    "requester_pays": False,
+    "storage_type": None,
+    "gcs_version": None,
+    "gcs_manager_url": None,
+    "https_server": None,
+    "tlsftp_server": None,
+    "non_functional": False,
+    "non_functional_endpoint_id": None,
+    "non_functional_endpoint_display_name": None,
+    "local_user_info_available": False,
+    "last_accessed_time": None,
+    "associated_flow_policy": None,
+    "auto_delete_timeout": None,
+    "skip_auto_delete": None,
+    "french_english_bilingual": False,
+    "activated": True,
+    "expires_in": -1,
+    "expire_time": None,
+    "myproxy_server": None,
+    "myproxy_dn": None,
+    "oauth_server": None,
+    "s3_url": None,
+    "s3_owner_activated": False,
+    "is_go_storage": False,
+}
+
+
+def endpoint(row: Endpoint, user: User) -> dict[str, Any]:
+    owned = row.owner_id == user.pk
+    return {
+        "DATA_TYPE": "endpoint",
+        "id": str(row.pk),
+        "display_name": row.display_name or row.name,
+        "name": row.name,
+        "canonical_name": canonical_name(row),
+        "username": row.owner.username,
+        "owner_id": str(row.owner_id),
+        "owner_string": row.owner.username,
+        "description": row.description or None,
+        "organization": row.organization or None,
+        "department": row.department or None,
+        "keywords": row.keywords or None,
+        "contact_email": row.contact_email or None,
+        "contact_info": row.contact_info or None,
+        "info_link": row.info_link or None,
+        "default_directory": row.default_directory,
+        "public": row.public,
+        "max_concurrency": None,
+        "preferred_concurrency": None,
+        "max_parallelism": None,
+        "preferred_parallelism": None,
+        "in_use": False,
+        "my_effective_roles": ["administrator"] if owned else [],
+        **_ABSENT,
+        "DATA": [server(one) for one in row.servers.all()],
+    }
+
+
+def file(entry: Entry) -> dict[str, Any]:
+    """One thing of a listing. A symlink is shown as what it points to, with the `link_` fields about itself."""
+    modified = entry.modified and entry.modified.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
+    linked = entry.link_target is not None
+    return {
+        "DATA_TYPE": "file",
+        "name": entry.name,
+        "type": "dir" if entry.is_directory else entry.kind,
+        "size": entry.size,
+        "permissions": entry.mode or None,
+        "user": entry.owner or None,
+        "group": entry.group or None,
+        "last_modified": modified,
+        "link_target": entry.link_target,
+        "link_size": None,
+        "link_user": None,
+        "link_group": None,
+        "link_last_modified": modified if linked else None,
+    }
+
+
+def task(row: Task) -> dict[str, Any]:
+    options: Mapping[str, Any] = row.options
+    done = row.phase == Phase.DONE
+    nice = None if done else row.nice_status or ("Queued" if row.phase == Phase.QUEUED else "OK")
+    return {
+        "DATA_TYPE": "task",
+        "task_id": str(row.pk),
+        "type": row.type,
+        "status": row.status,
+        "label": row.label,
+        "owner_id": str(row.owner_id),
+        "username": row.owner.username,
+        "request_time": time(row.request_time),
+        "completion_time": time(row.completion_time),
+        "deadline": second(row.deadline),
+        **_places(row),
+        **_options(row, options),
+        **_counters(row),
+        "command": "API 0.10",
+        "history_deleted": False,
+        "nice_status": nice,
+        "nice_status_details": None if done else row.nice_status_details,
+        "nice_status_short_description": None if nice is None else _short(nice),
+        "nice_status_expires_in": None if done else -1,
+        "is_ok": None if done else row.nice_status is None,
+        "is_paused": False,
+        "fatal_error": _fatal_error(row),
+        "canceled_by_admin": None,
+        "canceled_by_admin_message": None,
+    }
+
+
+def _places(row: Task) -> dict[str, Any]:
+    target = row.destination
+    return {
+        "source_endpoint": canonical_name(row.source),
+        "source_endpoint_id": str(row.source_id),
+        "source_endpoint_display_name": row.source.display_name or row.source.name,
+        "destination_endpoint": canonical_name(target) if target else None,
+        "destination_endpoint_id": str(target.pk) if target else None,
+        "destination_endpoint_display_name": (target.display_name or target.name) if target else None,
+        "source_base_path": None,
+        "destination_base_path": None,
+        "source_local_user": None,
+        "source_local_user_status": "NO_PERMISSION",
+        "destination_local_user": None,
+        "destination_local_user_status": "NO_PERMISSION" if target else None,
+    }
+
+
+def _options(row: Task, options: Mapping[str, Any]) -> dict[str, Any]:
+    transfer = row.type == TaskType.TRANSFER
+    return {
+        "sync_level": options.get("sync_level"),
+        "encrypt_data": bool(options.get("encrypt_data")),
+        "verify_checksum": bool(options.get("verify_checksum")),
+        "delete_destination_extra": bool(options.get("delete_destination_extra")),
+        "preserve_timestamp": bool(options.get("preserve_timestamp")),
+        "skip_source_errors": bool(options.get("skip_source_errors")),
+        "fail_on_quota_errors": bool(options.get("fail_on_quota_errors")),
+        "recursive_symlinks": options.get("recursive_symlinks", "ignore") if transfer else None,
+        "filter_rules": options.get("filter_rules"),
+    }
+
+
+def _counters(row: Task) -> dict[str, Any]:
+    """Subtasks are the files and, as the clients expect it, one more for the scan."""
+    scanned = row.items_total == row.items_scanned
+    pending = row.files - row.files_transferred - row.files_skipped - row.files_failed
+    alive = row.phase != Phase.DONE
+    expired = row.fatal_error_code == "EXPIRED"
+    canceled = row.fatal_error_code == "CANCELED"
+    rest = pending + (not scanned)
+    return {
+        "faults": row.faults,
+        "files": row.files,
+        "directories": row.directories,
+        "symlinks": row.symlinks,
+        "files_skipped": row.files_skipped,
+        "files_transferred": row.files_transferred,
+        "subtasks_total": row.files + 1,
+        "subtasks_pending": rest if alive else 0,
+        "subtasks_retrying": 0,
+        "subtasks_succeeded": row.files_transferred + row.files_skipped + scanned,
+        "subtasks_expired": rest if expired else 0,
+        "subtasks_canceled": rest if canceled else 0,
+        "subtasks_failed": row.files_failed + (rest if not alive and not expired and not canceled else 0),
+        "subtasks_skipped_errors": 0,
+        "bytes_transferred": row.bytes_transferred,
+        "bytes_checksummed": row.bytes_checksummed,
+        "effective_bytes_per_second": _rate(row),
+    }
+
+
+def _rate(row: Task) -> int:
+    """Bytes a second from the request to the end, or to the last progress."""
+    end = row.completion_time or row.last_progress_at
+    seconds = (end - row.request_time).total_seconds() if end else 0.0
+    return int(row.bytes_transferred / seconds) if seconds > 0 else 0
+
+
+def _fatal_error(row: Task) -> dict[str, Any] | None:
+    if row.fatal_error_code is None:
+        return None
+    return {"code": row.fatal_error_code, "description": row.fatal_error_description}
+
+
+def _short(code: str) -> str:
+    return code.replace("_", " ").lower() if code.isupper() and code != "OK" else code
+
+
+def event(row: Event) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "event",
+        "code": row.code,
+        "is_error": row.is_error,
+        "description": row.description,
+        "details": row.details,
+        "time": time(row.time),
+    }
+
+
+def successful_transfer(row: File) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "successful_transfer",
+        "source_path": row.source_path,
+        "destination_path": row.destination_path,
+        "size": row.size,
+        "checksum": None,
+        "checksum_algorithm": None,
+    }
+
+
+def skipped_error(row: File) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "skipped_error",
+        "source_path": row.source_path,
+        "destination_path": row.destination_path,
+        "error_code": row.error_code,
+        "error_details": row.error_details,
+        "error_time": time(row.error_time),
+        "checksum_algorithm": None,
+        "external_checksum": None,
+        "is_directory": False,
+        "is_symlink": False,
+        "is_delete_destination_extra": False,
+    }
+
+
+def task_link(row: Task) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "link",
+        "rel": "related",
+        "resource": "task",
+        "title": "related task",
+        "href": f"/{VERSION}/task/{row.pk}?format=json",
+    }
+
+
+def dumps(value: object) -> bytes:
+    """ASCII only: octets of names that are no UTF-8 are lone surrogates, which UTF-8 has no form for."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii")

@@ -1,0 +1,151 @@
+"""Endpoints and their servers."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from endpoints import registry
+from endpoints.permissions import Verb
+from endpoints.registry import SearchScope, ServerSpec
+
+from . import documents, filters, schemas
+from .base import View, created, listing, result
+from .errors import BadRequest, NotFound
+from .parsing import Document, query_number
+
+MAX_SEARCH = 1000
+
+
+def server_spec(document: Document) -> ServerSpec:
+    """A server as `hostname`, `port` and `scheme`, or as one `uri`."""
+    subject = document.text("subject") or ""
+    uri = document.text("uri")
+    if uri and not document.has("hostname"):
+        return ServerSpec.parse(uri, subject)
+    scheme = document.text("scheme") or "gsiftp"
+    port = document.number("port")
+    default = registry.DEFAULT_PORTS.get(scheme, 1)
+    return ServerSpec(document.required_text("hostname"), default if port is None else port, scheme, subject)
+
+
+class EndpointCreate(View):
+    @schemas.operation("Create an endpoint", body="endpoint", answer="endpoint_create_result", status=201)
+    def post(self, request: Request) -> Response:
+        document = Document(request.data)
+        if document.flag("is_globus_connect"):
+            raise BadRequest("is_globus_connect: this service has no personal endpoints yet")
+        servers = [server_spec(one) for one in document.documents("DATA")]
+        endpoint = registry.create(self.user, document.fields, servers)
+        more = {"id": str(endpoint.pk), "globus_connect_setup_key": None}
+        more["canonical_name"] = registry.canonical_name(endpoint)
+        return created(request, "endpoint_create_result", "Endpoint created successfully", 201, more)
+
+
+class EndpointDetail(View):
+    @schemas.operation("Show an endpoint", answer="endpoint", query=["fields"])
+    def get(self, request: Request, endpoint: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Verb.VIEW)
+        return Response(filters.pick(documents.endpoint(found, self.user), request.query_params.get("fields")))
+
+    @schemas.operation("Change an endpoint", body="endpoint", answer="result")
+    def put(self, request: Request, endpoint: str) -> Response:
+        found = registry.update(self.user, endpoint, Document(request.data).fields)
+        return result(request, "Updated", "Endpoint updated successfully", id=str(found.pk))
+
+    @schemas.operation("Delete an endpoint", answer="result")
+    def delete(self, request: Request, endpoint: str) -> Response:
+        found = registry.delete(self.user, endpoint)
+        return result(request, "Deleted", "Endpoint deleted successfully", id=str(found.pk))
+
+
+class EndpointSearch(View):
+    @schemas.operation(
+        "Search endpoints",
+        answer="endpoint_list",
+        query=["filter_fulltext", "filter_scope", "filter_owner_id", "limit", "offset", "fields"],
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        scope, text = self._scope(query.get("filter_scope")), query.get("filter_fulltext") or ""
+        if scope is SearchScope.ALL and not text.strip():
+            raise BadRequest("filter_fulltext: is needed with the scope 'all'")
+        limit = query_number(query.get("limit"), "limit", 100, most=MAX_SEARCH)
+        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        owner = self._owner(query.get("filter_owner_id"))
+        rows, more = registry.search(self.user, scope=scope, fulltext=text, owner_id=owner, limit=limit, offset=offset)
+        found = [filters.pick(documents.endpoint(row, self.user), query.get("fields")) for row in rows]
+        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+
+    @staticmethod
+    def _scope(name: str | None) -> SearchScope:
+        try:
+            return SearchScope(name or "all")
+        except ValueError:
+            raise BadRequest("filter_scope: there is no such scope") from None
+
+    @staticmethod
+    def _owner(text: str | None) -> uuid.UUID | None:
+        try:
+            return uuid.UUID(text) if text else None
+        except ValueError:
+            raise BadRequest("filter_owner_id: a UUID is wanted here") from None
+
+
+class ServerList(View):
+    @schemas.operation("List the servers of an endpoint", answer="endpoint_server_list")
+    def get(self, request: Request, endpoint: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Verb.VIEW)
+        rows = [documents.server(row) for row in registry.servers(found)]
+        return Response(listing("endpoint_server_list", rows, endpoint=registry.canonical_name(found)))
+
+
+class ServerCreate(View):
+    @schemas.operation("Add a server", body="server", answer="endpoint_server_add_result", status=201)
+    def post(self, request: Request, endpoint: str) -> Response:
+        row = registry.add_server(self.user, endpoint, server_spec(Document(request.data)))
+        return created(request, "endpoint_server_add_result", "Server added successfully", 201, {"id": row.pk})
+
+
+class ServerDetail(View):
+    @schemas.operation("Show a server", answer="server")
+    def get(self, request: Request, endpoint: str, server: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Verb.VIEW)
+        number = self._number(server)
+        for row in registry.servers(found):
+            if row.pk == number:
+                return Response(documents.server(row))
+        raise NotFound(f"No such server '{number}'")
+
+    @schemas.operation("Remove a server", answer="result")
+    def delete(self, request: Request, endpoint: str, server: str) -> Response:
+        registry.remove_server(self.user, endpoint, self._number(server))
+        return result(request, "Deleted", "Server deleted successfully")
+
+    @staticmethod
+    def _number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+            raise NotFound("There is no such server")
+        return int(text)
+
+
+class AutoActivate(View):
+    """Endpoints of this version need no credential: they are active as they are."""
+
+    @schemas.operation("Activate an endpoint", answer="activation_result")
+    def post(self, request: Request, endpoint: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Verb.VIEW)
+        answer: dict[str, Any] = {
+            "DATA_TYPE": "activation_result",
+            "endpoint": registry.canonical_name(found),
+            "expires_in": -1,
+            "expire_time": None,
+            "subject": None,
+            "oauth_server": None,
+            "DATA": [],
+            "length": 0,
+        }
+        return result(request, "AlreadyActivated", "This endpoint needs no activation", **answer)

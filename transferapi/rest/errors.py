@@ -1,0 +1,190 @@
+"""Every error of the API is one document, with a code that a program can act on (Transfer API v0.10).
+
+ApiError(status, code, message)
+    BadRequest          the document or a parameter is wrong; names the field
+    NotFound            what is named does not exist, or not for this user
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from endpoints.gate import TargetRefusedError
+from endpoints.gridftp.faults import Fault, FaultError, Kind
+from endpoints.registry import (
+    EndpointExistsError,
+    EndpointInvalidError,
+    EndpointNotFoundError,
+    NotPermittedError,
+    ServerExistsError,
+    ServerNotFoundError,
+    TooManyEndpointsError,
+)
+from transferapi.tasks.errors import RequestError, TaskCompleteError, TaskNotFoundError, TooManyPendingError
+
+log = logging.getLogger(__name__)
+
+#: The oldest clients tell an error by this header alone.
+ERROR_HEADER = "X-Transfer-API-Error"
+
+
+class ApiError(Exception):
+    """An error with its place on the wire."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, code, message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class BadRequest(ApiError):  # noqa: N818 - named as on the wire
+    def __init__(self, message: str, code: str = "ClientError.BadRequest") -> None:
+        super().__init__(400, code, message)
+
+
+class NotFound(ApiError):  # noqa: N818
+    def __init__(self, message: str, code: str = "ClientError.NotFound") -> None:
+        super().__init__(404, code, message)
+
+
+def request_id(request: Any) -> str:
+    """A short name for this request, for answers and logs; made when first asked for."""
+    django_request = getattr(request, "_request", request)
+    if not hasattr(django_request, "waybill_request_id"):
+        django_request.waybill_request_id = secrets.token_urlsafe(7)
+    return str(django_request.waybill_request_id)
+
+
+def resource(request: Any) -> str:
+    """The path below the version, as documents name it; free of what JSON or a log could stumble over."""
+    path = str(request.path).removeprefix("/v0.10")
+    return path.encode("utf-8", "backslashreplace").decode()[:2000]
+
+
+def document(request: Any, code: str, message: str) -> dict[str, str]:
+    return {"code": code, "message": message, "request_id": request_id(request), "resource": resource(request)}
+
+
+#: Our own exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
+_MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
+    EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
+    EndpointExistsError: lambda e: (409, "Exists", f"An endpoint named '{e.canonical_name}' exists already"),
+    EndpointInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    NotPermittedError: lambda e: (403, "PermissionDenied", "You do not have permission for this on this endpoint"),
+    ServerNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such server '{e.server_id}'"),
+    ServerExistsError: lambda e: (409, "Exists", f"The endpoint has the server {e.uri} already"),
+    TooManyEndpointsError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} endpoints"),
+    TaskNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such task '{_shown(e.ref)}'"),
+    TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
+    RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
+    TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),
+    TargetRefusedError: lambda e: (502, "ExternalError.ConnectFailed", f"{_shown(e.host)}: {e.reason}"),
+}
+
+_STATUS_CODES = {
+    400: "ClientError.BadRequest",
+    401: "ClientError.AuthenticationFailed",
+    403: "PermissionDenied",
+    404: "ClientError.NotFound",
+    405: "ClientError.MethodNotAllowed",
+    406: "ClientError.NotAcceptable",
+    413: "ClientError.RequestTooLarge",
+    415: "ClientError.UnsupportedMediaType",
+    429: "ClientError.TooManyRequests",
+}
+
+
+def handle(error: Exception, context: dict[str, Any]) -> Response:
+    """DRF's exception handler: never lets one through, never tells of our insides."""
+    request = context["request"]
+    status, code, message = _meaning(error, request)
+    if status >= 500 and code == "InternalError":
+        log.error("request %s failed", request_id(request), exc_info=error)
+    headers = {ERROR_HEADER: code}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(document(request, code, message), status=status, headers=headers)
+
+
+def _meaning(error: Exception, request: Any) -> tuple[int, str, str]:
+    if isinstance(error, ApiError):
+        return error.status, error.code, error.message
+    for kind, meaning in _MEANINGS.items():
+        if isinstance(error, kind):
+            return meaning(error)
+    if isinstance(error, FaultError):
+        return 502, "ExternalError", fault_message(error.fault, "operation")
+    if isinstance(error, exceptions.APIException):
+        code = _STATUS_CODES.get(error.status_code, "ClientError")
+        return error.status_code, code, str(error.detail)
+    return 500, "InternalError", f"The service failed; tell its operator this request id: {request_id(request)}"
+
+
+#: What an endpoint's refusal is called below `ExternalError.DirListingFailed` and its like.
+_SUFFIXES: dict[Kind, str] = {
+    Kind.PERMISSION_DENIED: ".PermissionDenied",
+    Kind.NOT_A_DIRECTORY: ".NotDirectory",
+    Kind.IS_A_DIRECTORY: ".IsDirectory",
+    Kind.PATH_EXISTS: ".Exists",
+    Kind.AUTH: ".LoginFailed",
+    Kind.NO_CREDENTIALS: ".LoginFailed",
+    Kind.CONNECT_FAILED: ".ConnectFailed",
+    Kind.TIMEOUT: ".Timeout",
+    Kind.LIMIT_EXCEEDED: ".SizeLimit",
+    Kind.NO_SPACE_LEFT: ".NoSpaceLeft",
+    Kind.QUOTA_EXCEEDED: ".QuotaExceeded",
+}
+
+
+def endpoint_error(fault: Fault, family: str, endpoint: str, *, not_found: str = "ClientError.NotFound") -> ApiError:
+    """What an endpoint said, as an error of the API.
+
+    family: such as "ExternalError.DirListingFailed". Codes with "ExternalError" in them are not tried again by the
+    clients, which is right: the service has tried.
+    """
+    message = fault_message(fault, endpoint)
+    if fault.kind is Kind.FILE_NOT_FOUND:
+        return ApiError(404, not_found, message)
+    if fault.kind is Kind.INVALID_PATH_NAME:
+        return ApiError(400, "ClientError.BadRequest", message)
+    return ApiError(502, family + _SUFFIXES.get(fault.kind, ""), message)
+
+
+def fault_message(fault: Fault, endpoint: str) -> str:
+    """Several lines, as people know them from the Transfer API."""
+    lines = [f"Error ({fault.kind})", f"Endpoint: {endpoint}", f"Message: {fault.advice or fault.kind}"]
+    if fault.raw:
+        lines += ["---", f"Details: {fault.raw}"]
+    return _shown("\n".join(lines))
+
+
+def _shown(text: object) -> str:
+    """Printable in any JSON: octets that are no UTF-8 as escapes."""
+    return str(text).encode("utf-8", "backslashreplace").decode()[:4000]
+
+
+def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """A route that is none (Django's handler404)."""
+    return _plain(request, 404, "ClientError.NotFound", "There is no such resource in this API")
+
+
+def server_error_page(request: HttpRequest) -> HttpResponse:
+    """Outside of DRF (Django's handler500)."""
+    return _plain(request, 500, "InternalError", "The service failed")
+
+
+def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django itself refuses, such as a Host header that is not ours (handler400)."""
+    return _plain(request, 400, "ClientError.BadRequest", "The request is malformed")
+
+
+def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
+    return JsonResponse(document(request, code, message), status=status, headers={ERROR_HEADER: code})

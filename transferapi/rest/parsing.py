@@ -1,0 +1,144 @@
+"""JSON documents in: read by field and type, with errors that name the field.
+
+Unknown fields are passed over and explicit nulls count as absent, as the Transfer API has it: its clients of
+fifteen years send what they like.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import IO, Any, NoReturn, TypeVar, overload
+
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
+
+from .errors import ApiError, BadRequest
+
+#: Octets of one request: 1,000,000 items of ordinary paths.
+MAX_BODY = 256 * 1024 * 1024
+
+_T = TypeVar("_T")
+
+
+class StrictJSONParser(BaseParser):
+    """JSON by the standard library; without NaN and Infinity, which are none, and bounded in size and depth."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        data = stream.read(MAX_BODY + 1)
+        if len(data) > MAX_BODY:
+            raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {MAX_BODY} octets")
+        try:
+            return json.loads(data, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"JSON parse error: {_short(error)}") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _short(error: Exception) -> str:
+    return "the document is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+class Document:
+    """A JSON object, read field by field. `where` stands before field names in errors ("DATA[3].")."""
+
+    def __init__(self, value: object, where: str = "") -> None:
+        if not isinstance(value, Mapping):
+            name = where.rstrip(".") or "the document"
+            raise BadRequest(f"{name}: a JSON object is wanted here")
+        self._fields = value
+        self._where = where
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """All of them, as they came."""
+        return self._fields
+
+    def has(self, name: str) -> bool:
+        return self._fields.get(name) is not None
+
+    def text(self, name: str, *, required: bool = False) -> str | None:
+        return self._typed(name, str, "a string", required)
+
+    def required_text(self, name: str) -> str:
+        text = self._typed(name, str, "a string", True)
+        assert text is not None
+        return text
+
+    def flag(self, name: str) -> bool | None:
+        return self._typed(name, bool, "true or false", False)
+
+    def number(self, name: str) -> int | None:
+        value = self._fields.get(name)
+        if isinstance(value, bool) or (value is not None and not isinstance(value, int)):
+            self._wrong(name, "a whole number")
+        return value
+
+    def identifier(self, name: str) -> uuid.UUID:
+        try:
+            return uuid.UUID(self.required_text(name))
+        except ValueError:
+            self._wrong(name, "a UUID")
+
+    def moment(self, name: str) -> datetime | None:
+        """A time in any of the forms that clients send; without a zone it is UTC."""
+        text = self.text(name)
+        return None if text is None else self._moment(name, text)
+
+    def documents(self, name: str) -> Iterator[Document]:
+        """A list of objects; absent means empty."""
+        value = self._fields.get(name)
+        if value is None:
+            return
+        if not isinstance(value, list):
+            self._wrong(name, "a list")
+        for index, element in enumerate(value):
+            yield Document(element, f"{self._where}{name}[{index}].")
+
+    def _moment(self, name: str, text: str) -> datetime:
+        moment = parse_moment(text)
+        if moment is None:
+            self._wrong(name, "a time such as 2030-01-31 or 2030-01-31T23:59:59+00:00")
+        return moment
+
+    def _typed(self, name: str, kind: type[_T], words: str, required: bool) -> _T | None:
+        value = self._fields.get(name)
+        if value is None:
+            if required:
+                raise BadRequest(f"{self._where}{name}: is missing")
+            return None
+        if not isinstance(value, kind):
+            self._wrong(name, words)
+        return value
+
+    def _wrong(self, name: str, words: str) -> NoReturn:
+        raise BadRequest(f"{self._where}{name}: {words} is wanted here")
+
+
+def parse_moment(text: str) -> datetime | None:
+    """ISO 8601, or with a blank for the T, or a date alone; UTC when no zone is said. None: it is no time."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+@overload
+def query_number(text: str | None, name: str, default: int, *, most: int) -> int: ...
+@overload
+def query_number(text: str | None, name: str, default: None, *, most: int) -> int | None: ...
+def query_number(text: str | None, name: str, default: int | None, *, most: int) -> int | None:
+    """A whole number of the query, from 0; above `most` it is `most`."""
+    if text is None or text == "":
+        return default
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+        raise BadRequest(f"{name}: a whole number is wanted here")
+    return min(int(text), most)

@@ -1,0 +1,35 @@
+"""The routes of Transfer API v0.10, below `/v0.10/`."""
+
+from __future__ import annotations
+
+from django.urls import path
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from . import endpoints, operations, submission, tasks
+
+E = "endpoint/<str:endpoint>"
+T = "task/<str:task>"
+
+urlpatterns = [
+    path("endpoint", endpoints.EndpointCreate.as_view()),
+    path("endpoint_search", endpoints.EndpointSearch.as_view()),
+    path(E, endpoints.EndpointDetail.as_view()),
+    path(f"{E}/server_list", endpoints.ServerList.as_view()),
+    path(f"{E}/server", endpoints.ServerCreate.as_view()),
+    path(f"{E}/server/<str:server>", endpoints.ServerDetail.as_view()),
+    path(f"{E}/autoactivate", endpoints.AutoActivate.as_view()),
+    path(f"operation/{E}/ls", operations.Ls.as_view()),
+    path(f"operation/{E}/stat", operations.Stat.as_view()),
+    path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
+    path(f"operation/{E}/rename", operations.Rename.as_view()),
+    path("submission_id", submission.SubmissionId.as_view()),
+    path("transfer", submission.Transfer.as_view()),
+    path("delete", submission.Delete.as_view()),
+    path("task_list", tasks.TaskList.as_view()),
+    path(T, tasks.TaskDetail.as_view()),
+    path(f"{T}/cancel", tasks.TaskCancel.as_view()),
+    path(f"{T}/event_list", tasks.EventList.as_view()),
+    path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
+    path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
+    path("openapi", SpectacularJSONAPIView.as_view(authentication_classes=[], permission_classes=[])),
+]
