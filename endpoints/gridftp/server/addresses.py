@@ -7,6 +7,7 @@ Other hosts than the client's own are allowed in PORT: third-party transfers are
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING
 
 from endpoints.gridftp.commands import CommandError, format_host_port, parse_host_port
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 _FIRST_PORT = 1024
+_DIGITS = re.compile(r"[0-9]{1,5}")
+_SIX_NUMBERS = re.compile(rb" *[0-9]{1,3}(?:,[0-9]{1,3}){5} *")
 
 
 @command("PASV")
@@ -69,12 +72,11 @@ def extended_active(session: Session, argument: bytes) -> None:
     try:
         _, protocol, host, port, _ = fields
         address = ipaddress.ip_address(host)
-        number = int(port) if port.isascii() and port.isdecimal() else 0
-        if protocol != {4: "1", 6: "2"}[address.version] or len(port) > 5:
+        if protocol != {4: "1", 6: "2"}[address.version] or not _DIGITS.fullmatch(port):
             raise ValueError(protocol)
     except ValueError:
         raise RefusedError(501, "EPRT: not an address.") from None
-    session.channel.aim(_checked(str(address), number))
+    session.channel.aim(_checked(str(address), int(port)))
     session.reply(200, "EPRT Command successful.")
 
 
@@ -86,6 +88,8 @@ def _listen_ipv4(session: Session) -> Address:
 
 def _parse_host_port(argument: bytes) -> Address:
     try:
+        if not _SIX_NUMBERS.fullmatch(argument):
+            raise CommandError("not an address", argument)
         return parse_host_port(argument)
     except CommandError:
         raise RefusedError(501, "Not an address: h1,h2,h3,h4,p1,p2 is wanted.") from None

@@ -4,6 +4,7 @@
     ├── RefusedError   a command that cannot be done as it stands: its reply code and words
     ├── DataError      the data channel: not opened (425), broken or stalled (426)
     └── AbortedError   ABOR, or the client is gone
+    ClientGoneError    there is nobody to say anything to: ends the session
 
 Whatever the operating system refuses stays an OSError, and `os_error_reply` puts it into words.
 """
@@ -46,6 +47,10 @@ class AbortedError(ServerError):
         super().__init__(426, "Transfer aborted.")
 
 
+class ClientGoneError(Exception):
+    """Nobody reads the replies any more."""
+
+
 #: The names that the toolkit gives in its own errors, and that its clients look for.
 _GLOBUS_NAMES = {
     errno.ENOENT: "PATH_NOT_FOUND",
@@ -66,7 +71,7 @@ def is_of_socket(error: OSError) -> bool:
     return isinstance(error, ConnectionError) or error.errno in _OF_SOCKETS
 
 
-def os_error_reply(error: OSError, verb: str, *, writing: bool = False) -> bytes:
+def os_error_reply(error: OSError, verb: str, *, naming: bool = False) -> bytes:
     """RFC 959 section 4.2's code for what the operating system said, and its own words."""
     number = error.errno or 0
     if number in _NO_ROOM:
@@ -74,7 +79,7 @@ def os_error_reply(error: OSError, verb: str, *, writing: bool = False) -> bytes
     elif number in _TRY_LATER:
         code = 451
     else:
-        code = 553 if writing and number != errno.ENOENT else 550
+        code = 553 if naming and number != errno.ENOENT else 550
     lines = (
         f"GlobusError: v=1 c={_GLOBUS_NAMES.get(number, 'INTERNAL_ERROR')}",
         f"GridFTP-Errno: {number}",

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from .errors import AbortedError
+from .errors import ClientGoneError
 
 #: Octets held back at most, so that the replies to many small files go out together.
 _HELD = 16 * 1024
@@ -33,7 +33,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """-> AbortedError when the client has not read its replies for long, or is gone."""
+        """-> ClientGoneError when the client has not read its replies for long, or is gone."""
         if not self._parts:
             return
         data = b"".join(self._parts)
@@ -41,7 +41,7 @@ class Outbox:
         self._size = 0
         if not self._room.wait(self._patience):
             self.close()
-            raise AbortedError
+            raise ClientGoneError
         self._call(self._write, data)
 
     def close(self) -> None:
@@ -71,4 +71,4 @@ class Outbox:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError as error:  # the loop is closed: the server has been stopped
-            raise AbortedError from error
+            raise ClientGoneError from error

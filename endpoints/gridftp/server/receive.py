@@ -125,6 +125,7 @@ class Receiver:
         self._limits = limits
         self._buffer = memoryview(buffer)
         self._late = DataError(426, "Data connection stalled: timed out without an octet.")
+        self._nobody = DataError.not_opened("timed out waiting for a connection")
         self._expected: int | None = None
         self._ended = 0
 
@@ -260,9 +261,12 @@ class Receiver:
             raise DataError.broken(error) from error
 
     def _wait(self, connections: list[Connection]) -> list[Connection]:
-        now = monotonic()
-        until = now + self._limits.stall_seconds
+        if self._channel.connections:
+            late, seconds = self._late, self._limits.stall_seconds
+        else:
+            late, seconds = self._nobody, self._limits.connect_seconds
+        until = monotonic() + seconds
         while True:
             wake_at = self._sink.progress.tick(monotonic())
-            if ready := self._channel.wait(connections, select.POLLIN, until, self._late, wake_at):
+            if ready := self._channel.wait(connections, select.POLLIN, until, late, wake_at):
                 return ready

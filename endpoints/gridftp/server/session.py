@@ -16,7 +16,7 @@ from endpoints.gridftp.ranges import RangeSet
 
 from . import addresses, checksums, dialogue, files, listings, transfers  # noqa: F401 - they fill COMMANDS
 from .channel import DataChannel, PortRange
-from .errors import AbortedError, RefusedError, ServerError, os_error_reply
+from .errors import ClientGoneError, RefusedError, ServerError, os_error_reply
 from .interrupt import Interrupt
 from .limits import Limits
 from .outbox import Outbox
@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 #: RFC 959 section 4.1.3: the Telnet sequences that a client may put before ABOR.
 _TELNET = re.compile(rb"^(?:\xff[\xf0-\xf9]|\xff[\xfb-\xfe].)+")
-_WRITING = frozenset((b"STOR", b"ESTO", b"APPE", b"MKD", b"RNTO", b"MFMT", b"SITE", b"RMD", b"DELE"))
+#: They make a name: what stands against that is 553 (RFC 959 section 4.2.2).
+_NAMING = frozenset((b"STOR", b"ESTO", b"APPE", b"MKD", b"RNTO"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class Session:
                     self.execute(line)
             self._outbox.flush()
             self._outbox.close()
-        except AbortedError:
+        except ClientGoneError:
             pass
         except Exception:
             log.exception("a session ended by an error of the server")
@@ -172,11 +173,11 @@ class Session:
         except ServerError as error:
             self._fail(command)
             if self._gone:
-                raise AbortedError from error
+                raise ClientGoneError from error
             self.reply(error.code, error.text)
         except OSError as error:
             self._fail(command)
-            self.say(os_error_reply(error, verb.decode("ascii", "replace"), writing=verb in _WRITING))
+            self.say(os_error_reply(error, verb.decode("ascii", "replace"), naming=verb in _NAMING))
 
     def _check(self, command: Command | None, line: bytes) -> None:
         if command is None:
