@@ -22,6 +22,15 @@ def moved_now(file: FileRow, received: int | None) -> int | None:
     return file.size - had if received in (file.size, file.size - had) else None
 
 
+def can_continue(file: FileRow, size_on_disk: int) -> bool:
+    """Whether what is on the destination's disk can be what the ranges of this file tell of."""
+    try:
+        ends = [end for _, end in RangeSet.parse(file.ranges)]
+    except RangeError:
+        return False
+    return bool(ends) and ends[-1] <= size_on_disk
+
+
 def verdict(file: FileRow, received: int | None, source_size: int, destination_size: int) -> Settled | str:
     """What to make of the sizes on both sides, after both sides answered success; a string tells what is wrong.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 
-from .arrival import moved_now, verdict
+from .arrival import can_continue, moved_now, verdict
 from .dealer import Dealer
+from .desk import UnreachableError
 from .ledger import Ledger
 from .plan import Plan
 from .ports import (
@@ -95,6 +96,8 @@ class Crew:
         """Start as many hands as have something to do; fetch more files when few are left."""
         if self._closed_to_new or self._work.seconds_blocked() > PATIENCE:
             return
+        for row in self._dealer.take_begun():
+            self._inquire(self._look_at_begun(row))
         if self._stock.low and (self._fetching is None or self._fetching.done()):
             self._fetching = self._inquire(self._stock.fetch())
         if self._dealer.waiting and not self._dealer.decided and self._timer is None:
@@ -221,6 +224,7 @@ class Crew:
 
     def _hear(self, events: Sequence[LaneEvent], under_way: dict[int, FileRow]) -> None:
         returned: list[FileRow] = []
+        begun: list[FileRow] = []
         suspects: list[FileRow] = []
         came_back = 0
         for event in events:
@@ -228,17 +232,23 @@ class Crew:
                 self._progressed(event)
                 continue
             came_back += 1
-            del under_way[event.file.id]
+            file = event.file
+            del under_way[file.id]
+            told = file.id in self._on_disk
+            if told:
+                self._on_disk.remove(file.id)
             if type(event) is LaneSettled:
                 self._settled(event)
             elif type(event) is LaneRefused:
                 self._refused(event)
             elif type(event) is LaneReturned:
-                (suspects if event.suspect else returned).append(event.file)
+                (suspects if event.suspect else begun if told or file.ranges else returned).append(file)
         self._dealer.came_back(came_back)
         if suspects:
             self._suspects.update((row.id, row) for row in suspects)
             self._inquire(self._send_again(suspects))
+        if begun:
+            self._inquire(self._begin_afresh(begun))
         if returned:
             self._dealer.put_back(returned)
             self.staff()
@@ -253,8 +263,6 @@ class Crew:
         if self._work.endpoints.failures:
             self._work.endpoints.succeeded()
         file = event.file
-        if self._on_disk:
-            self._on_disk.discard(file.id)
         moved = moved_now(file, event.bytes)
         if moved is None:
             self._inquire(self._ask_size(file, event.bytes))
@@ -304,6 +312,30 @@ class Crew:
         self._dealer.put_back(await self._rename(suspects))
         self.staff()
 
+    async def _begin_afresh(self, begun: Sequence[FileRow]) -> None:
+        """When a lane is drained, what was begun in it may have been removed."""
+        await self._ledger.forget(begun)
+        self._dealer.put_back([replace(row, ranges="") for row in begun])
+        self.staff()
+
+    async def _look_at_begun(self, file: FileRow) -> None:
+        """To continue what is not there would leave a hole: a user may have removed it, a dead worker renamed it."""
+        path = file.temporary_path or file.destination_path or ""
+        try:
+            there = await self._work.desk.ask(Side.DESTINATION, lambda session: session.stat(path))
+            good = can_continue(file, there.size)
+        except UnreachableError as error:
+            await self._work.unreachable(error.fault)
+            self._fault(file, error.fault, ranges=file.ranges)
+            return
+        except FaultError as error:
+            if error.fault.kind is not Kind.FILE_NOT_FOUND:
+                self._fault(file, error.fault, ranges=file.ranges)
+                return
+            good = False
+        self._dealer.put_back([file] if good else await self._rename([file]))
+        self.staff()
+
     async def _fault_renamed(self, file: FileRow, fault: Fault) -> None:
         """Its server process may still be writing: the next try must go to a new name."""
         (renamed,) = await self._rename([file])
@@ -311,10 +343,7 @@ class Crew:
 
     async def _rename(self, suspects: Sequence[FileRow]) -> Sequence[FileRow]:
         """New names, which nothing of what is under the old ones goes with."""
-        begun = [row for row in suspects if row.ranges or row.id in self._on_disk]
-        if begun:
-            await self._ledger.forget(begun)
-            self._on_disk.difference_update(row.id for row in begun)
+        await self._ledger.forget(suspects)
         renamed = await self._stock.rename(suspects)
         for row in suspects:
             self._suspects.pop(row.id, None)

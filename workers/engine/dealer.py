@@ -34,6 +34,7 @@ class Dealer:
         self._plan: Plan | None = None
         self._waiting = 0
         self._in_hand: set[int] = set()
+        self._begun: list[FileRow] = []
         #: Files given to lanes and not come back.
         self.under_way = 0
         #: Whether few small files may be planned for: not while the scan may find many more any moment.
@@ -69,9 +70,17 @@ class Dealer:
             in_hand.add(row.id)
             kind = size_class(row.size)
             self._seen[kind].add(row.size)
-            self._queues[kind].append(row)
-            self._waiting += 1
+            if row.ranges:
+                self._begun.append(row)
+            else:
+                self._queues[kind].append(row)
+                self._waiting += 1
         return True
+
+    def take_begun(self) -> Sequence[FileRow]:
+        """Files in hand that are to be continued: not dealt before somebody has looked, and put them back."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def plan(self) -> Plan | None:
         """The plan of the chunk that is being dealt; None when there is nothing to deal."""

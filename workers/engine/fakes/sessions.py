@@ -275,6 +275,9 @@ class MemoryLane:
         except FaultError as error:
             raise FaultError(error.fault.at(Side.DESTINATION)) from None
         target.scale = node.scale
+        if self._sessions.chunk is None and not file.ranges:
+            target.content = node.content
+            return self._arrived(tree, file, node.size)
         had = RangeSet.parse(file.ranges)
         gaps = had.gaps(node.size)
         todo = sum(end - start for start, end in gaps)
@@ -287,11 +290,12 @@ class MemoryLane:
                 self._events.append(LaneProgress(file, on_disk.format(), on_disk.total))
             self._sessions.check("midway", Side.DESTINATION, file.source_path)
             return False
-        if not file.ranges:
-            target.content = target.content[: len(node.content)]
+        return self._arrived(tree, file, todo)
+
+    def _arrived(self, tree: MemoryTree, file: FileRow, received: int) -> bool:
         if file.temporary_path:
             self._rename(tree, file)
-        self._events.append(LaneSettled(file, todo))
+        self._events.append(LaneSettled(file, received))
         return True
 
     def _rename(self, tree: MemoryTree, file: FileRow) -> None:
