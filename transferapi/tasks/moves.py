@@ -11,7 +11,7 @@ from django.db import transaction
 
 from identity.models import User
 
-from . import events, rules
+from . import doorbell, events, rules
 from .clock import moment
 from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
 from .events import NewEvent
@@ -56,10 +56,11 @@ def move(
     if new[1] is Phase.DONE:
         values["completion_time"] = now
     with transaction.atomic(savepoint=False):
-        if not Task.objects.filter(pk=task_id, status=old[0], phase=old[1]).update(**values):
-            raise StaleStateError(task_id, old)
-        if event:
+        moved = Task.objects.filter(pk=task_id, status=old[0], phase=old[1]).update(**values)
+        if moved and event:
             events.append(task_id, [event], now)
+    if not moved:
+        raise StaleStateError(task_id, old)
 
 
 def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:
@@ -116,10 +117,27 @@ def update(
             raise TaskNotFoundError(str(task_id))
         if task.phase == Phase.DONE:
             raise TaskCompleteError(task_id)
+        if "deadline" in changes and task.phase == Phase.QUEUED:
+            changes["next_run_at"] = min(task.next_run_at, deadline or task.deadline)
         for column, value in changes.items():
             setattr(task, column, value)
         task.save(update_fields=changes)
     return task
+
+
+def resume(user: User, task_id: uuid.UUID, now: datetime | None = None) -> bool:
+    """Queue a suspended task again; whether it was suspended. The doorbell rings. -> TaskNotFoundError"""
+    with transaction.atomic():
+        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        if task is None:
+            raise TaskNotFoundError(str(task_id))
+        if task.phase != Phase.SUSPENDED:
+            return False
+        now = moment(now)
+        told = NewEvent("UNPAUSED", "The task goes on.")
+        move(task_id, SUSPENDED, QUEUED, now=now, event=told, changes={"next_run_at": now, **NO_TROUBLE})
+        transaction.on_commit(lambda: doorbell.ring([task_id]))
+    return True
 
 
 def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:

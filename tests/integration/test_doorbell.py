@@ -1,0 +1,71 @@
+"""The doorbell on a real Redis, on one that is frozen, and on none."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from deploy.stack.redis import Redis
+from transferapi.config import broker_url
+from transferapi.tasks import doorbell
+
+
+@pytest.fixture
+def broker(stack_home: Path, tmp_path_factory: pytest.TempPathFactory, settings: Any) -> Iterator[Redis]:
+    """A Redis of the test's own, which it may freeze and stop."""
+    home = stack_home / "doorbell"
+    home.mkdir(mode=0o711, exist_ok=True)
+    server = Redis(home)
+    server.start()
+    settings.CELERY_BROKER_URL = broker_url(server.url())
+    yield server
+    server.stop()
+
+
+def heard(broker: Redis) -> list[Any]:
+    """The messages that a worker would take, oldest first: (task name, arguments)."""
+    with redis.Redis.from_url(broker.url()) as client:
+        raw = client.lrange("celery", 0, -1)
+    messages = [json.loads(one) for one in reversed(raw)]  # type: ignore[arg-type]
+    return [(one["headers"]["task"], json.loads(base64.b64decode(one["body"]))[0]) for one in messages]
+
+
+def test_each_task_gets_a_message_with_its_id(broker: Redis) -> None:
+    ids = [uuid.uuid4(), uuid.uuid4()]
+    assert doorbell.ring(ids)
+    assert heard(broker) == [("workers.run", [str(id_)]) for id_ in ids]
+
+
+@pytest.mark.timeout(5)
+def test_a_frozen_broker_holds_nobody_up(broker: Redis) -> None:
+    assert broker.process is not None
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        assert not doorbell.ring([uuid.uuid4(), uuid.uuid4()])
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+
+
+def test_the_bell_rings_again_after_the_broker_was_down(broker: Redis) -> None:
+    assert doorbell.ring([uuid.uuid4()])
+    broker.stop()
+    assert not doorbell.ring([uuid.uuid4()])
+    broker.start()
+    last = uuid.uuid4()
+    assert doorbell.ring([last])
+    assert heard(broker)[-1] == ("workers.run", [str(last)])
+
+
+def test_a_warning_about_the_broker_does_not_hold_its_password(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.CELERY_BROKER_URL = "redis://:hunter2@127.0.0.1:1/0"
+    assert not doorbell.ring([uuid.uuid4()])
+    assert "doorbell" in caplog.text
+    assert "hunter2" not in caplog.text
