@@ -110,9 +110,9 @@ class Standing:
         return found
 
     def _sessions(self, task: Waiting) -> int:
-        rooms = [self._room(task, *endpoint) // endpoint[1] for endpoint in task.endpoints()]
-        granted = min(*rooms, WANTED_SESSIONS)
-        return granted if granted >= MIN_SESSIONS else 0
+        """At most half of what there is, so that the next one need not wait for a slice to end."""
+        room = min(self._room(task, *endpoint) // endpoint[1] for endpoint in task.endpoints())
+        return min(max(room // 2, MIN_SESSIONS), WANTED_SESSIONS) if room >= MIN_SESSIONS else 0
 
     def _room(self, task: Waiting, endpoint_id: uuid.UUID, sides: int, max_sessions: int) -> int:
         """Sessions of an endpoint that this task may take: what is free but for those kept for the oldest."""
