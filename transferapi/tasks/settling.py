@@ -253,7 +253,8 @@ _COUNT = """
     UPDATE tasks_task SET
         files = files + %(files)s, files_transferred = files_transferred + %(transferred)s,
         files_skipped = files_skipped + %(skipped)s, files_failed = files_failed + %(failed)s,
-        bytes_total = bytes_total + %(size)s, bytes_transferred = bytes_transferred + %(moved)s,
+        bytes_total = greatest(0, least(bytes_total + %(size)s::numeric, 9223372036854775807)),
+        bytes_transferred = greatest(0, least(bytes_transferred + %(moved)s::numeric, 9223372036854775807)),
         items_scanned = items_scanned + %(items)s, faults = faults + %(faults)s,
         last_progress_at = CASE WHEN %(progressed)s THEN %(now)s ELSE last_progress_at END,
         deadline = CASE WHEN %(progressed)s AND NOT deadline_is_fixed

@@ -83,9 +83,8 @@ def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile]) -> list[FileFact
     _check_same_sources(task_id, by_key, new)
     files = [file for key, file in by_key.items() if key in new and file.kind == FileKind.FILE]
     if files:
-        size = sum(file.size for file in files)
-        counters = {"files": F("files") + len(files), "bytes_total": F("bytes_total") + size}
-        Task.objects.filter(pk=task_id).update(**counters)
+        with connection.cursor() as cursor:
+            cursor.execute(_COUNT_FOUND, [len(files), sum(file.size for file in files), task_id])
     return [FileFacts(new[key], *file[:4], file.kind, 0, "", None) for key, file in by_key.items() if key in new]
 
 
@@ -257,6 +256,11 @@ _INSERT = """
         %s::timestamptz[]) AS f
     ON CONFLICT (task_id, key) DO NOTHING
     RETURNING id, key"""
+
+#: A server may claim exabytes for each of its files: the sum stops at the largest number there is.
+_COUNT_FOUND = """
+    UPDATE tasks_task SET files = files + %s,
+        bytes_total = least(bytes_total + %s::numeric, 9223372036854775807) WHERE id = %s"""
 
 _COLUMNS = "id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path"
 _PENDING = f"""
