@@ -18,8 +18,9 @@ from tests.ftp_dialogue import Dialogue, connect, read_all
 
 #: Names that hurt: each is made, listed, looked at, renamed and removed.
 NAMES = [
-    b"plain", b" leading", b"trailing ", b"two  blanks", b"semi;colon", b'quo"te', b"per%cent", b"ha#sh",
-    b"*?[]", b"~tilde", b"-dash", b"caf\xc3\xa9", b"not utf8 \xff\xfe", b"x" * 255, b"\xc3\xa9" * 127, b"back\\slash", b"a=b;c=d",
+    b"plain", b" leading", b"trailing ", b"two  blanks", b"semi;colon", b'quo"te', b"per%cent", b"ha#sh", b"*?[]",
+    b"~tilde", b"-dash", b"caf\xc3\xa9", b"not utf8 \xff\xfe", b"x" * 255, b"\xc3\xa9" * 127, b"back\\slash",
+    b"a=b;c=d",
 ]  # fmt: skip
 
 

@@ -274,7 +274,9 @@ class DataChannel:
 def _finish_connect(sock: socket.socket) -> None:
     number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     # On one machine, a connect to a free ephemeral port can meet itself (RFC 793 section 3.4, simultaneous open).
-    if not number and sock.getsockname() == sock.getpeername():
-        number = errno.ECONNREFUSED
+    # A connection that is reset already has no peer any more: whoever uses it will hear of that.
+    with contextlib.suppress(OSError):
+        if not number and sock.getsockname() == sock.getpeername():
+            number = errno.ECONNREFUSED
     if number:
         raise OSError(number, os.strerror(number))

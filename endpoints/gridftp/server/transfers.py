@@ -77,8 +77,8 @@ def _receive_file(session: Session, path: bytes, *, shift: int | None = None, at
     elif not session.channel.passive:
         raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
     with session.service.root.opened_file(path, os.O_WRONLY | os.O_CREAT) as (fd, status):
-        whole = shift is None and not at_end and not restart
-        if whole and status.st_size:
+        replaces = shift is None and not at_end
+        if replaces and not restart and status.st_size:
             os.ftruncate(fd, 0)
         # In MODE S clients expect nothing between 150 and 226 (RFC 959), and the toolkit's server says nothing.
         progress = Progress(session.say, session.intervals if session.blocks else MarkerIntervals(0, 0))
@@ -86,7 +86,7 @@ def _receive_file(session: Session, path: bytes, *, shift: int | None = None, at
         receiver = Receiver(session.channel, sink, session.limits, session.buffer)
         try:
             _receive(session, receiver, restart)
-            if not session.blocks and shift is None:
+            if replaces and not session.blocks:
                 # MODE S sends up to the end of the file: what an older, longer one had behind it goes.
                 os.ftruncate(fd, sink.end)
         except (ServerError, OSError):
