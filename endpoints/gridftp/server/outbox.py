@@ -44,6 +44,13 @@ class Outbox:
             raise ClientGoneError
         self._call(self._write, data)
 
+    def settle(self) -> None:
+        """Return when all that was said is on its way. -> ClientGoneError"""
+        self.flush()
+        written = threading.Event()
+        self._call(written.set)
+        written.wait(_LAST_WORDS_SECONDS)
+
     def close(self) -> None:
         """Hang up once everything is written, which a client that does not read cannot delay for ever."""
         self._call(self.finish)

@@ -171,13 +171,13 @@ class Session:
             assert command is not None
             command.handler(self, argument)
         except ServerError as error:
-            self._fail(command)
             if self._gone:
                 raise ClientGoneError from error
             self.reply(error.code, error.text)
-        except OSError as error:
             self._fail(command)
+        except OSError as error:
             self.say(os_error_reply(error, verb.decode("ascii", "replace"), naming=verb in _NAMING))
+            self._fail(command)
 
     def _check(self, command: Command | None, line: bytes) -> None:
         if command is None:
@@ -188,7 +188,8 @@ class Session:
             raise RefusedError(501, "A control character cannot be part of a command.")
 
     def _fail(self, command: Command | None) -> None:
-        """The rule of failing files: see the package."""
+        """The rule of failing files: see the package. The reply goes first: it says more than what the partner sees."""
         if command is not None and (command.sends or command.receives):
+            self._outbox.settle()
             self.restart = None
             self.channel.fail(resetting=not self.blocks, sending_blocks=self.blocks and command.sends)
