@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connection
 
@@ -16,8 +16,6 @@ from identity.models import User
 from transferapi.tasks import leases, submission
 from transferapi.tasks.leases import Grant
 from transferapi.tasks.models import Task
-
-R = TypeVar("R")
 
 
 def make_user(name: str) -> User:
@@ -71,10 +69,10 @@ def later(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-def all_at_once(actions: Sequence[Callable[[], R]]) -> list[R | Exception]:
+def all_at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
     """What each gives back or raises when all begin at the same moment, each with its own connection."""
     start = threading.Barrier(len(actions))
-    results: list[R | Exception] = [TimeoutError()] * len(actions)
+    results: list[Any] = [TimeoutError()] * len(actions)
 
     def run(number: int) -> None:
         start.wait(30)

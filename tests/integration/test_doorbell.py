@@ -34,7 +34,7 @@ def heard(broker: Redis) -> list[Any]:
     """The messages that a worker would take, oldest first: (task name, arguments)."""
     with redis.Redis.from_url(broker.url()) as client:
         raw = client.lrange("celery", 0, -1)
-    messages = [json.loads(one) for one in reversed(raw)]  # type: ignore[arg-type]
+    messages = [json.loads(one) for one in reversed(raw)]
     return [(one["headers"]["task"], json.loads(base64.b64decode(one["body"]))[0]) for one in messages]
 
 

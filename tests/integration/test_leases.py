@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
-from transferapi.tasks import leases, moves, queries, work
+from transferapi.tasks import moves, queries, work
 from transferapi.tasks.errors import LeaseLostError
+from transferapi.tasks.events import NewEvent
 from transferapi.tasks.leases import TTL, Grant, Refusal, acquire, heartbeat, next_runnable
 from transferapi.tasks.models import Event, File, Item, Lease, Task
 
@@ -117,7 +119,7 @@ def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_
 def test_a_started_event_is_remembered_for_the_next_slice(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     grant = take(task)
-    work.event(task.pk, grant.epoch, leases.NewEvent("STARTED", "begun", {"concurrency": 2}))
+    work.event(task.pk, grant.epoch, NewEvent("STARTED", "begun", {"concurrency": 2}))
     work.release(task.pk, grant.epoch, datetime.now(UTC))
     assert take(task).started
 
@@ -206,7 +208,7 @@ def test_what_waits_for_a_full_endpoint_holds_up_only_one_place_of_its_user(
 @pytest.mark.django_db(transaction=True)
 def test_of_many_workers_one_gets_the_task(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
-    results = all_at_once([lambda number=number: acquire(task.pk, f"w{number}") for number in range(8)])  # type: ignore[misc]
+    results = all_at_once([partial(acquire, task.pk, f"w{number}") for number in range(8)])
     assert sum(isinstance(result, Grant) for result in results) == 1
     assert sum(result is Refusal.HELD for result in results) == 7
 
@@ -217,7 +219,7 @@ def test_quotas_hold_when_all_ask_at_once(alice: User, bob: User, ep1: Endpoint)
     own = make_endpoint(bob, "own")
     tasks = [submit(alice, small, ep1) for _ in range(6)] + [submit(bob, own, small) for _ in range(6)]
     random.shuffle(tasks)
-    results = all_at_once([lambda task=task: acquire(task.pk, "worker") for task in tasks])  # type: ignore[misc]
+    results = all_at_once([partial(acquire, task.pk, "worker") for task in tasks])
     assert not [result for result in results if isinstance(result, Exception)]
     granted = [result for result in results if isinstance(result, Grant)]
     assert granted

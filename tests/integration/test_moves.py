@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ def test_a_cancel_and_a_release_at_once_end_the_task(alice: User, task: Task) ->
         grant = take(task)
         results = all_at_once([
             lambda: moves.cancel(alice, task.pk),
-            lambda epoch=grant.epoch: work.release(task.pk, epoch, datetime.now(UTC)),  # type: ignore[misc]
+            partial(work.release, task.pk, grant.epoch, datetime.now(UTC)),
         ])  # fmt: skip
         assert not [result for result in results if isinstance(result, Exception)]
         assert state(task) == FAILED
@@ -144,7 +145,7 @@ def test_label_and_deadline_can_be_changed_until_the_task_is_done(alice: User, t
     assert (found.label, found.deadline, found.deadline_is_fixed) == ("new", deadline, True)
     for bad in ({"label": "a\nb"}, {"deadline": later(-1)}):
         with pytest.raises(RequestError):
-            moves.update(alice, task.pk, **bad)  # type: ignore[arg-type]
+            moves.update(alice, task.pk, **bad)
     moves.cancel(alice, task.pk)
     with pytest.raises(TaskCompleteError):
         moves.update(alice, task.pk, label="too late")

@@ -131,7 +131,8 @@ def _count(
     task_id: uuid.UUID, changes: _Changes, now: datetime, *, progressed: bool, faults: Sequence[Trouble], items: int = 0
 ) -> None:
     """Add to the task's counters. Trouble shows until the next progress; progress moves the deadline, never back."""
-    worst = Counter(faults).most_common(1)[0][0] if faults else None
+    code = Counter(fault.code for fault in faults).most_common(1)[0][0] if faults else None
+    worst = next((fault for fault in faults if fault.code == code), None)
     parameters: dict[str, Any] = {
         **changes._asdict(),
         "task": task_id,
@@ -141,7 +142,7 @@ def _count(
         "items": items,
         "faults": len(faults),
         "quiet": progressed and not worst,
-        "code": worst.code if worst else None,
+        "code": code,
         "advice": events.printable(worst.advice or worst.raw) if worst else None,
     }
     with connection.cursor() as cursor:

@@ -135,10 +135,16 @@ def pending(
 def write_temporary_paths(
     task_id: uuid.UUID, epoch: int, paths: Sequence[tuple[int, str | None]], now: datetime | None = None
 ) -> None:
-    """Record under which names these files are about to be written: (file id, path)."""
+    """Record under which names these files are about to be written: (file id, path).
+
+    What was on disk under another name is worth nothing then: it is forgotten, lest it be taken for a part of this.
+    """
     with hold(task_id, epoch, now), connection.cursor() as cursor:
-        names = arrays.octets(_encoded(path) for _, path in paths)
-        cursor.execute(_TEMPORARY, [arrays.integers(file_id for file_id, _ in paths), names, task_id])
+        ids, names = (
+            arrays.integers(file_id for file_id, _ in paths),
+            arrays.octets(_encoded(path) for _, path in paths),
+        )
+        cursor.execute(_TEMPORARY, {"ids": ids, "names": names, "task": task_id})
 
 
 def event(task_id: uuid.UUID, epoch: int, new: events.NewEvent, now: datetime | None = None) -> None:
@@ -274,9 +280,15 @@ _PENDING = f"""
     ORDER BY size, id LIMIT %(limit)s"""  # noqa: S608 (constants)
 
 _TEMPORARY = """
-    UPDATE tasks_file f SET temporary_path = given.path
-    FROM unnest(%s::bigint[], %s::bytea[]) AS given(id, path)
-    WHERE f.id = given.id AND f.task_id = %s AND f.state = 0"""
+    WITH renamed AS (
+        UPDATE tasks_file new SET temporary_path = given.path, ranges = '', bytes_done = 0
+        FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path) JOIN tasks_file old USING (id)
+        WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
+            AND old.temporary_path IS DISTINCT FROM given.path
+        RETURNING old.bytes_done
+    )
+    UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - lost.bytes)
+    FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""
 
 _TALLY = """
     SELECT items_total - items_scanned, files_failed,
