@@ -104,10 +104,36 @@ def test_a_bad_option_is_refused_by_its_name(name: str, value: object) -> None:
 
 
 def test_options_are_completed_and_unknown_ones_passed_over() -> None:
-    rule = {"method": "exclude", "name": "*.tmp", "type": "file"}
-    found = options.complete(options.TRANSFER, {"sync_level": 3, "perf_cc": None, "new": 1, "filter_rules": [rule]})
+    found = options.complete(options.TRANSFER, {"perf_p": 8, "perf_cc": None, "new": 1, "filter_rules": []})
     assert set(found) == set(options.TRANSFER)
-    assert found["sync_level"] == 3
+    assert found["perf_p"] == 8
     assert found["perf_cc"] is None
     assert found["notify_on_failed"] is True
-    assert found["filter_rules"] == [rule]
+    assert found["filter_rules"] is None
+
+
+@pytest.mark.parametrize(
+    ("known", "name", "value"),
+    [
+        (options.TRANSFER, "sync_level", 0), (options.TRANSFER, "sync_level", 3),
+        (options.TRANSFER, "verify_checksum", True), (options.TRANSFER, "preserve_timestamp", True),
+        (options.TRANSFER, "encrypt_data", True), (options.TRANSFER, "skip_source_errors", True),
+        (options.TRANSFER, "fail_on_quota_errors", True), (options.TRANSFER, "delete_destination_extra", True),
+        (options.TRANSFER, "recursive_symlinks", "keep"), (options.TRANSFER, "recursive_symlinks", "copy"),
+        (options.TRANSFER, "filter_rules", [{"method": "exclude", "name": "*.tmp", "type": "file"}]),
+        (options.TRANSFER, "store_base_path_info", True), (options.TRANSFER, "perf_udt", True),
+        (options.TRANSFER, "source_local_user", "root"), (options.TRANSFER, "destination_local_user", "root"),
+        (options.DELETE, "interpret_globs", True), (options.DELETE, "local_user", "root"),
+    ],
+)  # fmt: skip
+def test_what_only_a_later_version_can_do_is_refused_by_its_name(
+    known: dict[str, tuple[object, options.Check]], name: str, value: object
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        options.complete(known, {name: value})
+    assert refused.value.field == name
+    assert refused.value.code == "ClientError.BadRequest.NotSupported"
+    assert refused.value.reason.startswith("This version cannot ")
+    default = known[name][0]
+    for harmless in (default, None):
+        assert options.complete(known, {name: harmless})[name] == default

@@ -11,11 +11,12 @@ from rest_framework.response import Response
 from endpoints import registry
 from endpoints.permissions import Verb
 from endpoints.registry import SearchScope, ServerSpec
+from transferapi.tasks import options
 
 from . import documents, filters, schemas
 from .base import View, created, listing, result
 from .errors import BadRequest, NotFound
-from .parsing import Document, query_number
+from .parsing import Document, query_limit, query_number
 
 MAX_SEARCH = 1000
 
@@ -35,10 +36,10 @@ def server_spec(document: Document) -> ServerSpec:
 class EndpointCreate(View):
     @schemas.operation("Create an endpoint", body="endpoint", answer="endpoint_create_result", status=201)
     def post(self, request: Request) -> Response:
-        document = Document(request.data)
+        document = Document(request.data, "endpoint")
         if document.flag("is_globus_connect"):
-            raise BadRequest("is_globus_connect: this service has no personal endpoints yet")
-        servers = [server_spec(one) for one in document.documents("DATA")]
+            options.refuse("is_globus_connect")
+        servers = [server_spec(one) for one in document.documents("DATA", "server")]
         endpoint = registry.create(self.user, document.fields, servers)
         more = {"id": str(endpoint.pk), "globus_connect_setup_key": None}
         more["canonical_name"] = registry.canonical_name(endpoint)
@@ -53,7 +54,7 @@ class EndpointDetail(View):
 
     @schemas.operation("Change an endpoint", body="endpoint", answer="result")
     def put(self, request: Request, endpoint: str) -> Response:
-        found = registry.update(self.user, endpoint, Document(request.data).fields)
+        found = registry.update(self.user, endpoint, Document(request.data, "endpoint").fields)
         return result(request, "Updated", "Endpoint updated successfully", id=str(found.pk))
 
     @schemas.operation("Delete an endpoint", answer="result")
@@ -73,7 +74,7 @@ class EndpointSearch(View):
         scope, text = self._scope(query.get("filter_scope")), query.get("filter_fulltext") or ""
         if scope is SearchScope.ALL and not text.strip():
             raise BadRequest("filter_fulltext: is needed with the scope 'all'")
-        limit = query_number(query.get("limit"), "limit", 100, most=MAX_SEARCH)
+        limit = query_limit(request, 100, MAX_SEARCH)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         owner = self._owner(query.get("filter_owner_id"))
         rows, more = registry.search(self.user, scope=scope, fulltext=text, owner_id=owner, limit=limit, offset=offset)
@@ -106,7 +107,7 @@ class ServerList(View):
 class ServerCreate(View):
     @schemas.operation("Add a server", body="server", answer="endpoint_server_add_result", status=201)
     def post(self, request: Request, endpoint: str) -> Response:
-        row = registry.add_server(self.user, endpoint, server_spec(Document(request.data)))
+        row = registry.add_server(self.user, endpoint, server_spec(Document(request.data, "server")))
         return created(request, "endpoint_server_add_result", "Server added successfully", 201, {"id": row.pk})
 
 

@@ -12,7 +12,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.core.exceptions import SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -73,7 +74,7 @@ def document(request: Any, code: str, message: str) -> dict[str, str]:
     return {"code": code, "message": message, "request_id": request_id(request), "resource": resource(request)}
 
 
-#: Our own exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
+#: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
     EndpointExistsError: lambda e: (409, "Exists", f"An endpoint named '{e.canonical_name}' exists already"),
@@ -86,6 +87,9 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
     TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),
+    # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
+    Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
+    SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),
     TargetRefusedError: lambda e: (502, "ExternalError.ConnectFailed", f"{_shown(e.host)}: {e.reason}"),
 }
 

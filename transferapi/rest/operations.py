@@ -9,18 +9,33 @@ from rest_framework.response import Response
 
 from endpoints import operations, registry
 from endpoints.gridftp.faults import FaultError
-from transferapi.tasks import rules
+from transferapi.tasks import options, rules
 
 from . import documents, filters, schemas
 from .base import View, listing, result
 from .errors import ApiError, BadRequest, endpoint_error
-from .parsing import Document, query_number
+from .parsing import Document, query_limit, query_number, query_paths
 
 
-def _path(text: str | None, name: str) -> str:
-    if not text:
-        raise BadRequest(f"{name}: is missing")
-    return rules.path(text, name)
+def _local_user(name: str | None) -> None:
+    if name is not None:
+        options.refuse("local_user")
+
+
+def _query_path(request: Request) -> str | None:
+    _local_user(request.query_params.get("local_user"))
+    given = query_paths(request, "path")
+    return rules.path(given[-1], "path") if given else None
+
+
+def _body(request: Request, data_type: str) -> Document:
+    document = Document(request.data, data_type)
+    _local_user(document.text("local_user"))
+    return document
+
+
+def _body_path(document: Document, name: str) -> str:
+    return rules.path(document.required_text(name), name)
 
 
 def _refusal(error: FaultError, family: str, endpoint: str, not_found: str = "ClientError.NotFound") -> ApiError:
@@ -35,14 +50,14 @@ class Ls(View):
     )
     def get(self, request: Request, endpoint: str) -> Response:
         query = request.query_params
-        limit = query_number(query.get("limit"), "limit", operations.MAX_ENTRIES, most=operations.MAX_ENTRIES)
+        limit = query_limit(request, operations.MAX_ENTRIES, operations.MAX_ENTRIES)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         hidden = query.get("show_hidden", "1") not in ("0", "false", "False")
-        keep = filters.listing_filter(query.getlist("filter"))
+        keep = filters.listing_filter(query_paths(request, "filter"))
         terms = filters.order_terms(query.get("orderby"), filters.LISTING_ORDERS) or [("name", False)]
-        path = query.get("path")
+        path = _query_path(request)
         try:
-            found = operations.list_directory(self.user, endpoint, _path(path, "path") if path else None)
+            found = operations.list_directory(self.user, endpoint, path)
         except FaultError as error:
             raise _refusal(error, "DirListingFailed", endpoint) from None
         rows = [documents.file(entry) for entry in found.entries if hidden or not entry.name.startswith(".")]
@@ -74,7 +89,9 @@ def _key(value: Any) -> tuple[bool, Any]:
 class Stat(View):
     @schemas.operation("Look at one file or folder", answer="file", query=["path"])
     def get(self, request: Request, endpoint: str) -> Response:
-        path = _path(request.query_params.get("path"), "path")
+        path = _query_path(request)
+        if path is None:
+            raise BadRequest("path: is missing")
         try:
             _, entry = operations.stat(self.user, endpoint, path)
         except FaultError as error:
@@ -85,7 +102,7 @@ class Stat(View):
 class Mkdir(View):
     @schemas.operation("Make a folder", body="mkdir", answer="mkdir_result", status=202)
     def post(self, request: Request, endpoint: str) -> Response:
-        path = _path(Document(request.data).required_text("path"), "path")
+        path = _body_path(_body(request, "mkdir"), "path")
         try:
             operations.make_directory(self.user, endpoint, path)
         except FaultError as error:
@@ -99,9 +116,8 @@ class Mkdir(View):
 class Rename(View):
     @schemas.operation("Rename a file or folder", body="rename", answer="result")
     def post(self, request: Request, endpoint: str) -> Response:
-        document = Document(request.data)
-        old = _path(document.required_text("old_path"), "old_path")
-        new = _path(document.required_text("new_path"), "new_path")
+        document = _body(request, "rename")
+        old, new = _body_path(document, "old_path"), _body_path(document, "new_path")
         try:
             operations.rename(self.user, endpoint, old, new)
         except FaultError as error:

@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import IO, Any, NoReturn, TypeVar, overload
+from urllib.parse import parse_qsl
 
+from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
 
 from .errors import ApiError, BadRequest
-
-#: Octets of one request: 1,000,000 items of ordinary paths.
-MAX_BODY = 256 * 1024 * 1024
 
 _T = TypeVar("_T")
 
@@ -29,9 +29,12 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        data = stream.read(MAX_BODY + 1)
-        if len(data) > MAX_BODY:
-            raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {MAX_BODY} octets")
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        # What says that it is too long is not read at all.
+        announced = (parser_context or {})["request"].META.get("CONTENT_LENGTH") or "0"
+        data = stream.read(most + 1) if int(announced) <= most else None
+        if data is None or len(data) > most:
+            raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {most} octets")
         try:
             return json.loads(data, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
@@ -47,14 +50,19 @@ def _short(error: Exception) -> str:
 
 
 class Document:
-    """A JSON object, read field by field. `where` stands before field names in errors ("DATA[3].")."""
+    """A JSON object, read field by field. `where` stands before field names in errors ("DATA[3].").
 
-    def __init__(self, value: object, where: str = "") -> None:
+    data_types: what its DATA_TYPE may say, when it has one.
+    """
+
+    def __init__(self, value: object, *data_types: str, where: str = "") -> None:
         if not isinstance(value, Mapping):
             name = where.rstrip(".") or "the document"
             raise BadRequest(f"{name}: a JSON object is wanted here")
         self._fields = value
         self._where = where
+        if self.text("DATA_TYPE") not in (None, *data_types):
+            self._wrong("DATA_TYPE", " or ".join(data_types))
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -64,16 +72,21 @@ class Document:
     def has(self, name: str) -> bool:
         return self._fields.get(name) is not None
 
-    def text(self, name: str, *, required: bool = False) -> str | None:
-        return self._typed(name, str, "a string", required)
+    @property
+    def where(self) -> str:
+        return self._where
+
+    def text(self, name: str) -> str | None:
+        return self._typed(name, str, "a string")
 
     def required_text(self, name: str) -> str:
-        text = self._typed(name, str, "a string", True)
-        assert text is not None
+        text = self.text(name)
+        if text is None:
+            raise BadRequest(f"{self._where}{name}: is missing")
         return text
 
     def flag(self, name: str) -> bool | None:
-        return self._typed(name, bool, "true or false", False)
+        return self._typed(name, bool, "true or false")
 
     def number(self, name: str) -> int | None:
         value = self._fields.get(name)
@@ -92,7 +105,7 @@ class Document:
         text = self.text(name)
         return None if text is None else self._moment(name, text)
 
-    def documents(self, name: str) -> Iterator[Document]:
+    def documents(self, name: str, *data_types: str) -> Iterator[Document]:
         """A list of objects; absent means empty."""
         value = self._fields.get(name)
         if value is None:
@@ -100,7 +113,7 @@ class Document:
         if not isinstance(value, list):
             self._wrong(name, "a list")
         for index, element in enumerate(value):
-            yield Document(element, f"{self._where}{name}[{index}].")
+            yield Document(element, *data_types, where=f"{self._where}{name}[{index}].")
 
     def _moment(self, name: str, text: str) -> datetime:
         moment = parse_moment(text)
@@ -108,13 +121,9 @@ class Document:
             self._wrong(name, "a time such as 2030-01-31 or 2030-01-31T23:59:59+00:00")
         return moment
 
-    def _typed(self, name: str, kind: type[_T], words: str, required: bool) -> _T | None:
+    def _typed(self, name: str, kind: type[_T], words: str) -> _T | None:
         value = self._fields.get(name)
-        if value is None:
-            if required:
-                raise BadRequest(f"{self._where}{name}: is missing")
-            return None
-        if not isinstance(value, kind):
+        if value is not None and not isinstance(value, kind):
             self._wrong(name, words)
         return value
 
@@ -142,3 +151,14 @@ def query_number(text: str | None, name: str, default: int | None, *, most: int)
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         raise BadRequest(f"{name}: a whole number is wanted here")
     return min(int(text), most)
+
+
+def query_limit(request: Request, default: int, most: int) -> int:
+    """How many rows of a list are wanted: at least one, or a page could not say where the next one begins."""
+    return max(1, query_number(request.query_params.get("limit"), "limit", default, most=most))
+
+
+def query_paths(request: Request, name: str) -> list[str]:
+    """The values of a parameter that holds names of files: octets that are no UTF-8 become lone surrogates."""
+    pairs = parse_qsl(request.META.get("QUERY_STRING", "").encode("latin-1"))
+    return [value.decode("utf-8", "surrogateescape") for key, value in pairs if key == name.encode()]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from transferapi.tasks import options
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest, submit_delete, submit_transfer
 
 from . import documents, schemas
 from .base import View
-from .errors import BadRequest, request_id, resource
+from .errors import request_id, resource
 from .parsing import Document
+
+_SYMLINK_ITEM = "transfer_symlink_item"
 
 
 class SubmissionId(View):
@@ -26,16 +28,15 @@ class SubmissionId(View):
 class Transfer(View):
     @schemas.operation("Submit a transfer", body="transfer", answer="transfer_result", status=202)
     def post(self, request: Request) -> Response:
-        document = Document(request.data)
-        _known_type(document, "transfer")
+        document = Document(request.data, "transfer")
         asked = TransferRequest(
             submission_id=document.identifier("submission_id"),
             source_endpoint=document.required_text("source_endpoint"),
             destination_endpoint=document.required_text("destination_endpoint"),
-            items=[_transfer_item(one) for one in document.documents("DATA")],
+            items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", _SYMLINK_ITEM)],
             label=document.text("label"),
             deadline=document.moment("deadline"),
-            options=_options(document.fields),
+            options=document.fields,
         )
         return _accepted(request, "transfer_result", "transfer", *submit_transfer(self.user, asked))
 
@@ -43,12 +44,11 @@ class Transfer(View):
 class Delete(View):
     @schemas.operation("Submit a delete", body="delete", answer="delete_result", status=202)
     def post(self, request: Request) -> Response:
-        document = Document(request.data)
-        _known_type(document, "delete")
+        document = Document(request.data, "delete")
         asked = DeleteRequest(
             submission_id=document.identifier("submission_id"),
             endpoint=document.required_text("endpoint"),
-            paths=[one.required_text("path") for one in document.documents("DATA")],
+            paths=[one.required_text("path") for one in document.documents("DATA", "delete_item")],
             label=document.text("label"),
             deadline=document.moment("deadline"),
             options=document.fields,
@@ -56,13 +56,9 @@ class Delete(View):
         return _accepted(request, "delete_result", "delete", *submit_delete(self.user, asked))
 
 
-def _known_type(document: Document, wanted: str) -> None:
-    given = document.text("DATA_TYPE")
-    if given not in (None, wanted):
-        raise BadRequest(f"DATA_TYPE: {wanted} is wanted here")
-
-
 def _transfer_item(document: Document) -> TransferItem:
+    if document.text("DATA_TYPE") == _SYMLINK_ITEM:
+        options.refuse(_SYMLINK_ITEM, document.where + "DATA_TYPE")
     return TransferItem(
         document.required_text("source_path"),
         document.required_text("destination_path"),
@@ -70,13 +66,6 @@ def _transfer_item(document: Document) -> TransferItem:
         document.text("external_checksum"),
         document.text("checksum_algorithm"),
     )
-
-
-def _options(fields: Mapping[str, object]) -> Mapping[str, object]:
-    """An empty list of rules is none."""
-    if fields.get("filter_rules") == []:
-        return {**fields, "filter_rules": None}
-    return fields
 
 
 def _accepted(request: Request, data_type: str, what: str, task: Task, made: bool) -> Response:

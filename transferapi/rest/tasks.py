@@ -12,7 +12,7 @@ from transferapi.tasks import moves, queries
 from . import documents, filters, schemas
 from .base import View, listing, result
 from .errors import NotFound
-from .parsing import Document, query_number
+from .parsing import Document, query_limit, query_number
 
 MAX_LIMIT = 1000
 
@@ -27,8 +27,7 @@ def task_id(text: str) -> uuid.UUID:
 
 def _limits(request: Request) -> tuple[int, int]:
     query = request.query_params
-    limit = query_number(query.get("limit"), "limit", 10, most=MAX_LIMIT)
-    return limit, query_number(query.get("offset"), "offset", 0, most=10**9)
+    return query_limit(request, 10, MAX_LIMIT), query_number(query.get("offset"), "offset", 0, most=10**9)
 
 
 class TaskList(View):
@@ -51,7 +50,7 @@ class TaskDetail(View):
 
     @schemas.operation("Change the label or the deadline of a task", body="task", answer="result")
     def put(self, request: Request, task: str) -> Response:
-        document = Document(request.data)
+        document = Document(request.data, "task")
         label, deadline = document.text("label"), document.moment("deadline")
         moves.update(self.user, task_id(task), label=label, deadline=deadline)
         return result(request, "Updated", "Updated task successfully")
@@ -103,6 +102,5 @@ class SkippedErrors(View):
 
 
 def _marker(request: Request) -> tuple[int | None, int]:
-    query = request.query_params
-    marker = query_number(query.get("marker"), "marker", None, most=2**62)
-    return marker, query_number(query.get("limit"), "limit", 100, most=MAX_LIMIT)
+    marker = query_number(request.query_params.get("marker"), "marker", None, most=2**62)
+    return marker, query_limit(request, 100, MAX_LIMIT)

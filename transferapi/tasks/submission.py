@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +75,6 @@ class _Row(NamedTuple):
     source: str
     destination: str | None
     recursive: bool | None
-    extra: dict[str, str]
 
 
 def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
@@ -163,20 +161,14 @@ def _transfer_rows(items: Sequence[TransferItem], *, same_endpoint: bool) -> lis
 
 
 def _transfer_row(where: str, item: TransferItem) -> _Row:
+    for name in ("external_checksum", "checksum_algorithm"):
+        if getattr(item, name) is not None:
+            options.refuse(name, f"{where}.{name}")
     return _Row(
         rules.path(item.source_path, f"{where}.source_path"),
         rules.path(item.destination_path, f"{where}.destination_path"),
         item.recursive,
-        _checksum(where, item) if item.external_checksum or item.checksum_algorithm else {},
     )
-
-
-def _checksum(where: str, item: TransferItem) -> dict[str, str]:
-    given = {"external_checksum": item.external_checksum, "checksum_algorithm": item.checksum_algorithm}
-    for name, value in given.items():
-        if value is not None and (not value.isalnum() or len(value) > 256):
-            raise RequestError(f"{where}.{name}", "Letters and digits are wanted here.")
-    return {name: value for name, value in given.items() if value}
 
 
 def _check_apart(field_: str, source: str, destination: str, recursive: bool | None) -> None:
@@ -193,7 +185,7 @@ def _delete_rows(paths: Sequence[str], *, recursive: bool) -> list[_Row]:
     for number, path in enumerate(checked):
         if path in ("/", "/~/"):
             raise RequestError(f"DATA[{number}].path", "The root of an endpoint or of a home cannot be deleted.")
-    return [_Row(path, None, recursive, {}) for path in checked]
+    return [_Row(path, None, recursive) for path in checked]
 
 
 def _check_number(items: int) -> None:
@@ -215,8 +207,7 @@ def _copy_lines(task_id: uuid.UUID, rows: Iterable[_Row]) -> Iterator[bytes]:
     words = {None: "\\N", True: "t", False: "f"}
     for position, row in enumerate(rows):
         destination = "\\N" if row.destination is None else _octets(row.destination)
-        extra = json.dumps(row.extra) if row.extra else "{}"
-        columns = (str(task_id), str(position), _octets(row.source), destination, words[row.recursive], "0", extra)
+        columns = (str(task_id), str(position), _octets(row.source), destination, words[row.recursive], "0", "{}")
         yield ("\t".join(columns) + "\n").encode()
 
 
