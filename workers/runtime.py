@@ -7,9 +7,11 @@ finds those of the last one still warm, whichever thread it came by.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
+import sys
 import threading
 import uuid
 from concurrent.futures import Future
@@ -38,6 +40,13 @@ class Runtime:
     """The event loop of this process and what lives on it."""
 
     def __init__(self) -> None:
+        # The loop waits for sockets, not for the store's threads: with the default of 5 ms a lane runs dry each time
+        # that a thread prepares a statement.
+        sys.setswitchinterval(0.0005)
+        # What is loaded by now stays: the collector need not walk through it for every few hundred files.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         self.loop = asyncio.new_event_loop()
         self.stop = asyncio.Event()
         self.pool = SessionPool()

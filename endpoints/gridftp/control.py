@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .commands import encode
 from .faults import Fault, Kind, Scope
@@ -59,39 +59,34 @@ TRANSITIONS: dict[tuple[State, Input], tuple[Action, State]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
 
     verb: str
     tag: object
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
+class Greeting(NamedTuple):
     """The server is ready (220)."""
 
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Preliminary:
+class Preliminary(NamedTuple):
     """A 1xx reply to a command; its final reply is still to come."""
 
     command: Command
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The final reply to a command."""
 
     command: Command
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """The channel is of no more use. `unanswered` are the commands whose outcome nobody knows."""
 
     fault: Fault
@@ -120,7 +115,10 @@ class ControlChannel:
 
         On a broken channel nothing is sent: the caller has had its Lost event.
         """
-        line = encode(verb, argument)
+        self.send_line(verb, encode(verb, argument), tag=tag)
+
+    def send_line(self, verb: str, line: bytes, *, tag: object = None) -> None:
+        """`send` for a line that `encode` has made already."""
         if self.state is not State.BROKEN:
             self._outgoing.append(line)
             self._expected.append(Command(verb, tag))

@@ -51,6 +51,8 @@ class PerfMarker:
 
 
 _RANGES = re.compile(r"range\s+marker:?[ \t]*([0-9,\- \t]*)", re.IGNORECASE)
+#: What both kinds of servers send for nearly every file: the short way for it.
+_ONE_RANGE = re.compile(rb"Range Marker 0-([1-9][0-9]{0,17})")
 _FIELD = re.compile(
     r"^[ \t]*([a-z ]{1,40}?)[ \t]*:[ \t]*([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*$", re.IGNORECASE | re.MULTILINE
 )
@@ -58,6 +60,13 @@ _FIELD = re.compile(
 
 def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfMarker:
     """Understand a reply 111 or 112. `lines` are its text lines, with or without the leading code. -> MarkerError"""
+    if (
+        code == RANGE_CODE
+        and len(lines) == 1
+        and isinstance(lines[0], bytes)
+        and (one := _ONE_RANGE.fullmatch(lines[0]))
+    ):
+        return RangeMarker(RangeSet([(0, int(one[1]))]))
     text = "\n".join(line.decode("latin-1") if isinstance(line, bytes) else line for line in lines)
     if code == RANGE_CODE:
         return _parse_ranges(text)

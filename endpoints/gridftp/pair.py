@@ -24,7 +24,7 @@ import enum
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from .commands import (
     CommandError,
@@ -54,8 +54,7 @@ _OPEN_REFUSALS = frozenset(
 _ECHOES = frozenset({Kind.UNKNOWN, Kind.CONNECT_FAILED, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET, Kind.TIMEOUT})
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One file to move. `write_path` is where it is written; `rename_to` its real name when that differs.
 
     size: octets, as the scan saw them; only tells when a marker is the last one, and may be wrong.
@@ -71,16 +70,14 @@ class Transfer:
     ranges: RangeSet | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FileSettled:
+class FileSettled(NamedTuple):
     """Both sides succeeded for this file and every earlier one. bytes: received now, None when unknown."""
 
     tag: object
     bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileRefused:
+class FileRefused(NamedTuple):
     """This file met a fault of its own. trusted: surely its own content on the destination's disk, or None."""
 
     tag: object
@@ -88,16 +85,14 @@ class FileRefused:
     trusted: RangeSet | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileReturned:
+class FileReturned(NamedTuple):
     """Not settled and not at fault. suspect: a server process may still write under its name."""
 
     tag: object
     suspect: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FileProgress:
+class FileProgress(NamedTuple):
     """These ranges are on the destination's disk, and surely of this file."""
 
     tag: object
@@ -115,13 +110,13 @@ class Flush:
 PairEvent = FileSettled | FileRefused | FileReturned | FileProgress | Flush
 
 
-class State(enum.Enum):
+class State(enum.IntEnum):
     FLOWING = enum.auto()
     DRAINING = enum.auto()  # a file was refused; PASV is on its way to both sides
     LOST = enum.auto()
 
 
-class _Step(enum.Enum):
+class _Step(enum.IntEnum):
     SETUP = enum.auto()
     LISTEN = enum.auto()  # PASV/EPSV whose address the source shall connect to
     CLOSE = enum.auto()  # PASV to the source: closes its cached connections
@@ -132,22 +127,28 @@ class _Step(enum.Enum):
     CLEAN = enum.auto()  # DELE of what holds another file's octets; best effort
 
 
-@dataclass(slots=True)
 class _Half:
     """What one side said about one file."""
 
-    started: bool = False
-    done: bool = False
-    fault: Fault | None = None
+    __slots__ = ("done", "fault", "started")
+
+    def __init__(self) -> None:
+        self.started = False
+        self.done = False
+        self.fault: Fault | None = None
 
 
 class _Slot:
-    """A file under way."""
+    """A file under way, with its lines. Raises CommandError for a name that no wire may carry."""
 
-    __slots__ = ("destination", "received", "restart_refused", "source", "transfer")
+    __slots__ = ("destination", "received", "restart_refused", "retrieve", "source", "store", "transfer")
 
     def __init__(self, transfer: Transfer) -> None:
         self.transfer = transfer
+        self.retrieve = encode("RETR", transfer.source_path)
+        self.store = encode("STOR", transfer.write_path)
+        if transfer.rename_to is not None:
+            encode("RNTO", transfer.rename_to)
         self.source = _Half()
         self.destination = _Half()
         self.received = RangeSet()
@@ -157,17 +158,14 @@ class _Slot:
         return self.source if side is Side.SOURCE else self.destination
 
     @property
-    def answered(self) -> bool:
-        return self.source.done and self.destination.done
-
-    @property
     def faulty(self) -> bool:
         return self.source.fault is not None or self.destination.fault is not None
 
     @property
     def moved(self) -> bool:
         """Both sides answered success."""
-        return self.answered and not self.faulty
+        source, destination = self.source, self.destination
+        return source.done and destination.done and source.fault is None and destination.fault is None
 
     @property
     def cause(self) -> Fault:
@@ -245,14 +243,14 @@ class ThirdPartyPair:
 
     def handle(self, side: Side, event: ControlEvent) -> None:
         """Take an event of one of the channels whose tag is this pair's own."""
-        if isinstance(event, Lost):
-            self._lose(side, event.fault)
-        elif self.state is State.LOST:
+        if self.state is State.LOST:
             return
+        if isinstance(event, Answered):
+            self._answered(side, event)
         elif isinstance(event, Preliminary):
             self._preliminary(side, event)
-        elif isinstance(event, Answered):
-            self._answered(side, event)
+        elif isinstance(event, Lost):
+            self._lose(side, event.fault)
 
     def lose(self, fault: Fault) -> None:
         """The driver gives up: a hung server, a refused flush."""
@@ -305,12 +303,9 @@ class ThirdPartyPair:
             self._start(self._waiting.popleft())
 
     def _start(self, transfer: Transfer) -> None:
-        """Both lines are made before either is queued: a name that no wire may carry leaves no trace."""
-        slot = _Slot(transfer)
+        """All lines are made before one is queued: a name that no wire may carry leaves no trace."""
         try:
-            encode("STOR", transfer.write_path)
-            encode("RETR", transfer.source_path)
-            encode("RNTO", transfer.rename_to or b"")
+            slot = _Slot(transfer)
         except CommandError as error:
             fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
             self._events.append(FileRefused(transfer.tag, fault, None))
@@ -321,11 +316,10 @@ class ThirdPartyPair:
             self._move(Side.SOURCE, slot)
 
     def _move(self, side: Side, slot: _Slot) -> None:
-        transfer = slot.transfer
-        verb, path = ("RETR", transfer.source_path) if side is Side.SOURCE else ("STOR", transfer.write_path)
-        if transfer.ranges:
-            self._tell(side, "REST", self._restart_argument(transfer.ranges), _Step.RESTART, slot)
-        self._tell(side, verb, path, _Step.MOVE, slot)
+        if slot.transfer.ranges:
+            self._tell(side, "REST", self._restart_argument(slot.transfer.ranges), _Step.RESTART, slot)
+        verb, line = ("RETR", slot.retrieve) if side is Side.SOURCE else ("STOR", slot.store)
+        self._channels[side].send_line(verb, line, tag=(_Step.MOVE, slot))
 
     def _restart_argument(self, ranges: RangeSet) -> bytes:
         """Mode E takes ranges, mode S the one offset where the file goes on (RFC 3659 section 5)."""
@@ -364,8 +358,11 @@ class ThirdPartyPair:
         try:
             marker = parse_marker(RANGE_CODE, reply.lines)
             assert isinstance(marker, RangeMarker)
-            for start, end in marker.ranges:
-                slot.received.add(start, end)
+            if slot.received:
+                for start, end in marker.ranges:
+                    slot.received.add(start, end)
+            else:
+                slot.received = marker.ranges
         except (MarkerError, RangeError) as error:
             slot.destination.fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
             return
@@ -389,22 +386,21 @@ class ThirdPartyPair:
     def _answered(self, side: Side, event: Answered) -> None:
         step, slot = cast("tuple[_Step, _Slot]", event.command.tag)
         reply = event.reply
-        match step:
-            case _Step.MOVE:
-                self._moved(side, slot, reply)
-            case _Step.LISTEN:
-                self._listening(reply)
-            case _Step.CLOSE:
-                self._source_closed = True
-                self._drained()
-            case _Step.RENAME:
-                self._renamed(slot, event)
-            case _Step.RESTART if reply.is_error:
-                slot.half(side).fault = classify(reply, side)
-                slot.restart_refused = True
-            case _Step.SETUP | _Step.CONNECT if reply.is_error and event.command.verb != "TREV":
-                # TREV only asks for markers; a server without it gives them when it likes, or none.
-                self._lose(side, replace(classify(reply, side), scope=Scope.SESSION))
+        if step is _Step.MOVE:
+            self._moved(side, slot, reply)
+        elif step is _Step.LISTEN:
+            self._listening(reply)
+        elif step is _Step.CLOSE:
+            self._source_closed = True
+            self._drained()
+        elif step is _Step.RENAME:
+            self._renamed(slot, event)
+        elif step is _Step.RESTART and reply.is_error:
+            slot.half(side).fault = classify(reply, side)
+            slot.restart_refused = True
+        elif step in (_Step.SETUP, _Step.CONNECT) and reply.is_error and event.command.verb != "TREV":
+            # TREV only asks for markers; a server without it gives them when it likes, or none.
+            self._lose(side, replace(classify(reply, side), scope=Scope.SESSION))
 
     def _listening(self, reply: Reply) -> None:
         """227 or 229: where the destination waits for the source."""

@@ -7,7 +7,7 @@ a line or a reply without end, or a line that is no reply where one must stand.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Longest line taken, in octets: a path of 4096 octets with all its facts fits many times over.
 MAX_LINE = 64 * 1024
@@ -27,8 +27,7 @@ class ReplyError(Exception):
         return f"{self.reason}: {self.line!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """One whole reply: its code and its lines, without the code, the separator and the line ends."""
 
     code: int
