@@ -111,22 +111,28 @@ def _parse_time(stamp: str) -> datetime | None:
 
 def format_time(moment: datetime) -> str:
     """As RFC 3659 section 2.3 wants it: whole seconds, UTC."""
-    return moment.astimezone(UTC).strftime("%Y%m%d%H%M%S")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return "%04d%02d%02d%02d%02d%02d" % (  # noqa: UP031 - strftime takes three times as long, for each file of a scan
+        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
+    )  # fmt: skip
 
 
 def format_line(entry: Entry, name: bytes, selection: Collection[str] = FACTS) -> bytes:
     """One line, without its end: the facts of `selection` that the entry has, in the order of FACTS, then `name`."""
-    known = {
-        "Type": entry.kind,
-        "Size": str(entry.size),
-        "Modify": format_time(entry.modified) if entry.modified else "",
-        "Perm": entry.perm,
-        "UNIX.mode": entry.mode,
-        "UNIX.owner": entry.owner,
-        "UNIX.group": entry.group,
-        "Unique": entry.unique,
-        "UNIX.slink": quote(entry.link_target, errors="surrogateescape") if entry.link_target else "",
-    }
-    facts = "".join([f"{fact}={known[fact]};" for fact in FACTS if fact in selection and known[fact]])
+    values = (
+        entry.kind,
+        str(entry.size),
+        format_time(entry.modified) if entry.modified else "",
+        entry.perm,
+        entry.mode,
+        entry.owner,
+        entry.group,
+        entry.unique,
+        quote(entry.link_target, errors="surrogateescape") if entry.link_target else "",
+    )
+    facts = "".join(
+        [f"{fact}={value};" for fact, value in zip(FACTS, values, strict=True) if value and fact in selection]
+    )
     # RFC 3659 section 7.2: with no fact at all the line is a space and the name.
     return b"%b %b" % (facts.encode("utf-8", "surrogateescape"), name)

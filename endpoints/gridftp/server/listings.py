@@ -147,7 +147,8 @@ class Lister:
             return self._entry("/", self._root.stat(path), None, parent_writable=False)
         with self._root.parent(path) as (folder, name):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return self._child(folder, path, os.fsdecode(name), found, self._writable(os.fstat(folder)))
+            writable = self._writable(os.fstat(folder))
+            return self._child(folder, path[: -len(name)], os.fsdecode(name), found, writable)
 
     def fact_lines(self, path: bytes, selection: Collection[str]) -> Iterator[bytes]:
         for entry in self._entries(path):
@@ -172,7 +173,7 @@ class Lister:
         for name, found, folder in self._children(path):
             if writable is None:
                 writable = self._writable(os.fstat(folder))
-            yield self._child(folder, prefix + os.fsencode(name), name, found, writable)
+            yield self._child(folder, prefix, name, found, writable)
 
     def _children(self, path: bytes) -> Iterator[tuple[str, os.stat_result, int]]:
         """Name, own status (of a symlink, not of its target) and the folder's descriptor."""
@@ -183,13 +184,13 @@ class Lister:
                 with contextlib.suppress(FileNotFoundError):  # it has gone since
                     yield entry.name, entry.stat(follow_symlinks=False), folder
 
-    def _child(self, folder: int, path: bytes, name: str, found: os.stat_result, parent_writable: bool) -> Entry:
+    def _child(self, folder: int, prefix: bytes, name: str, found: os.stat_result, parent_writable: bool) -> Entry:
         target = None
         if stat.S_ISLNK(found.st_mode):
             with contextlib.suppress(OSError):
                 target = os.readlink(name, dir_fd=folder)
             with contextlib.suppress(OSError):
-                found = self._root.stat(path)
+                found = self._root.stat(prefix + os.fsencode(name))
         return self._entry(name, found, target, parent_writable=parent_writable)
 
     def _entry(self, name: str, found: os.stat_result, target: str | None, *, parent_writable: bool) -> Entry:
