@@ -12,7 +12,6 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def seconds_until_settled(task: dict[str, Any], begun: float) -> float:
     """From `begun` (time.time() before the POST) to the commit of the task's end, by the same machine's clock."""
     if task["status"] != "SUCCEEDED":
         raise RuntimeError(f"the task ended as {task['status']}: {task['fatal_error']}")
-    return datetime.fromisoformat(task["completion_time"]).timestamp() - begun
+    return float(task["completion_timestamp"]) - begun
 
 
 @contextmanager

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from endpoints.gridftp.facts import Entry
 from endpoints.models import Endpoint, Server
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
 from transferapi.tasks.models import Event, File, Task
-from transferapi.tasks.states import Phase, TaskType
+from transferapi.tasks.states import FileKind, Phase, TaskType
 
 VERSION = "v0.10"
+#: Rows of a long list that are documents at one time.
+PART = 1000
+
+T = TypeVar("T")
 
 
 def time(moment: datetime | None) -> str | None:
-    """`2021-09-02T18:04:49+00:00`."""
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def second(moment: datetime | None) -> str | None:
-    """`2021-09-02T18:04:49+00:00`, as clients compare it."""
+    """`2021-09-02T18:04:49+00:00`: whole seconds, since scripts read it with `strptime` and no fraction."""
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
@@ -91,6 +90,7 @@ _ABSENT: dict[str, Any] = {
     "non_functional_endpoint_display_name": None,
     "local_user_info_available": False,
     "last_accessed_time": None,
+    "guest_collection_activity_notification_policy": None,
     "associated_flow_policy": None,
     "auto_delete_timeout": None,
     "skip_auto_delete": None,
@@ -173,7 +173,10 @@ def task(row: Task) -> dict[str, Any]:
         "username": row.owner.username,
         "request_time": time(row.request_time),
         "completion_time": time(row.completion_time),
-        "deadline": second(row.deadline),
+        #: Of our own: `completion_time` with its fraction, as seconds since 1970.
+        "completion_timestamp": row.completion_time and row.completion_time.timestamp(),
+        "key": _key(row),
+        "deadline": time(row.deadline),
         **_places(row),
         **_options(row, options),
         **_counters(row),
@@ -189,6 +192,13 @@ def task(row: Task) -> dict[str, Any]:
         "canceled_by_admin": None,
         "canceled_by_admin_message": None,
     }
+
+
+def _key(row: Task) -> str:
+    """What the oldest clients sort by and go on from: `active,TIME` or `complete,TIME`."""
+    if row.completion_time is None:
+        return f"active,{time(row.request_time)}"
+    return f"complete,{time(row.completion_time)}"
 
 
 def _places(row: Task) -> dict[str, Any]:
@@ -302,8 +312,8 @@ def skipped_error(row: File) -> dict[str, Any]:
         "error_time": time(row.error_time),
         "checksum_algorithm": None,
         "external_checksum": None,
-        "is_directory": False,
-        "is_symlink": False,
+        "is_directory": row.kind == FileKind.DIRECTORY,
+        "is_symlink": row.kind == FileKind.SYMLINK,
         "is_delete_destination_extra": False,
     }
 
@@ -318,6 +328,25 @@ def task_link(row: Task) -> dict[str, Any]:
     }
 
 
+class Rows(Generic[T]):
+    """The DATA of a long list: each row becomes a document only while it is written."""
+
+    def __init__(self, rows: Sequence[T], document: Callable[[T], dict[str, Any]]) -> None:
+        self._rows = rows
+        self._document = document
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def dumps(self) -> bytes:
+        """The JSON list, made in parts."""
+        parts = (self._rows[start : start + PART] for start in range(0, len(self._rows), PART))
+        return b"[" + b",".join(dumps(list(map(self._document, part)))[1:-1] for part in parts) + b"]"
+
+
 def dumps(value: object) -> bytes:
     """ASCII only: octets of names that are no UTF-8 are lone surrogates, which UTF-8 has no form for."""
+    if isinstance(value, dict) and isinstance(value.get("DATA"), Rows):
+        rest = dumps({name: one for name, one in value.items() if name != "DATA"})
+        return b'%b,"DATA":%b}' % (rest[:-1], value["DATA"].dumps())
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii")
