@@ -111,13 +111,16 @@ def _encoded(path: str | None) -> bytes | None:
 
 def _check_same_sources(task_id: uuid.UUID, by_key: dict[bytes, NewFile], new: Collection[bytes]) -> None:
     """What is there already must have come from the same source: then it was found by an earlier scan."""
-    old = [key for key in by_key if key not in new]
+    old = {key: file for key, file in by_key.items() if key not in new}
     if not old:
         return
-    for known in File.objects.filter(task=task_id, key__in=old).only("key", "source_path"):
-        file = by_key[bytes(known.key)]
-        if known.source_path != file.source_path:
-            raise AmbiguousPathError(file.destination_path or file.source_path)
+    sources = arrays.octets(_encoded(file.source_path) for file in old.values())
+    with connection.cursor() as cursor:
+        cursor.execute(_OTHER_SOURCE, [arrays.octets(old), sources, task_id])
+        other = cursor.fetchone()
+    if other:
+        file = old[bytes(other[0])]
+        raise AmbiguousPathError(file.destination_path or file.source_path)
 
 
 def pending(
@@ -262,6 +265,10 @@ _INSERT = """
         %s::timestamptz[]) AS f
     ON CONFLICT (task_id, key) DO NOTHING
     RETURNING id, key"""
+
+_OTHER_SOURCE = """
+    SELECT given.key FROM unnest(%s::bytea[], %s::bytea[]) AS given(key, source)
+    JOIN tasks_file f ON f.task_id = %s AND f.key = given.key AND f.source_path <> given.source LIMIT 1"""
 
 #: A server may claim exabytes for each of its files: the sum stops at the largest number there is.
 _COUNT_FOUND = """
