@@ -45,7 +45,7 @@ class Api:
         content_type: str = "application/json",
         headers: dict[str, str] | None = None,
         query: dict[str, Any] | None = None,
-        **environ: Any,
+        environ: dict[str, Any] | None = None,
     ) -> Answer:
         """path: below /v0.10, percent-encoded. body: a document; raw: octets in its place."""
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode("ascii")
@@ -56,11 +56,11 @@ class Api:
             content_type,
             headers={**self._headers, **(headers or {})},
             query_params=query,
-            **environ,
+            **(environ or {}),
         )
         return _read(answer)
 
-    def get(self, path: str, **query: Any) -> Answer:
+    def get(self, path: str, /, **query: Any) -> Answer:
         return self.call("GET", path, query=query)
 
     def post(self, path: str, body: object = None) -> Answer:

@@ -138,14 +138,18 @@ def endpoint(row: Endpoint, user: User) -> dict[str, Any]:
     }
 
 
+def file_type(entry: Entry) -> str:
+    """`dir` also for the folder itself, which a server calls `cdir`."""
+    return "dir" if entry.is_directory else entry.kind
+
+
 def file(entry: Entry) -> dict[str, Any]:
     """One thing of a listing. A symlink is shown as what it points to, with the `link_` fields about itself."""
     modified = entry.modified and entry.modified.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
-    linked = entry.link_target is not None
     return {
         "DATA_TYPE": "file",
         "name": entry.name,
-        "type": "dir" if entry.is_directory else entry.kind,
+        "type": file_type(entry),
         "size": entry.size,
         "permissions": entry.mode or None,
         "user": entry.owner or None,
@@ -155,7 +159,7 @@ def file(entry: Entry) -> dict[str, Any]:
         "link_size": None,
         "link_user": None,
         "link_group": None,
-        "link_last_modified": modified if linked else None,
+        "link_last_modified": None,
     }
 
 

@@ -6,12 +6,14 @@ import fnmatch
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
+from endpoints.gridftp.facts import Entry
 from transferapi.tasks.queries import ORDERS, Order, TaskFilter, TextMatch, TimeRange
 from transferapi.tasks.states import Status, TaskType
 
+from . import documents
 from .errors import BadRequest
 from .parsing import parse_moment
 
@@ -100,11 +102,21 @@ def pick(document: dict[str, Any], fields: str | None) -> dict[str, Any]:
 
 # ---- listings
 
-#: Fields of a file document that `orderby` and `filter` know.
-LISTING_ORDERS = ("name", "type", "size", "last_modified", "permissions", "user", "group")
+EntryTest = Callable[[Entry], bool]
+
+#: What `orderby` and `filter` know of an entry, by its name in a file document.
+LISTING_FIELDS: dict[str, Callable[[Entry], Any]] = {
+    "name": attrgetter("name"),
+    "type": documents.file_type,
+    "size": attrgetter("size"),
+    "last_modified": attrgetter("modified"),
+    "permissions": attrgetter("mode"),
+    "user": attrgetter("owner"),
+    "group": attrgetter("group"),
+}
 
 
-def listing_filter(texts: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+def listing_filter(texts: Sequence[str]) -> EntryTest:
     """Several `filter` parameters are alternatives; within one, all conditions must hold."""
     alternatives = [_listing_conditions(text) for text in texts if text]
     if not alternatives:
@@ -112,22 +124,31 @@ def listing_filter(texts: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
     return lambda entry: any(all(test(entry) for test in tests) for tests in alternatives)
 
 
-def _listing_conditions(text: str) -> list[Callable[[Mapping[str, Any]], bool]]:
+def listing_sort(entries: list[Entry], terms: Sequence[tuple[str, bool]]) -> None:
+    """Sort in place, by the last term first: Python's sort is stable. What a server does not tell comes first."""
+    for field, descending in reversed(terms):
+        get = LISTING_FIELDS[field]
+        entries.sort(key=lambda entry: _sortable(get(entry)), reverse=descending)
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return value is not None, value
+
+
+def _listing_conditions(text: str) -> list[EntryTest]:
     return [_listing_condition(key, values) for key, values in conditions(text).items()]
 
 
-def _listing_condition(key: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    if key in ("name", "type", "user", "group", "permissions"):
-        tests = [_text_test(text_match(value)) for value in values]
-        return lambda entry: any(test(str(entry[key])) for test in tests)
+def _listing_condition(key: str, values: Sequence[str]) -> EntryTest:
+    if key not in LISTING_FIELDS:
+        raise BadRequest(f"filter: unknown field '{_shown(key)}'")
+    get = LISTING_FIELDS[key]
     if key == "size":
         return _size_condition(values)
     if key == "last_modified":
-        wanted = _time_range(key, {key: list(values)})
-        assert wanted is not None
-        start, end = wanted.start, wanted.end
-        return lambda entry: _within(entry["last_modified"], start, end)
-    raise BadRequest(f"filter: unknown field '{_shown(key)}'")
+        return _time_condition(key, values)
+    tests = [_text_test(text_match(value)) for value in values]
+    return lambda entry: any(test(get(entry)) for test in tests)
 
 
 def _text_test(match: TextMatch) -> Callable[[str], bool]:
@@ -137,23 +158,30 @@ def _text_test(match: TextMatch) -> Callable[[str], bool]:
     return lambda text: (text == match.text) is not match.negate
 
 
-_SIZE = re.compile(r"(<=|>=|<|>|=)?(\d{1,18})\Z")
+_SIZE = re.compile(r"(<=|>=|<|>|=)?(\d{1,18})\Z", re.ASCII)
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__, "=": int.__eq__,
 }  # fmt: skip
 
 
-def _size_condition(values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+def _size_condition(values: Sequence[str]) -> EntryTest:
+    """`size:>=10,<20`: the bounds hold together."""
     found = [_SIZE.match(value) for value in values]
     if not all(found):
         raise BadRequest("filter: a size is a number of octets, with <, <=, >, >= or = before it")
     tests = [(_COMPARE[match[1] or "="], int(match[2])) for match in found if match]
-    return lambda entry: all(compare(entry["size"], size) for compare, size in tests)
+    return lambda entry: all(compare(entry.size, size) for compare, size in tests)
 
 
-def _within(text: str | None, start: datetime | None, end: datetime | None) -> bool:
-    moment = parse_moment(text) if text else None
-    return moment is not None and (start is None or moment >= start) and (end is None or moment <= end)
+def _time_condition(key: str, values: Sequence[str]) -> EntryTest:
+    wanted = _time_range(key, {key: list(values)}) or TimeRange()
+    start, end = wanted.start, wanted.end
+
+    def test(entry: Entry) -> bool:
+        moment = entry.modified
+        return moment is not None and (start is None or moment >= start) and (end is None or moment <= end)
+
+    return test
 
 
 # ---- values

@@ -160,5 +160,5 @@ def query_limit(request: Request, default: int, most: int) -> int:
 
 def query_paths(request: Request, name: str) -> list[str]:
     """The values of a parameter that holds names of files: octets that are no UTF-8 become lone surrogates."""
-    pairs = parse_qsl(request.META.get("QUERY_STRING", "").encode("latin-1"))
-    return [value.decode("utf-8", "surrogateescape") for key, value in pairs if key == name.encode()]
+    pairs = parse_qsl(request.META.get("QUERY_STRING", ""), encoding="latin-1")
+    return [value.encode("latin-1").decode("utf-8", "surrogateescape") for key, value in pairs if key == name]

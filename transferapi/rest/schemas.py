@@ -43,7 +43,11 @@ SERVER = _object(
     subject=MAYBE_TEXT, DATA_TYPE=TEXT,
 )  # fmt: skip
 ENDPOINT = _object(
-    DATA_TYPE=TEXT, id=UUID, owner_id=UUID, public=FLAG, DATA={"type": "array", "items": SERVER},
+    DATA_TYPE=TEXT,
+    id=UUID,
+    owner_id=UUID,
+    public=FLAG,
+    DATA={"type": "array", "items": SERVER},
     **_texts("name display_name canonical_name owner_string default_directory", TEXT),
     **_texts("description organization department keywords contact_email contact_info info_link"),
 )
