@@ -22,9 +22,11 @@ from django.utils import timezone
 
 from endpoints import gate
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
-from endpoints.models import Server
-from transferapi.tasks import doorbell, leases, moves
-from workers.engine.run import run_slice
+from endpoints.models import Endpoint
+from endpoints.permissions import Verb, may
+from identity.models import User
+from transferapi.tasks import doorbell, leases, moves, work
+from workers.engine.run import Outcome, run_slice
 from workers.sessions import Places, RealSessions, SessionPool
 from workers.store import PostgresTaskStore, task_spec
 
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS = 300.0
 #: Tasks that one sweep, or the end of one slice, rings for.
 SWEEP_LIMIT = 100
+NOT_PERMITTED = "The owner of the task may not use one of its endpoints any more, or it was deleted."
 
 
 class Runtime:
@@ -98,18 +101,22 @@ def run(task_id: str) -> None:
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return
+    endpoints = _permitted_endpoints(grant)
+    if endpoints is None:
+        work.fail(grant.task_id, grant.epoch, "PERMISSION_DENIED", NOT_PERMITTED)
+        return
     runtime = current()
     spec = task_spec(grant)
-    store = PostgresTaskStore(grant)
     sessions = RealSessions(
         spec,
-        _places(grant),
+        Places({side: _addresses(endpoint) for side, endpoint in endpoints.items()}),
         runtime.pool,
         resolve=_resolve,
         accept_address=_accepts,
     )
+    store = PostgresTaskStore(grant)
     slice_ = run_slice(spec, store, sessions, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
-    future: Future[object] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
+    future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
     log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
     if not _stopping:
@@ -122,15 +129,20 @@ def sweep() -> None:
     doorbell.ring(leases.next_runnable(SWEEP_LIMIT))
 
 
-def _places(grant: leases.Grant) -> Places:
-    """Where the servers of the task's endpoints are."""
-    servers: dict[Side, list[tuple[str, int]]] = {Side.SOURCE: [], Side.DESTINATION: []}
-    for server in Server.objects.filter(endpoint_id__in=[grant.source_id, grant.destination_id]):
-        if server.endpoint_id == grant.source_id:
-            servers[Side.SOURCE].append((server.hostname, server.port))
-        if server.endpoint_id == grant.destination_id:
-            servers[Side.DESTINATION].append((server.hostname, server.port))
-    return Places(dict(servers))
+def _permitted_endpoints(grant: leases.Grant) -> dict[Side, Endpoint] | None:
+    """The endpoints of the task by side; None when its owner may not use one of them (any more)."""
+    user = User.objects.get(pk=grant.owner_id)
+    wanted = {Side.SOURCE: (grant.source_id, Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM)}
+    if grant.destination_id:
+        wanted[Side.DESTINATION] = (grant.destination_id, Verb.TRANSFER_TO)
+    rows = Endpoint.objects.prefetch_related("servers").in_bulk([id_ for id_, _ in wanted.values()])
+    if not all(may(user, verb, rows[id_]) for id_, verb in wanted.values()):
+        return None
+    return {side: rows[id_] for side, (id_, _) in wanted.items()}
+
+
+def _addresses(endpoint: Endpoint) -> list[tuple[str, int]]:
+    return [(server.hostname, server.port) for server in endpoint.servers.all()]
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -155,10 +155,9 @@ class PooledLane:
             ranges = RangeSet.parse(file.ranges) if file.ranges else None
         except FaultError as error:
             self._refused.append(LaneRefused(file, error.fault.at(side)))
-        except RangeError as error:
+        except RangeError:
             # Ranges that cannot be read are worth nothing: begin afresh.
             self.feed(replace(file, ranges=""))
-            del error
         else:
             rename_to = target if temporary else None
             self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))

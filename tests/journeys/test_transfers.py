@@ -250,3 +250,13 @@ def _until(condition: Callable[[], bool], seconds: float) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come to pass in time"
         time.sleep(0.05)
+
+
+def test_a_task_ends_when_its_endpoint_is_taken_away(service: Api, site: MakeSite) -> None:
+    a, b = site("a", "own"), site("b", "own")
+    task_id = service.transfer(a.id, "/none", b.id, "/none")
+    _until(lambda: service.call("GET", f"/task/{task_id}")["faults"] > 0, 10)
+    service.call("DELETE", f"/endpoint/{a.id}")
+    task = service.wait(task_id, timeout=60)
+    assert task["status"] == "FAILED"
+    assert task["fatal_error"]["code"] == "PERMISSION_DENIED"
