@@ -125,7 +125,7 @@ def _meaning(error: Exception, request: Any) -> tuple[int, str, str]:
         if isinstance(error, kind):
             return meaning(error)
     if isinstance(error, FaultError):
-        return 502, "ExternalError", fault_message(error.fault, "operation")
+        return 502, "ExternalError", _shown(error.fault.advice or error.fault.kind)
     if isinstance(error, exceptions.APIException):
         code = _STATUS_CODES.get(error.status_code, "ClientError")
         return error.status_code, code, str(error.detail)
@@ -146,25 +146,37 @@ _SUFFIXES: dict[Kind, str] = {
     Kind.NO_SPACE_LEFT: ".NoSpaceLeft",
     Kind.QUOTA_EXCEEDED: ".QuotaExceeded",
 }
+#: What has a code and a status of its own, by the operation that met it.
+_SPECIAL: dict[tuple[str, Kind], tuple[int, str, str]] = {
+    ("StatFailed", Kind.FILE_NOT_FOUND): (404, "NotFound", "Path not found, "),
+    ("StatFailed", Kind.PERMISSION_DENIED): (403, "EndpointPermissionDenied", "Denied by endpoint, "),
+}
 
 
-def endpoint_error(fault: Fault, family: str, endpoint: str, *, not_found: str = "ClientError.NotFound") -> ApiError:
+def endpoint_error(fault: Fault, family: str, endpoint: str, servers: str) -> ApiError:
     """What an endpoint said, as an error of the API.
 
-    family: such as "ExternalError.DirListingFailed". Codes with "ExternalError" in them are not tried again by the
-    clients, which is right: the service has tried.
+    family: DirListingFailed, StatFailed, MkdirFailed or RenameFailed. Codes with "ExternalError" in them are not
+    tried again by the clients, which is right: the service has tried.
     """
-    message = fault_message(fault, endpoint)
+    message = _endpoint_message(fault, family, endpoint, servers)
+    if special := _SPECIAL.get((family, fault.kind)):
+        status, code, prefix = special
+        return ApiError(status, code, prefix + message)
     if fault.kind is Kind.FILE_NOT_FOUND:
-        return ApiError(404, not_found, message)
+        return ApiError(404, "ClientError.NotFound", message)
     if fault.kind is Kind.INVALID_PATH_NAME:
         return ApiError(400, "ClientError.BadRequest", message)
-    return ApiError(502, family + _SUFFIXES.get(fault.kind, ""), message)
+    return ApiError(502, f"ExternalError.{family}{_SUFFIXES.get(fault.kind, '')}", message)
 
 
-def fault_message(fault: Fault, endpoint: str) -> str:
-    """Several lines, as people know them from the Transfer API."""
-    lines = [f"Error ({fault.kind})", f"Endpoint: {endpoint}", f"Message: {fault.advice or fault.kind}"]
+_WORDS = {"DirListingFailed": "list", "StatFailed": "stat", "MkdirFailed": "mkdir", "RenameFailed": "rename"}
+
+
+def _endpoint_message(fault: Fault, family: str, endpoint: str, servers: str) -> str:
+    """Several lines, which people and scripts know from the Transfer API."""
+    lines = [f"Error ({_WORDS[family]})", f"Endpoint: {endpoint}", f"Server: {servers}"]
+    lines.append(f"Message: {fault.advice or fault.kind}")
     if fault.raw:
         lines += ["---", f"Details: {fault.raw}"]
     return _shown("\n".join(lines))

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from endpoints.gridftp.facts import Entry
 from transferapi.tasks.queries import ORDERS, Order, TaskFilter, TextMatch, TimeRange
@@ -18,6 +18,8 @@ from .errors import BadRequest
 from .parsing import parse_moment
 
 MAX_VALUES = 1000
+
+T = TypeVar("T")
 
 
 def conditions(text: str) -> dict[str, list[str]]:
@@ -94,10 +96,20 @@ def order_terms(text: str | None, known: Iterable[str]) -> list[tuple[str, bool]
 
 def pick(document: dict[str, Any], fields: str | None) -> dict[str, Any]:
     """Only these fields of a document, and what it is."""
-    if not fields:
+    wanted = _wanted(fields)
+    return document if wanted is None else {name: value for name, value in document.items() if name in wanted}
+
+
+def picked(document: Callable[[T], dict[str, Any]], fields: str | None) -> Callable[[T], dict[str, Any]]:
+    """The same for each row of a list."""
+    wanted = _wanted(fields)
+    if wanted is None:
         return document
-    wanted = {name.strip() for name in fields.split(",")} | {"DATA_TYPE"}
-    return {name: value for name, value in document.items() if name in wanted}
+    return lambda row: {name: value for name, value in document(row).items() if name in wanted}
+
+
+def _wanted(fields: str | None) -> set[str] | None:
+    return {name.strip() for name in fields.split(",")} | {"DATA_TYPE"} if fields else None
 
 
 # ---- listings

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import operations, registry
 from endpoints.gridftp.faults import FaultError
+from endpoints.permissions import Verb
+from identity.models import User
 from transferapi.tasks import options, rules
 
 from . import documents, filters, schemas
-from .base import View, listing, result
+from .base import View, result
 from .errors import ApiError, BadRequest, endpoint_error
 from .parsing import Document, query_limit, query_number, query_paths
 
@@ -38,8 +38,12 @@ def _body_path(document: Document, name: str) -> str:
     return rules.path(document.required_text(name), name)
 
 
-def _refusal(error: FaultError, family: str, endpoint: str, not_found: str = "ClientError.NotFound") -> ApiError:
-    return endpoint_error(error.fault, f"ExternalError.{family}", endpoint, not_found=not_found)
+def _refusal(error: FaultError, user: User, reference: str, family: str) -> ApiError:
+    """What the endpoint said, with the endpoint's name and servers, which the refusal itself does not have."""
+    endpoint = registry.resolve(user, reference, Verb.VIEW)
+    servers = ", ".join(f"{one.hostname}:{one.port}" for one in registry.servers(endpoint))
+    name = f"{endpoint.display_name or registry.canonical_name(endpoint)} ({endpoint.pk})"
+    return endpoint_error(error.fault, family, name, servers or "none")
 
 
 class Ls(View):
@@ -54,36 +58,30 @@ class Ls(View):
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         hidden = query.get("show_hidden", "1") not in ("0", "false", "False")
         keep = filters.listing_filter(query_paths(request, "filter"))
-        terms = filters.order_terms(query.get("orderby"), filters.LISTING_ORDERS) or [("name", False)]
+        terms = filters.order_terms(query.get("orderby"), filters.LISTING_FIELDS) or [("name", False)]
         path = _query_path(request)
         try:
             found = operations.list_directory(self.user, endpoint, path)
         except FaultError as error:
-            raise _refusal(error, "DirListingFailed", endpoint) from None
-        rows = [documents.file(entry) for entry in found.entries if hidden or not entry.name.startswith(".")]
-        rows = [row for row in rows if keep(row)]
-        for field, descending in reversed(terms):
-            rows.sort(key=lambda row: _key(row[field]), reverse=descending)
-        page = [filters.pick(row, query.get("fields")) for row in rows[offset : offset + limit]]
+            raise _refusal(error, self.user, endpoint, "DirListingFailed") from None
+        entries = [one for one in found.entries if (hidden or not one.name.startswith(".")) and keep(one)]
+        filters.listing_sort(entries, terms)
+        page = entries[offset : offset + limit]
         return Response(
-            listing(
-                "file_list",
-                page,
-                endpoint=registry.canonical_name(found.endpoint),
-                path=found.path,
-                absolute_path=found.absolute_path,
-                limit=limit,
-                offset=offset,
-                total=len(rows),
-                rename_supported=True,
-                symlink_supported=False,
-            )
+            {
+                "DATA_TYPE": "file_list",
+                "endpoint": registry.canonical_name(found.endpoint),
+                "path": found.path,
+                "absolute_path": found.absolute_path,
+                "rename_supported": True,
+                "symlink_supported": False,
+                "limit": limit,
+                "offset": offset,
+                "total": len(entries),
+                "length": len(page),
+                "DATA": documents.Rows(page, filters.picked(documents.file, query.get("fields"))),
+            }
         )
-
-
-def _key(value: Any) -> tuple[bool, Any]:
-    """Sortable even where a server does not tell everything of every file."""
-    return value is not None, value if value is not None else ""
 
 
 class Stat(View):
@@ -95,7 +93,7 @@ class Stat(View):
         try:
             _, entry = operations.stat(self.user, endpoint, path)
         except FaultError as error:
-            raise _refusal(error, "StatFailed", endpoint, "NotFound") from None
+            raise _refusal(error, self.user, endpoint, "StatFailed") from None
         return Response(documents.file(entry))
 
 
@@ -106,7 +104,7 @@ class Mkdir(View):
         try:
             operations.make_directory(self.user, endpoint, path)
         except FaultError as error:
-            raise _refusal(error, "MkdirFailed", endpoint) from None
+            raise _refusal(error, self.user, endpoint, "MkdirFailed") from None
         answer = result(request, "DirectoryCreated", "The directory was created successfully", path=path)
         answer.data["DATA_TYPE"] = "mkdir_result"
         answer.status_code = 202
@@ -121,5 +119,5 @@ class Rename(View):
         try:
             operations.rename(self.user, endpoint, old, new)
         except FaultError as error:
-            raise _refusal(error, "RenameFailed", endpoint) from None
+            raise _refusal(error, self.user, endpoint, "RenameFailed") from None
         return result(request, "FileRenamed", "File or directory renamed successfully")
