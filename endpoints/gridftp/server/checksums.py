@@ -54,6 +54,7 @@ def checksum(session: Session, argument: bytes) -> None:
     if make is None:
         raise RefusedError(504, "CKSM: one of MD5, ADLER32, SHA1, SHA256, SHA512 is wanted.")
     offset, length = _integer(words[1], 0), _integer(words[2], -1)
+    session.flush()
     with session.service.root.opened_file(session.path(words[3]), os.O_RDONLY) as (fd, _):
         digest = make()
         for piece in _with_markers(session, _pieces(fd, offset, length, memoryview(session.buffer))):

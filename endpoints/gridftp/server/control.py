@@ -14,6 +14,8 @@ from .session import Service, Session
 _GREETING = b"220 Waybill GridFTP server ready.\r\n"
 _TOO_MANY = b"421 Too many sessions, try again later.\r\n"
 _TOO_LONG = b"500 Command line too long: closing control connection.\r\n"
+#: Between two looks whether the worker has caught up.
+_LOOK_AGAIN_SECONDS = 0.01
 _IDLE = b"421 Idle Timeout: closing control connection.\r\n"
 
 
@@ -65,10 +67,10 @@ class ControlProtocol(asyncio.Protocol):
             return
         for line in lines:
             self.session.feed(line[:-1] if line.endswith(b"\r") else line)
-        if lines and self.session.waiting > self._limits.queue:
-            self._transport.pause_reading()
+        if self.session.backlog > 1 and not self._paused:
             self._paused = True
-            self._loop.call_later(0.01, self._resume)
+            self._transport.pause_reading()
+            self._loop.call_later(_LOOK_AGAIN_SECONDS, self._resume)
 
     def eof_received(self) -> None:
         """A client that sends no more is taken for gone: nobody must write on for it."""
@@ -104,8 +106,8 @@ class ControlProtocol(asyncio.Protocol):
         """Read on when the worker has caught up by half."""
         if self._transport.is_closing() or self.session is None:
             return
-        if self.session.waiting > self._limits.queue // 2:
-            self._loop.call_later(0.01, self._resume)
+        if self.session.backlog > 0.5:
+            self._loop.call_later(_LOOK_AGAIN_SECONDS, self._resume)
         else:
             self._paused = False
             self._transport.resume_reading()

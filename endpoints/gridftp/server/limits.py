@@ -13,6 +13,7 @@ class Limits:
     line: int = 64 * 1024
     #: Commands read ahead of the one at work; beyond it the client is simply not read from.
     queue: int = 1000
+    queue_octets: int = 1024 * 1024
     sessions: int = 256
     #: Data connections of one session.
     streams: int = 64

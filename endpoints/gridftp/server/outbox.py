@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from .errors import ClientGoneError
 
 #: Octets held back at most, so that the replies to many small files go out together.
 _HELD = 16 * 1024
+#: Seconds that a reply is held back while other commands are done.
+_HELD_SECONDS = 0.005
 #: For the last replies to leave, when a session ends.
 _LAST_WORDS_SECONDS = 5.0
 
@@ -23,13 +26,20 @@ class Outbox:
         self._patience = patience
         self._parts: list[bytes] = []
         self._size = 0
+        self._oldest = 0.0
         self._room = threading.Event()
         self._room.set()
 
     def say(self, reply: bytes) -> None:
+        if not self._parts:
+            self._oldest = monotonic()
         self._parts.append(reply)
         self._size += len(reply)
         if self._size > _HELD:
+            self.flush()
+
+    def flush_if_due(self) -> None:
+        if self._parts and monotonic() - self._oldest > _HELD_SECONDS:
             self.flush()
 
     def flush(self) -> None:

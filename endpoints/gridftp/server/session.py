@@ -83,6 +83,8 @@ class Session:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._gone = False
         self._executing = False
+        # Each is written by one thread only.
+        self._octets_fed = self._octets_done = 0
         self._thread = threading.Thread(target=self._work, name="gridftp-session", daemon=True)
 
     # ---- called from the loop
@@ -94,16 +96,18 @@ class Session:
         """A command line without its end. ABOR acts at once on the transfer at work, and is answered in its turn."""
         if _TELNET.sub(b"", line).strip().upper() == b"ABOR":
             self.interrupt.set()
+        self._octets_fed += len(line)
         self._lines.put(line)
 
     @property
-    def waiting(self) -> int:
-        """Lines that nobody has looked at yet."""
-        return self._lines.qsize()
+    def backlog(self) -> float:
+        """How much waits to be done, as a part of what may wait: of lines, or of their octets."""
+        lines = self._lines.qsize() / self.limits.queue
+        return max(lines, (self._octets_fed - self._octets_done) / self.limits.queue_octets)
 
     @property
     def busy(self) -> bool:
-        return self._executing or self.waiting > 0
+        return self._executing or self._lines.qsize() > 0
 
     def hang_up(self) -> None:
         """The client is gone, or has to go: end what is at work and forget the rest."""
@@ -142,13 +146,10 @@ class Session:
     def _work(self) -> None:
         try:
             while not (self._gone or self.quitting):
-                if not self._lines.qsize():
-                    self._outbox.flush()
-                self._executing = False
-                line = self._lines.get()
-                self._executing = True
+                line = self._next_line()
                 if line is not None and not self._gone:
                     self.execute(line)
+                    self._octets_done += len(line)
             self._outbox.flush()
             self._outbox.close()
         except ClientGoneError:
@@ -160,6 +161,17 @@ class Session:
             self.channel.close()
             self.interrupt.close()
             self._when_done()
+
+    def _next_line(self) -> bytes | None:
+        """Replies go out before a wait, and else when there are enough of them."""
+        if self._lines.qsize():
+            self._outbox.flush_if_due()
+            return self._lines.get()
+        self._outbox.flush()
+        self._executing = False
+        line = self._lines.get()
+        self._executing = True
+        return line
 
     def execute(self, line: bytes) -> None:
         """Do one command and say its replies. Raises only when the session cannot go on."""
