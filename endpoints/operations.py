@@ -48,15 +48,23 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
 
     async def work(session: GridFTPSession) -> Listing:
         entries: list[Entry] = []
-        # "/folder/" follows a symlink and is refused for a file, which is what a listing wants.
+        # "/folder/" follows a symlink and is refused for a file, which is what a listing wants ...
         async with aclosing(session.listing(folder)) as batches:
             async for batch in batches:
                 entries += batch
                 if len(entries) > limit:
                     raise FaultError(make_fault(Kind.LIMIT_EXCEEDED, f"more than {limit} entries in {folder}"))
+        # ... but the toolkit's server lists a file all the same, as if it were a folder with itself in it.
+        if [entry.name for entry in entries] == [folder.split("/")[-2]] and not entries[0].is_directory:
+            await _must_be_a_folder(session, folder)
         return Listing(endpoint, folder, session.encode_path(folder).decode("utf-8", "surrogateescape"), entries)
 
     return _on_session(endpoint, work)
+
+
+async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
+    if not (await session.stat(path.rstrip("/"))).is_directory:
+        raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
 
 
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:

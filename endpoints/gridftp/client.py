@@ -338,10 +338,9 @@ class GridFTPSession:
 
     async def rename(self, old: str, new: str) -> None:
         """RNFR and RNTO in one go."""
+        source, target = self.encode_path(old), self.encode_path(new)
         ask = self.connection.ask
-        first, second = await asyncio.gather(
-            ask("RNFR", self.encode_path(old)), ask("RNTO", self.encode_path(new)), return_exceptions=True
-        )
+        first, second = await asyncio.gather(ask("RNFR", source), ask("RNTO", target), return_exceptions=True)
         for outcome in (first, second):
             if isinstance(outcome, BaseException):
                 raise outcome
