@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ class Place:
     def suspect(self, name: str, attempt: int) -> Transfer:
         """Under another name: a late writer of the lost connection may still hold the first one."""
         first = self.transfer(name)
-        return replace(first, write_path=first.write_path + b".tmp%d" % attempt, rename_to=first.write_path)
+        return first._replace(write_path=first.write_path + b".tmp%d" % attempt, rename_to=first.write_path)
 
     def wrong(self) -> list[str]:
         """Files of the destination, under their real names, that hold anything else than they should."""

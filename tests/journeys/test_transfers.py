@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from bench.instance import Api
-
 from tests.journeys.conftest import Site
 
 MakeSite = Callable[..., Site]

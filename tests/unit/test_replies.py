@@ -62,16 +62,11 @@ def test_what_is_no_reply_is_refused(data: bytes) -> None:
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
-    parser = ReplyParser()
     with pytest.raises(ReplyError, match="without end"):
-        for _ in range(MAX_LINE // 1000 + 2):
-            list(parser.feed(b"2" * 1000))
+        parse(*[b"2" * 1000] * (MAX_LINE // 1000 + 2))
 
 
 def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("endpoints.gridftp.replies.MAX_REPLY", 10_000)
-    parser = ReplyParser()
     with pytest.raises(ReplyError, match="reply without end"):
-        list(parser.feed(b"211-Features\r\n"))
-        for _ in range(200):
-            list(parser.feed(b" " + b"x" * 100 + b"\r\n"))
+        parse(b"211-Features\r\n", *[b" " + b"x" * 100 + b"\r\n"] * 200)
