@@ -8,7 +8,9 @@ import io
 import os
 import signal
 import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -64,6 +66,72 @@ def spawn(
         )
 
 
+class Forked:
+    """A child that goes on in this program instead of starting another one; waited for as Popen is."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status once it has ended, as Popen has it."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        until = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+#: What the functions below take: both are started here, and end with us.
+Child = subprocess.Popen[bytes] | Forked
+
+
+def fork(work: Callable[[], int], *, log: Path) -> Forked:
+    """Do `work` in a child that has all of our modules loaded; what it returns is its exit status.
+
+    We must have one thread and no connection. The child gets SIGKILL when we end.
+    """
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Forked(pid)
+    code = 1
+    try:
+        die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        with open_log(log) as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: the stack below us is our parent's.
+        os._exit(code)
+
+
 def open_log(path: Path) -> io.FileIO:
     """Open a log for appending, readable by its owner only; a large one is moved aside first."""
     with contextlib.suppress(FileNotFoundError):
@@ -99,7 +167,7 @@ def describe_exit(code: int) -> str:
     return f"signal {signal.Signals(-code).name}"
 
 
-def stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, *, timeout: float = 5.0) -> int:
+def stop(process: Child, how: signal.Signals = signal.SIGTERM, *, timeout: float = 5.0) -> int:
     """Ask with `how`, insist with SIGKILL after `timeout` seconds; returns the exit status as Popen has it."""
     if process.poll() is None:
         process.send_signal(how)
@@ -108,12 +176,13 @@ def stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM,
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(10)
-    if process.stdout:
+    if isinstance(process, subprocess.Popen) and process.stdout is not None:
         process.stdout.close()
+    assert process.returncode is not None
     return process.returncode
 
 
-def stop_all(processes: Iterable[tuple[subprocess.Popen[bytes], signal.Signals]], *, timeout: float = 1.0) -> None:
+def stop_all(processes: Iterable[tuple[Child, signal.Signals]], *, timeout: float = 1.0) -> None:
     """Ask all at once, give them `timeout` seconds together, then insist."""
     asked = [(process, how) for process, how in processes if process.poll() is None]
     for process, how in asked:

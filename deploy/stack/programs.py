@@ -19,6 +19,7 @@ from .embedded import embedded_environment
 from .errors import BusyError
 from .fingerprint import CHECKOUT, migrations_fingerprint
 from .home import Home
+from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
 from .supervisor import Program
@@ -70,7 +71,7 @@ class Instance:
         needed = tuple(program.name for program in servers)
         preparing = [self._prepare(needed)] if prepare else []
         needed += tuple(program.name for program in preparing)
-        answering = [*self._endpoints(), self._web(needed), *self._workers(needed)]
+        answering = [*self._endpoints(), self._web(needed), self._workers(needed)]
         # Nobody waits for beat, and loading it would hold up those that somebody waits for.
         beat = self._beat(tuple(program.name for program in answering))
         return [*servers, *preparing, *answering, beat]
@@ -104,11 +105,14 @@ class Instance:
             self._python("web", "gunicorn", *settings, "transferapi.wsgi", after=after), ready=self._web_answers
         )
 
-    def _workers(self, after: tuple[str, ...]) -> Iterator[Program]:
-        for number in range(1, cores() + 1):
-            name = f"worker{number}"
-            words = [name, str(THREADS_PER_WORKER)]
-            yield self._python(name, "deploy.stack.worker", *words, after=after, ready_line=b"takes messages")
+    def _workers(self, after: tuple[str, ...]) -> Program:
+        members = socket_folder(self.home.path) / "workers.json"
+        words = ["--count", str(cores()), "--threads", str(THREADS_PER_WORKER)]
+        words += ["--logs", str(self.home.logs), "--members", str(members)]
+        line = b"take messages"
+        return replace(
+            self._python("celery", "deploy.stack.workers", *words, after=after, ready_line=line), members=members
+        )
 
     def _beat(self, after: tuple[str, ...]) -> Program:
         schedule = ["--schedule", str(self.home.path / "beat-schedule"), "--pidfile", ""]
@@ -143,7 +147,7 @@ class Instance:
         headers = {"Authorization": f"Bearer {self.home.read_token()}"}
         request = urllib.request.Request(f"{self.url}/v0.10/submission_id", headers=headers)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             error.close()

@@ -5,17 +5,17 @@ It loads nothing heavy. Each child is told by the kernel when the supervisor is 
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from .child import describe_exit, spawn, stop_all
+from .child import Child, describe_exit, fork, spawn, stop_all
 from .errors import StartError
 
 #: A crashed program is started again after this many seconds; twice as many after each further crash.
@@ -35,6 +35,8 @@ class Program:
 
     ready: asked every few hundredths of a second whether it does its work; gets the log's text since its start.
     after: names of programs that must be ready before this one starts.
+    work: instead of a program, a function that a child of ours does; see `child.fork`.
+    members: a file in which a program that has processes of its own names them, see `Supervisor.pids`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
     patience: seconds until it must be ready.
@@ -43,6 +45,8 @@ class Program:
     name: str
     argv: Sequence[str]
     log: Path
+    work: Callable[[], int] | None = None
+    members: Path | None = None
     env: Mapping[str, str] | None = None
     cwd: Path | None = None
     ready: Callable[[bytes], bool] = lambda text: True
@@ -67,7 +71,7 @@ class Running:
 
     program: Program
     state: State = State.WAITING
-    process: subprocess.Popen[bytes] | None = None
+    process: Child | None = None
     started_at: float = 0.0
     log_start: int = 0
     crashes: int = 0
@@ -94,6 +98,7 @@ class Supervisor:
 
     programs: Sequence[Program]
     on_change: Callable[[Running], None] = lambda changed: None
+    stop_seconds: tuple[float, float] = STOP_SECONDS
     running: dict[str, Running] = field(init=False)
     stopping: bool = field(default=False, init=False)
     _everything_was_up: bool = field(default=False, init=False)
@@ -110,12 +115,14 @@ class Supervisor:
         self.stopping = True
 
     def pids(self) -> dict[str, int]:
-        """Process name to pid, of those that run."""
-        return {
-            name: running.process.pid
-            for name, running in self.running.items()
-            if running.process is not None and running.process.returncode is None
-        }
+        """Process name to pid, of those that run and of their members."""
+        found: dict[str, int] = {}
+        for name, running in self.running.items():
+            if running.process is not None and running.process.returncode is None:
+                found[name] = running.process.pid
+                if running.program.members is not None:
+                    found |= read_members(running.program.members)
+        return found
 
     def start(self, *, timeout: float) -> bool:
         """Bring everything up; False when it was told to stop before that. Raises StartError."""
@@ -138,8 +145,8 @@ class Supervisor:
         self._sleep(1.0 if settled else 0.1)
 
     def stop(self) -> None:
-        """End all: first those who use the servers, then the servers; never longer than STOP_SECONDS together."""
-        for of_servers, seconds in zip((False, True), STOP_SECONDS, strict=True):
+        """End all: first those who use the servers, then the servers; never longer than `stop_seconds`."""
+        for of_servers, seconds in zip((False, True), self.stop_seconds, strict=True):
             stop_all(
                 [
                     (running.process, running.program.stop)
@@ -171,7 +178,12 @@ class Supervisor:
         running.log_start = program.log.stat().st_size if program.log.exists() else 0
         running.started_at = time.monotonic()
         running.state = State.STARTING
-        running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
+        if program.members is not None:
+            program.members.unlink(missing_ok=True)
+        if program.work is not None:
+            running.process = fork(program.work, log=program.log)
+        else:
+            running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
 
     def _look_whether_ready(self, running: Running) -> None:
         assert running.process is not None
@@ -211,3 +223,12 @@ class Supervisor:
     def _change(self, running: Running, state: State) -> None:
         running.state = state
         self.on_change(running)
+
+
+def read_members(file: Path) -> dict[str, int]:
+    """The pids that a program wrote down; empty before it did."""
+    try:
+        found: dict[str, int] = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    return found
