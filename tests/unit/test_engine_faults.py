@@ -87,6 +87,35 @@ def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
     run(main())
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    files=FILES,
+    faults=st.lists(rules(), max_size=4),
+    deaths=st.lists(st.integers(1, 150), min_size=1, max_size=4),
+    chunk=st.sampled_from([None, 3]),
+    trusted=st.booleans(),
+)
+def test_every_file_arrives_whatever_fails_and_whenever_workers_die(
+    files: dict[str, bytes],
+    faults: list[tuple[str, str, Fault, int]],
+    deaths: list[int],
+    chunk: int | None,
+    trusted: bool,
+) -> None:
+    async def main() -> None:
+        world = World([("/src/", "/dst/", None)], chunk=chunk, trusted=trusted)
+        fill(world, files)
+        for rule in faults:
+            world.script.add(*rule)
+        for step in deaths:
+            if world.store.status == "ACTIVE":
+                await world.killed_slice(step)
+        assert await world.run() == "SUCCEEDED"
+        assert_arrived(world, files)
+
+    run(main())
+
+
 async def killed_at(step: int, chunk: int | None, trusted: bool, deaths: int) -> bool:
     """A task of two folders and two files whose worker dies at this step, and again so many steps later."""
     items = [("/src/", "/dst/", None), ("/one", "/new/folder/one", None), ("/gone", "/new/gone", None)]

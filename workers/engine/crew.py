@@ -76,6 +76,8 @@ class Crew:
         self._hands: dict[int, asyncio.Task[None]] = {}
         self._berths: dict[int, _Berth] = {}
         self._parked: list[_Berth] = []
+        #: Lanes that are open, being opened, or being closed: each has a session to both sides.
+        self._lanes = 0
         #: Small inquiries about single files: a size that differs, a new name.
         self._inquiries: set[asyncio.Task[None]] = set()
         #: Files under way whose beginning is known to be on the destination's disk: they can be continued.
@@ -121,7 +123,7 @@ class Crew:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         berths = [*self._berths.values(), *self._parked]
-        await asyncio.gather(*(_close(berth.lane) for berth in berths))
+        await asyncio.gather(*(self._close(berth) for berth in berths))
         for berth in berths:
             for row in berth.under_way.values():
                 if not row.ranges and row.id not in self._on_disk:
@@ -137,19 +139,22 @@ class Crew:
 
     async def _hand(self, index: int) -> None:
         try:
-            while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
-                if await self._wait_for_endpoints():
-                    return
-                berth = await self._berth(plan)
-                if berth is None:
-                    continue
-                self._berths[index] = berth
-                await self._drive(berth)
-                del self._berths[index]
-                await self._park(berth)
+            await self._work_in_lanes(index)
         finally:
             del self._hands[index]
         self._last_hand()
+
+    async def _work_in_lanes(self, index: int) -> None:
+        while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
+            if await self._wait_for_endpoints():
+                return
+            berth = await self._berth(plan)
+            if berth is None:
+                continue
+            self._berths[index] = berth
+            await self._drive(berth)
+            del self._berths[index]
+            await self._park(berth)
 
     async def _wait_for_endpoints(self) -> bool:
         """Sit out a short backoff of the endpoints. True: it is a long one, and this hand goes home."""
@@ -171,21 +176,32 @@ class Crew:
             if plan.same_lanes(berth.plan) and berth.lane.alive:
                 self._parked.remove(berth)
                 return berth
-        if self._parked and len(self._parked) + len(self._berths) >= self._lanes_limit:
-            await _close(self._parked.pop().lane)
+        if self._parked and self._lanes >= self._lanes_limit:
+            await self._close(self._parked.pop())
         self._announce(plan)
+        self._lanes += 1
         try:
-            lane = await self._work.sessions.lane(parallelism=plan.parallelism, depth=plan.pipelining)
+            return _Berth(await self._work.sessions.lane(parallelism=plan.parallelism, depth=plan.pipelining), plan)
         except FaultError as error:
+            self._lanes -= 1
             await self._work.unreachable(error.fault)
             return None
-        return _Berth(lane, plan)
 
     async def _park(self, berth: _Berth) -> None:
         if berth.lane.alive:
             self._parked.append(berth)
         else:
-            await _close(berth.lane)
+            await self._close(berth)
+
+    async def _close(self, berth: _Berth) -> None:
+        """Close a lane, and do not wait long for one that does not want to."""
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await berth.lane.close()
+        except (TimeoutError, FaultError):
+            return
+        finally:
+            self._lanes -= 1
 
     def _announce(self, plan: Plan) -> None:
         """Tell the user of a plan that is not the last one told."""
@@ -370,12 +386,3 @@ class Crew:
         await self._work.clock.sleep(DECIDE_AFTER)
         self._dealer.decided = True
         self.staff()
-
-
-async def _close(lane: Lane) -> None:
-    """Close a lane, and do not wait long for one that does not want to."""
-    try:
-        async with asyncio.timeout(CLOSE_TIMEOUT):
-            await lane.close()
-    except (TimeoutError, FaultError):
-        return

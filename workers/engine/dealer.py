@@ -93,7 +93,13 @@ class Dealer:
         current = self.plan()
         if current is None or not current.same_lanes(plan):
             return ()
-        count = min(lane_share(current, len(self._files) + self.under_way) - have, len(self._files))
+        return self.take(lane_share(current, len(self._files) + self.under_way) - have)
+
+    def take(self, most: int) -> Sequence[FileRow]:
+        """The next files of the chunk, whoever takes them."""
+        if self.plan() is None:
+            return ()
+        count = min(most, len(self._files))
         if count <= 0:
             return ()
         self.under_way += count
@@ -110,8 +116,13 @@ class Dealer:
         """So many files are no longer in a lane."""
         self.under_way -= count
 
+    def put_first(self, rows: Sequence[FileRow]) -> None:
+        """These, which were just dealt, are dealt again before all others."""
+        self._files.extendleft(reversed(rows))
+        self._waiting += len(rows)
+
     def put_back(self, rows: Iterable[FileRow]) -> None:
-        """Files in hand that no lane has any more are dealt again."""
+        """Files in hand that no lane has any more are dealt again, with the next chunk of their class."""
         for row in rows:
             self._queues[size_class(row.size)].append(row)
             self._waiting += 1

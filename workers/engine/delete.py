@@ -118,7 +118,7 @@ class Remover:
 
     def staff(self) -> None:
         ready = not (self._scanning or self._closed_to_new or self._work.seconds_blocked() > PATIENCE)
-        if ready and self._hand is None and (self._dealer.waiting or self._stock.more):
+        if ready and self._hand is None and (self._dealer.waiting or self._stock.low):
             self._hand = self._work.spawn(self._remove_all())
 
     def scanning(self, now: bool) -> None:
@@ -139,18 +139,17 @@ class Remover:
     async def _remove_all(self) -> None:
         try:
             await self._tell()
-            while not (self._scanning or self._closed_to_new):
+            while not (self._scanning or self._closed_to_new or await self._blocked()):
                 if self._stock.low:
                     await self._stock.fetch()
-                rows = self._dealer.deal(PLAN, BATCH - self._size)
+                rows = self._dealer.take(self._size)
                 if not rows:
                     break
                 await self._remove(rows)
-                if await self._blocked():
-                    return
         finally:
             self._hand = None
         self._ledger.hurry()
+        self.staff()
 
     async def _tell(self) -> None:
         if not self._told:
@@ -189,7 +188,7 @@ class Remover:
         """The batch is done again; what brings down a connection all by itself waits longer than the others."""
         if isinstance(error, UnreachableError):
             await self._work.unreachable(error.fault)
-            self._dealer.put_back(rows)
+            self._dealer.put_first(rows)
             return
         if error.fault.scope is not Scope.FILE:
             self._work.connection_failed()
@@ -197,7 +196,7 @@ class Remover:
             self._fault(rows[0], error.fault)
         else:
             self._size = 1
-            self._dealer.put_back(rows)
+            self._dealer.put_first(rows)
 
     def _fault(self, row: FileRow, fault: Fault) -> None:
         decision = self._work.decide(fault, row.attempts)

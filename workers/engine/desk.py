@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, sessions: SessionFactory) -> None:
         self._factory = sessions
         self._open: dict[Side, Session] = {}
-        self._locks = {Side.SOURCE: asyncio.Lock(), Side.DESTINATION: asyncio.Lock()}
+        self._opening: dict[Side, asyncio.Task[Session]] = {}
 
     async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
         """Ask the session of this side. Raises FaultError; UnreachableError when there is no session to ask."""
@@ -47,6 +47,10 @@ class Desk:
 
     async def close(self) -> None:
         """Give all sessions back."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
         sessions = list(self._open.values())
         self._open.clear()
         for session in sessions:
@@ -56,13 +60,20 @@ class Desk:
         session = self._open.get(side)
         if session:
             return session
-        async with self._locks[side]:
-            if side not in self._open:
-                try:
-                    self._open[side] = await self._factory.session(side)
-                except FaultError as error:
-                    raise UnreachableError(error.fault) from None
-            return self._open[side]
+        opening = self._opening.get(side)
+        if opening is None:
+            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
+        # Shared by all who wait: where a host is down, it is asked once, not by each of them in turn.
+        return await asyncio.shield(opening)
+
+    async def _open_one(self, side: Side) -> Session:
+        try:
+            session = self._open[side] = await self._factory.session(side)
+        except FaultError as error:
+            raise UnreachableError(error.fault) from None
+        finally:
+            del self._opening[side]
+        return session
 
     async def _drop_if_lost(self, side: Side, session: Session, error: FaultError) -> None:
         """After a fault of the connection the factory, which can tell, keeps or ends it."""

@@ -23,6 +23,8 @@ from .work import Work
 LISTINGS = 4
 #: Found files written at once; fewer when the last ones were written so many seconds ago.
 FOUND = 1000
+#: The first ones that are written: enough to tell many small files from few, and to fill the lanes.
+FIRST = 250
 FOUND_SECONDS = 0.5
 #: Times that a folder is listed anew when the connection is lost meanwhile.
 TRIES = 3
@@ -74,6 +76,7 @@ class Walk:
         self._found: list[Found] = []
         self._stack = [root]
         self._flushed_at = work.clock.now()
+        self._begun = False
         #: The identity of the destination, where the source is on the same endpoint.
         self._avoid = ""
 
@@ -193,6 +196,11 @@ class Walk:
         """Write what was found."""
         found, self._found = self._found, []
         self._flushed_at = self._work.clock.now()
+        if not self._begun:
+            # Lanes begin on the first few while the many are being written.
+            self._begun = True
+            await self._add(found[:FIRST])
+            found = found[FIRST:]
         for start in range(0, len(found), FOUND):
             await self._add(found[start : start + FOUND])
 

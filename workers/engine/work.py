@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import Fault
 
 from .desk import Desk
 from .ports import Clock, SessionFactory, TaskSpec, TaskStore
-from .retry import Decision, EndpointBackoff, Fail, Suspend, decide
+from .retry import Decision, EndpointBackoff, Fail, Retry, Suspend, decide
 
 #: Seconds of backoff that are sat out with the lease in hand; for longer ones the place is given up.
 PATIENCE = 5.0
@@ -117,7 +117,7 @@ class Work:
         decision = self.decide(fault, attempts)
         if isinstance(decision, Fail):
             self.end(Failed(fault.kind, decision.why))
-        else:
+        elif isinstance(decision, Retry):
             await self.store.event(fault.kind, fault.advice or str(fault.kind), fault.raw, is_error=True)
 
     def seconds_blocked(self) -> float:

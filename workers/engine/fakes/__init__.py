@@ -12,12 +12,13 @@ they have open.
 """
 
 from .clock import ManualClock, StuckError, run
-from .sessions import FaultScript, MemoryLane, MemorySession, MemorySessions
+from .sessions import FaultScript, FaultSource, MemoryLane, MemorySession, MemorySessions
 from .store import Fuse, MemoryLease, MemoryStore, Row, State
 from .tree import MemoryTree, Node
 
 __all__ = [
     "FaultScript",
+    "FaultSource",
     "Fuse",
     "ManualClock",
     "MemoryLane",

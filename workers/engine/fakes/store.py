@@ -129,6 +129,7 @@ class MemoryStore:
         self.epoch = 0
         self.held = False
         self.violations: list[str] = []
+        self.pending: dict[int, Row] = {}
         self._by_key: dict[str, int] = {}
 
     def lease(self, fuse: Fuse | None = None, latency: float = 0.0) -> MemoryLease:
@@ -162,7 +163,7 @@ class MemoryStore:
         rows = []
         for key, one in fresh.items():
             row = FileRow(len(self.rows) + 1, item.id, one.source_path, one.destination_path, one.size, one.kind)
-            self.rows[row.id] = Row(row)
+            self.rows[row.id] = self.pending[row.id] = Row(row)
             self._by_key[key] = row.id
             rows.append(row)
         self.totals.files += len(rows)
@@ -174,6 +175,7 @@ class MemoryStore:
             self.violations.append(f"settled twice: {settled.file.source_path}")
             return
         row.state = State.SKIPPED if settled.skipped else State.DONE
+        del self.pending[row.file.id]
         if settled.new_size is not None:
             row.file = replace(row.file, size=settled.new_size)
         if settled.skipped:
@@ -194,6 +196,7 @@ class MemoryStore:
         self._error(faulted.fault)
         if faulted.retry_at is None:
             row.state = State.FAILED
+            del self.pending[row.file.id]
             self.totals.failed += 1
 
     def note_item_fault(self, faulted: ItemFaulted) -> None:
@@ -277,8 +280,8 @@ class MemoryLease:
             now, without = store.clock.now(), set(exclude)
             due = (
                 row.file
-                for row in store.rows.values()
-                if row.state is State.PENDING and _is_due(row.next_try_at, now) and row.file.id not in without
+                for row in store.pending.values()
+                if _is_due(row.next_try_at, now) and row.file.id not in without
             )
             files = heapq.nsmallest(limit, due, key=lambda file: (file.size, file.id))
             return [replace(file, suspect=file.id <= self.suspect_up_to) for file in files]
@@ -346,6 +349,6 @@ def _is_due(at: datetime | None, now: datetime) -> bool:
 
 def _counts(store: MemoryStore) -> Counts:
     items = [item.next_try_at for item in store.items.values() if not item.scanned]
-    files = [row.next_try_at for row in store.rows.values() if row.state is State.PENDING]
+    files = [row.next_try_at for row in store.pending.values()]
     tries = [at for at in (*items, *files) if at is not None]
     return Counts(len(items), len(files), store.totals.failed, min(tries, default=None))

@@ -122,7 +122,9 @@ class MemoryTree:
             raise not_found(path)
         if folder.children is None:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
-        if not folder.children.setdefault(path.rpartition("/")[2], Node(children={})).is_directory:
+        folder.children.setdefault(path.rpartition("/")[2], Node(children={}))
+        there = self.find(path)
+        if there is None or not there.is_directory:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
 
     def remove(self, path: str, *, directory: bool) -> None:

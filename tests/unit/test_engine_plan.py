@@ -1,0 +1,207 @@
+"""The rules of the paper at their edges, what a user may ask for instead, and how files are dealt."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.engine.dealer import CAPACITY, Dealer
+from workers.engine.plan import MB, Plan, SizeClass, Summary, lane_share, make_plan, size_class
+from workers.engine.ports import FileRow
+
+SMALL, LARGE, OTHER = (2, 2, 20), (2, 8, 5), (2, 4, 10)
+
+
+def summary(*sizes: int) -> Summary:
+    chunk = Summary()
+    for size in sizes:
+        chunk.add(size)
+    return chunk
+
+
+def numbers(plan: Plan) -> tuple[int, int, int]:
+    return plan.concurrency, plan.parallelism, plan.pipelining
+
+
+def plan_for(chunk: Summary, *, stream_only: bool = False, max_sessions: int = 32, **options: object) -> Plan:
+    return make_plan(chunk, options, stream_only=stream_only, max_sessions=max_sessions)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([1] * 101, SMALL),
+        ([1] * 100, OTHER),
+        ([0] * 101, SMALL),
+        ([50 * MB - 1] * 101, SMALL),
+        ([50 * MB] * 101, OTHER),
+        ([1] * 100 + [4000 * MB], SMALL),
+        ([1] * 100 + [6000 * MB], OTHER),
+        ([250 * MB + 1], LARGE),
+        ([250 * MB], OTHER),
+        ([250 * MB + 1] * 1000, LARGE),
+        ([250 * MB + 1] * 1000 + [250 * MB], OTHER),
+        ([1], OTHER),
+        ([], OTHER),
+        ([100 * MB] * 500, OTHER),
+    ],
+)
+def test_the_rules_hold_at_their_edges(sizes: list[int], expected: tuple[int, int, int]) -> None:
+    assert numbers(plan_for(summary(*sizes))) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([1] * 101, (8, 1, 1)), ([1] * 100, (2, 1, 1)), ([300 * MB], (2, 1, 1))],
+)
+def test_a_destination_in_mode_s_gets_only_concurrency(sizes: list[int], expected: tuple[int, int, int]) -> None:
+    plan = plan_for(summary(*sizes), stream_only=True)
+    assert numbers(plan) == expected
+    assert "mode S" in plan.reason
+
+
+def test_what_the_user_asks_for_takes_the_place_of_the_rules() -> None:
+    plan = plan_for(summary(1), perf_cc=4, perf_p=3, perf_pp=7)
+    assert numbers(plan) == (4, 3, 7)
+    assert "perf_cc, perf_p, perf_pp as asked" in plan.reason
+    assert numbers(plan_for(summary(1), perf_pp=1)) == (2, 4, 1)
+
+
+@pytest.mark.parametrize("nonsense", [0, -1, "4", True, None, 2.5])
+def test_a_wish_that_is_no_positive_number_is_none(nonsense: object) -> None:
+    assert numbers(plan_for(summary(1), perf_cc=nonsense, perf_p=nonsense, perf_pp=nonsense)) == OTHER
+
+
+def test_in_mode_s_no_wish_makes_more_than_one_stream() -> None:
+    assert numbers(plan_for(summary(1), stream_only=True, perf_p=8, perf_pp=20, perf_cc=3)) == (3, 1, 1)
+
+
+def test_wishes_without_measure_are_cut() -> None:
+    assert numbers(plan_for(summary(1), perf_p=10_000, perf_pp=10_000)) == (2, 64, 200)
+
+
+@pytest.mark.parametrize(("max_sessions", "lanes"), [(3, 2), (4, 3), (2, 1), (1, 1), (100, 16)])
+def test_one_session_to_each_side_is_kept_for_the_scan(max_sessions: int, lanes: int) -> None:
+    plan = plan_for(summary(1), max_sessions=max_sessions, perf_cc=16)
+    assert plan.concurrency == lanes
+    assert ("sessions allowed" in plan.reason) == (lanes < 16)
+
+
+@given(st.lists(st.integers(0, 10**12)), st.booleans(), st.integers(1, 40))
+def test_every_plan_can_be_carried_out_and_has_its_reason(sizes: list[int], stream_only: bool, sessions: int) -> None:
+    plan = plan_for(summary(*sizes), stream_only=stream_only, max_sessions=sessions)
+    assert min(numbers(plan)) >= 1
+    assert plan.concurrency <= max(1, sessions - 1)
+    assert plan.reason
+
+
+def test_classes_of_size_are_those_of_the_rules() -> None:
+    sizes = [0, 50 * MB - 1, 50 * MB, 250 * MB, 250 * MB + 1]
+    small, medium, large = SizeClass.SMALL, SizeClass.MEDIUM, SizeClass.LARGE
+    assert [size_class(size) for size in sizes] == [small, small, medium, medium, large]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [(1, 1), (2, 1), (3, 2), (9, 5), (10, 5), (11, 5), (1000, 5), (0, 0)],
+)
+def test_few_large_files_are_spread_over_the_lanes(files: int, expected: int) -> None:
+    assert lane_share(Plan(2, 8, 5, ""), files) == expected
+
+
+# ---- the dealer
+
+
+def row(number: int, size: int = 1, ranges: str = "") -> FileRow:
+    return FileRow(number, 1, f"/s{number}", f"/d{number}", size, ranges=ranges)
+
+
+def dealer() -> Dealer:
+    dealt = Dealer(lambda chunk: plan_for(chunk))
+    dealt.decided = True
+    return dealt
+
+
+def test_the_smallest_files_are_dealt_first_and_equals_as_found() -> None:
+    deal = dealer()
+    deal.admit([row(4, 3), row(3, 5), row(2, 3), row(1, 9)])
+    plan = deal.plan()
+    assert plan
+    dealt = [one.id for _ in range(9) for one in deal.deal(plan, 0)]
+    assert dealt == [2, 4, 3, 1]
+    assert deal.plan() is None
+
+
+def test_three_large_files_go_to_two_lanes() -> None:
+    deal = dealer()
+    deal.admit([row(number, 300 * MB) for number in range(3)])
+    plan = deal.plan()
+    assert plan
+    assert (len(deal.deal(plan, 0)), len(deal.deal(plan, 0))) == (2, 1)
+
+
+def test_a_lane_of_another_plan_gets_nothing() -> None:
+    deal = dealer()
+    deal.admit([row(number) for number in range(200)])
+    assert not deal.deal(Plan(2, 8, 5, ""), 0)
+
+
+def test_few_small_files_wait_until_it_is_known_that_they_are_few() -> None:
+    deal = dealer()
+    deal.decided = False
+    deal.admit([row(number) for number in range(100)])
+    assert deal.plan() is None
+    deal.admit([row(100)])
+    assert numbers(deal.plan() or Plan(0, 0, 0, "")) == SMALL
+
+
+def test_medium_files_do_not_wait_for_small_ones() -> None:
+    deal = dealer()
+    deal.decided = False
+    deal.admit([row(1), row(2, 100 * MB)])
+    plan = deal.plan()
+    assert plan
+    assert [one.id for one in deal.deal(plan, 0)] == [2]
+    assert deal.plan() is None
+
+
+def test_a_chunk_keeps_its_plan_when_only_few_are_left() -> None:
+    deal = dealer()
+    deal.admit([row(number) for number in range(150)])
+    plan = deal.plan()
+    assert plan
+    while deal.deal(plan, 0):
+        pass
+    deal.put_back([row(3)])
+    assert deal.plan() == plan
+
+
+def test_a_file_is_in_hand_only_once() -> None:
+    deal = dealer()
+    deal.admit([row(1), row(2)])
+    deal.admit([row(2), row(3)])
+    assert sorted(deal.in_hand) == [1, 2, 3]
+    assert deal.waiting == 3
+    deal.release([2])
+    deal.admit([row(2)])
+    assert deal.waiting == 4
+
+
+def test_memory_has_an_end() -> None:
+    deal = dealer()
+    assert deal.admit([row(number) for number in range(CAPACITY)])
+    assert not deal.admit([row(CAPACITY)])
+    assert (len(deal.in_hand), deal.room) == (CAPACITY, 0)
+
+
+def test_a_begun_file_is_not_dealt_before_somebody_has_looked() -> None:
+    deal = dealer()
+    deal.admit([row(1, 9, "0-4")])
+    assert deal.plan() is None
+    (begun,) = deal.take_begun()
+    assert not deal.take_begun()
+    deal.put_back([begun])
+    plan = deal.plan()
+    assert plan
+    assert list(deal.deal(plan, 0)) == [begun]
