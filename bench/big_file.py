@@ -2,7 +2,7 @@
 
     python -m bench.big_file [--megabytes 2048] [--rounds 5] [--parallelism 4]
 
-Each round runs every contender once; afterwards every arrival has been compared with its original. The memory is the
+Each round runs every contender once, in alternating order; every arrival is compared with its original. The memory is the
 peak of all rounds: of our two server processes, and of the largest single process of the toolkit's servers.
 """
 
@@ -165,7 +165,7 @@ def run(source: Path, destination: Path, rounds: int, parallelism: int) -> None:
     with both_pairs(source, destination) as pairs:
         for number in range(rounds + 1):
             for client, drive in CLIENTS.items():
-                for name, pair in pairs.items():
+                for name, pair in sorted(pairs.items(), reverse=bool(number % 2)):
                     destination.unlink(missing_ok=True)
                     seconds = drive(pair, parallelism, size)
                     if not filecmp.cmp(source, destination, shallow=False):
