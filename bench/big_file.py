@@ -2,9 +2,8 @@
 
     python -m bench.big_file [--megabytes 2048] [--rounds 5] [--parallelism 4]
 
-Each round runs every contender once, in alternating order, and compares what arrived with its original.
-The memory is the
-peak of all rounds: of our two server processes, and of the largest single process of the toolkit's servers.
+Each round runs every contender once, in alternating order, and compares what arrived with its original. The
+memory is the peak of all rounds: of our two server processes, and of the largest processes of the toolkit's servers.
 """
 
 from __future__ import annotations
