@@ -256,8 +256,8 @@ def _living() -> QuerySet[Endpoint]:
 
 
 def _meaning(user: User, ref: str) -> Q:
-    """Which row `ref` names. NUL, which PostgreSQL cannot compare with, names none."""
-    if "\0" in ref or len(ref) > 512:
+    """Which row `ref` names. Controls and surrogates, with which PostgreSQL cannot compare, are in no name."""
+    if _CONTROL.search(ref) or len(ref) > 512:
         raise EndpointNotFoundError(ref)
     try:
         return Q(id=uuid.UUID(ref))

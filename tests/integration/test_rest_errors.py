@@ -42,6 +42,17 @@ def test_a_reference_that_can_name_nothing_is_not_found(api: Api, reference: str
     assert_error(api.get(f"/task/{reference}"), 404, "ClientError.NotFound")
 
 
+@pytest.mark.parametrize("reference", ["\udcff", "\ud800#x", "alice#\udcff", "\0", "ep1\n", "\x85", "#", "##", " "])
+def test_a_reference_in_a_document_that_can_name_nothing_is_not_found(
+    api: Api, ep1: Endpoint, ep2: Endpoint, reference: str
+) -> None:
+    transfer = {**_TRANSFER, "submission_id": str(uuid.uuid4())}
+    assert_error(api.post("/transfer", {**transfer, "source_endpoint": reference}), 404, "EndpointNotFound")
+    assert_error(api.post("/transfer", {**transfer, "destination_endpoint": reference}), 404, "EndpointNotFound")
+    delete = {**_DELETE, "submission_id": str(uuid.uuid4()), "endpoint": reference}
+    assert_error(api.post("/delete", delete), 404, "EndpointNotFound")
+
+
 @pytest.mark.parametrize("server", ["0", "-1", "x", "9" * 30, "%D9%A3", "1.0"])
 def test_a_server_that_is_none_is_not_found(api: Api, ep1: Endpoint, server: str) -> None:
     for method in ("GET", "DELETE"):
@@ -356,7 +367,12 @@ def world(alice: User) -> tuple[Api, Task]:
     return Api(alice), submit(alice, ep1, ep2)
 
 
-_ANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+#: How fast examples are drawn says something about the machine only.
+_ANY = settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @_ANY
