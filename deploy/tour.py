@@ -104,9 +104,10 @@ def follow(client: Client, task_id: str, files: int, size: int) -> dict[str, Any
 
 
 def progress(files: int, all_files: int, moved: int, size: int, seconds: float) -> str:
-    """`12/301 files, 1.2/65.2 MB, 30.1 MB/s, 2 s to go`."""
+    """`12/301 files, 1.2/65.2 MB, 30.1 MB/s, 2 s to go`; what is left is told from both files and bytes."""
     rate = moved / seconds if seconds > 0 else 0.0
-    left = f"{max(size - moved, 0) / rate:.0f} s to go" if rate else "starting"
+    done = (files / max(all_files, 1) + moved / max(size, 1)) / 2
+    left = f"{seconds * (1 - done) / done:.0f} s to go" if done else "starting"
     return f"{files}/{all_files} files, {moved / 1e6:.1f}/{size / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s, {left}"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 from .errors import StartError
 
 PR_SET_PDEATHSIG = 1
-#: A log is moved aside (one old copy is kept) when it is larger than this at the start of its process.
+#: Bytes after which a log begins anew; one old copy is kept.
 LOG_LIMIT = 16 * 1024 * 1024
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -133,11 +134,19 @@ def fork(work: Callable[[], int], *, log: Path) -> Forked:
 
 
 def open_log(path: Path) -> io.FileIO:
-    """Open a log for appending, readable by its owner only; a large one is moved aside first."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_LIMIT:
-            path.replace(path.with_suffix(path.suffix + ".1"))
+    """Open a log for appending, readable by its owner only."""
     return io.FileIO(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+
+def trim_log(path: Path) -> None:
+    """Begin a large log anew; its writer need not know, for it appends. Never raises: a full disk is no reason to."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > LOG_LIMIT:
+            old = path.with_suffix(path.suffix + ".1")
+            old.unlink(missing_ok=True)
+            old.touch(mode=0o600)
+            shutil.copyfile(path, old)
+            os.truncate(path, 0)
 
 
 def wait_ready(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from .child import Child, describe_exit, fork, spawn, stop_all
+from .child import Child, describe_exit, fork, spawn, stop_all, trim_log
 from .errors import StartError
 
 #: A crashed program is started again after this many seconds; twice as many after each further crash.
@@ -25,6 +25,8 @@ LONGEST_PAUSE = 10.0
 RECOVERED_AFTER = 30.0
 #: While all is being started, a program may crash this often before we give up.
 START_TRIES = 5
+#: How often the logs are looked at for their size.
+TRIM_SECONDS = 60.0
 #: Ctrl-C to the end: two rounds, first who uses the servers, then the servers.
 STOP_SECONDS = (1.0, 0.7)
 
@@ -84,9 +86,12 @@ class Running:
 
     def text(self) -> bytes:
         """The log of this run so far; its first 64 KB are plenty to see it get ready."""
-        with self.program.log.open("rb") as log:
-            log.seek(self.log_start)
-            return log.read(65536)
+        try:
+            with self.program.log.open("rb") as log:
+                log.seek(self.log_start)
+                return log.read(65536)
+        except FileNotFoundError:  # a forked child makes it itself, in its own time
+            return b""
 
 
 @dataclass
@@ -102,6 +107,7 @@ class Supervisor:
     running: dict[str, Running] = field(init=False)
     stopping: bool = field(default=False, init=False)
     _everything_was_up: bool = field(default=False, init=False)
+    _trimmed_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.running = {program.name: Running(program) for program in self.programs}
@@ -141,6 +147,7 @@ class Supervisor:
     def watch(self) -> None:
         """Look once after everything, and sleep until something happens; at most a second."""
         self._tick()
+        self._trim_logs()
         settled = all(running.is_up for running in self.running.values())
         self._sleep(1.0 if settled else 0.1)
 
@@ -173,8 +180,15 @@ class Supervisor:
                 case State.READY:
                     self._look_whether_alive(running)
 
+    def _trim_logs(self) -> None:
+        if time.monotonic() > self._trimmed_at + TRIM_SECONDS:
+            self._trimmed_at = time.monotonic()
+            for program in self.programs:
+                trim_log(program.log)
+
     def _launch(self, running: Running) -> None:
         program = running.program
+        trim_log(program.log)
         running.log_start = program.log.stat().st_size if program.log.exists() else 0
         running.started_at = time.monotonic()
         running.state = State.STARTING

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -126,14 +124,3 @@ def test_a_database_on_a_socket_and_one_on_the_network() -> None:
 def test_celery_spells_the_socket_of_redis_its_own_way() -> None:
     assert broker_url("unix:///run/redis.sock?db=2") == "redis+socket:///run/redis.sock?virtual_host=2"
     assert broker_url("rediss://:secret@queue:6380/1") == "rediss://:secret@queue:6380/1"
-
-
-def test_a_private_file_is_private_from_its_first_byte(tmp_path: Path) -> None:
-    from deploy.stack.home import write_private
-
-    before = os.umask(0)
-    try:
-        write_private(tmp_path / "token", "secret")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
