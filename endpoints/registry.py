@@ -160,7 +160,7 @@ def canonical_name(endpoint: Endpoint) -> str:
 
 def server_uri(server: Server) -> str:
     """`gsiftp://host:2811`."""
-    return ServerSpec(server.hostname, server.port, server.scheme, server.subject).uri
+    return server_spec(server).uri
 
 
 def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
@@ -226,7 +226,8 @@ def search(
     if owner_id is not None:
         found = found.filter(owner_id=owner_id)
     found = _matching(found, fulltext)
-    page = list(found.order_by("display_name", "name", "id")[offset : offset + limit + 1])
+    found = found.prefetch_related("servers").order_by("display_name", "name", "id")
+    page = list(found[offset : offset + limit + 1])
     return page[:limit], len(page) > limit
 
 
@@ -241,6 +242,31 @@ def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
     if endpoint.servers.count() >= MAX_SERVERS:
         raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
     return _add(endpoint, spec)
+
+
+def server(endpoint: Endpoint, server_id: int) -> Server:
+    """One of the servers of an endpoint. -> ServerNotFoundError"""
+    found = endpoint.servers.filter(pk=server_id).first()
+    if found is None:
+        raise ServerNotFoundError(endpoint, server_id)
+    return found
+
+
+def server_spec(row: Server) -> ServerSpec:
+    """Where this server listens."""
+    return ServerSpec(row.hostname, row.port, row.scheme, row.subject)
+
+
+def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Server:
+    """Say anew where a server listens. -> as `resolve`, ServerNotFoundError, ServerExistsError"""
+    row = server(resolve(user, ref, Verb.MANAGE), server_id)
+    row.scheme, row.hostname, row.port, row.subject = spec.scheme, spec.hostname, spec.port, spec.subject
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError as error:
+        raise ServerExistsError(spec.uri) from error
+    return row
 
 
 def remove_server(user: User, ref: str, server_id: int) -> None:

@@ -93,6 +93,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "DESCRIPTION": "Moves research data between GridFTP endpoints.",
     "VERSION": "0.10",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["transferapi.rest.schemas.complete"],
 }
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")

@@ -21,16 +21,20 @@ from .parsing import Document, query_limit, query_number
 MAX_SEARCH = 1000
 
 
-def server_spec(document: Document) -> ServerSpec:
-    """A server as `hostname`, `port` and `scheme`, or as one `uri`."""
-    subject = document.text("subject") or ""
+def server_spec(document: Document, before: ServerSpec | None = None) -> ServerSpec:
+    """A server as `hostname`, `port` and `scheme`, or as one `uri`; what is not said stays as it was before."""
+    subject = document.text("subject")
+    if subject is None:
+        subject = before.subject if before else ""
     uri = document.text("uri")
     if uri and not document.has("hostname"):
         return ServerSpec.parse(uri, subject)
-    scheme = document.text("scheme") or "gsiftp"
+    scheme = document.text("scheme") or (before.scheme if before else "gsiftp")
     port = document.number("port")
-    default = registry.DEFAULT_PORTS.get(scheme, 1)
-    return ServerSpec(document.required_text("hostname"), default if port is None else port, scheme, subject)
+    if port is None:
+        port = before.port if before else registry.DEFAULT_PORTS.get(scheme, 1)
+    hostname = document.text("hostname") if before else document.required_text("hostname")
+    return ServerSpec(before.hostname if before and hostname is None else hostname or "", port, scheme, subject)
 
 
 class EndpointCreate(View):
@@ -52,7 +56,7 @@ class EndpointDetail(View):
         found = registry.resolve(self.user, endpoint, Verb.VIEW)
         return Response(filters.pick(documents.endpoint(found, self.user), request.query_params.get("fields")))
 
-    @schemas.operation("Change an endpoint", body="endpoint", answer="result")
+    @schemas.operation("Change an endpoint", body="endpoint_change", answer="result")
     def put(self, request: Request, endpoint: str) -> Response:
         found = registry.update(self.user, endpoint, Document(request.data, "endpoint").fields)
         return result(request, "Updated", "Endpoint updated successfully", id=str(found.pk))
@@ -115,11 +119,14 @@ class ServerDetail(View):
     @schemas.operation("Show a server", answer="server")
     def get(self, request: Request, endpoint: str, server: str) -> Response:
         found = registry.resolve(self.user, endpoint, Verb.VIEW)
-        number = self._number(server)
-        for row in registry.servers(found):
-            if row.pk == number:
-                return Response(documents.server(row))
-        raise NotFound(f"No such server '{number}'")
+        return Response(documents.server(registry.server(found, self._number(server))))
+
+    @schemas.operation("Change a server", body="server", answer="result")
+    def put(self, request: Request, endpoint: str, server: str) -> Response:
+        document, number = Document(request.data, "server"), self._number(server)
+        before = registry.server(registry.resolve(self.user, endpoint, Verb.MANAGE), number)
+        registry.update_server(self.user, endpoint, number, server_spec(document, registry.server_spec(before)))
+        return result(request, "Updated", "Server updated successfully", id=str(number))
 
     @schemas.operation("Remove a server", answer="result")
     def delete(self, request: Request, endpoint: str, server: str) -> Response:
