@@ -94,7 +94,7 @@ def one_pair(api: Api, root: Path, pair: str, kills: int) -> tuple[float, int, i
             killed += kill_workers(api)
             time.sleep(1.5)
         task = api.wait(task_id, timeout=900, interval=0.2)
-        seconds = seconds_until_settled(task, begun)
+        seconds = seconds_until_settled(api, task, begun)
     if digest(destination) != digest(root / "tree"):
         raise RuntimeError(f"{pair}: the trees differ")
     shutil.rmtree(destination)

@@ -31,7 +31,7 @@ def main() -> None:
             for index in range(rounds + 10):
                 begun = time.time()
                 task_id = api.transfer(ids[0], f"{root}/byte", ids[1], f"{root}/copy{index}")
-                ours = seconds_until_settled(api.wait(task_id), begun)
+                ours = seconds_until_settled(api, api.wait(task_id, interval=0.25), begun)
                 begun = time.time()
                 command = [CLIENT, f"{one.url}{root}/byte", f"{two.url}{root}/other{index}"]
                 subprocess.run(command, check=True, timeout=30)
