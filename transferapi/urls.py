@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import include, path
-from django.views.decorators.http import require_safe
 
-
-@require_safe
-def landing(request: HttpRequest) -> HttpResponse:
-    """What this is, for people and programs that come to the front door."""
-    return JsonResponse(
-        {
-            "service": "Waybill",
-            "what": "moves research data between GridFTP endpoints; see the README for a first transfer",
-            "api": "/v0.10/",
-            "openapi": "/v0.10/openapi",
-        }
-    )
-
+from transferapi.rest.landing import Landing
 
 urlpatterns = [
-    path("", landing),
+    path("", Landing.as_view()),
     path("v0.10/", include("transferapi.rest.urls")),
 ]
 

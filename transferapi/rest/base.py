@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rest_framework.permissions import IsAuthenticated
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -33,8 +34,8 @@ class LeanJSONRenderer(BaseRenderer):
 class View(APIView):
     """A resource of the API for signed-in users."""
 
-    authentication_classes = (BearerAuthentication,)
-    permission_classes = (IsAuthenticated,)
+    authentication_classes: Sequence[type[BaseAuthentication]] = (BearerAuthentication,)
+    permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated,)
     parser_classes = (StrictJSONParser,)
     renderer_classes = (LeanJSONRenderer,)
 

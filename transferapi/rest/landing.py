@@ -1,0 +1,36 @@
+"""The front door: what this is, for people and programs that come without knowing."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from .base import View
+from .documents import VERSION
+
+
+class Landing(View):
+    """Open to everybody."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        return Response(
+            {
+                "service": "Waybill",
+                "description": "Moves research data between GridFTP endpoints: ask once, it rides out every fault.",
+                "api_version": VERSION,
+                "authentication": "Authorization: Bearer TOKEN, with a token from `waybill token NAME`",
+                "links": {
+                    "openapi": f"/{VERSION}/openapi",
+                    "endpoint_search": f"/{VERSION}/endpoint_search?filter_scope=my-endpoints",
+                    "submission_id": f"/{VERSION}/submission_id",
+                    "transfer": f"/{VERSION}/transfer",
+                    "delete": f"/{VERSION}/delete",
+                    "task_list": f"/{VERSION}/task_list",
+                },
+            }
+        )
