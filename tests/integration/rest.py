@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ class Api:
         raw: bytes | None = None,
         content_type: str = "application/json",
         headers: dict[str, str] | None = None,
-        query: dict[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
         environ: dict[str, Any] | None = None,
     ) -> Answer:
         """path: below /v0.10, percent-encoded. body: a document; raw: octets in its place."""

@@ -53,7 +53,6 @@ ENDPOINT: dict[tuple[str, str], Row] = {
     ("POST", f"{_E}/server"): Row(201, 403, _SERVER),
     ("GET", f"{_E}/server/<str:server>"): Row(200, 200),
     ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, _SERVER),
-    ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, _SERVER),
     ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403),
     ("POST", f"{_E}/autoactivate"): Row(200, 200),
     ("GET", f"operation/{_E}/ls"): Row(502, 502),

@@ -82,15 +82,10 @@ def order_terms(text: str | None, known: Iterable[str]) -> list[tuple[str, bool]
     """(field, descending) pairs. An unknown field is an error: silently another order would be worse."""
     terms: list[tuple[str, bool]] = []
     for part in filter(None, (text or "").split(",")):
-        words = part.split()
-        if (
-            not words
-            or len(words) > 2
-            or words[0] not in known
-            or words[-1].upper() not in ("ASC", "DESC", words[0].upper())
-        ):
+        field, _, direction = part.strip().partition(" ")
+        if field not in known or direction.upper() not in ("", "ASC", "DESC"):
             raise BadRequest(f"orderby: '{_shown(part)}' is not a known field, with ASC or DESC")
-        terms.append((words[0], words[-1].upper() == "DESC"))
+        terms.append((field, direction.upper() == "DESC"))
     return terms
 
 
