@@ -43,5 +43,8 @@ lock: venv-test ## write the lock files anew from pyproject.toml
 		--no-emit-index-url --no-emit-find-links --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
 
 bench: venv-test ## how to run the benchmarks
-	@for file in bench/*.py; do \
-		sed -n '1s/^"""\(.*\)/\1/p' "$$file" | sed "s|^|$(PYTHON_IN_VENV) -m $$(echo "$${file%.py}" | tr / .): |"; done
+	@for file in $$(grep -l __main__ bench/*.py); do \
+		name=$$(basename "$$file" .py); \
+		echo "$(PYTHON_IN_VENV) -m bench.$$name"; \
+		sed -n '1s/^"""\([^"]*\).*/    \1/p' "$$file"; \
+	done
