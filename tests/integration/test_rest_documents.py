@@ -73,7 +73,6 @@ def test_the_document_of_a_task(api: Api, alice: User, ep1: Endpoint, ep2: Endpo
         "username": "alice",
         "request_time": "2026-01-15T12:00:00+00:00",
         "completion_time": "2026-01-15T12:00:02+00:00",
-        "completion_timestamp": (NOON + timedelta(seconds=2)).timestamp(),
         "deadline": "2026-01-16T12:00:00+00:00",
         "key": "complete,2026-01-15T12:00:02+00:00",
         "source_endpoint": "alice#ep1",

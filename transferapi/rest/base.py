@@ -37,7 +37,7 @@ class View(APIView):
     authentication_classes: Sequence[type[BaseAuthentication]] = (BearerAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated,)
     parser_classes = (StrictJSONParser,)
-    renderer_classes = (LeanJSONRenderer,)
+    renderer_classes: Sequence[type[BaseRenderer]] = (LeanJSONRenderer,)
 
     @property
     def user(self) -> User:

@@ -177,8 +177,6 @@ def task(row: Task) -> dict[str, Any]:
         "username": row.owner.username,
         "request_time": time(row.request_time),
         "completion_time": time(row.completion_time),
-        #: Of our own: `completion_time` with its fraction, as seconds since 1970.
-        "completion_timestamp": row.completion_time and row.completion_time.timestamp(),
         "key": _key(row),
         "deadline": time(row.deadline),
         **_places(row),

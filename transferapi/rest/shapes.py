@@ -190,9 +190,6 @@ _TASK_TOLD = {
     "request_time": TIME,
     "deadline": TIME,
     "completion_time": MAYBE_TIME,
-    "completion_timestamp": _about(
-        "completion_time with its fraction, in seconds since 1970", {"type": "number", "nullable": True}
-    ),
     "source_endpoint_id": UUID,
     "destination_endpoint_id": MAYBE_UUID,
     **_each("username key source_endpoint source_endpoint_display_name command", TEXT),

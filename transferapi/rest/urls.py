@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from django.urls import path
-from drf_spectacular.renderers import OpenApiJsonRenderer
-from drf_spectacular.views import SpectacularJSONAPIView
 
-from . import endpoints, operations, submission, tasks
-from .base import LeanJSONRenderer
-
-
-class OpenApi(SpectacularJSONAPIView):
-    """The description of all this, for everybody."""
-
-    authentication_classes = ()
-    permission_classes = ()
-    renderer_classes = (LeanJSONRenderer, OpenApiJsonRenderer)  # type: ignore[assignment]
-
+from . import endpoints, landing, operations, submission, tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -42,5 +30,5 @@ urlpatterns = [
     path(f"{T}/event_list", tasks.EventList.as_view()),
     path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
     path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
-    path("openapi", OpenApi.as_view()),
+    path("openapi", landing.OpenApi.as_view()),
 ]
