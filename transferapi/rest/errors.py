@@ -11,8 +11,10 @@ import logging
 import secrets
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from django.core.exceptions import SuspiciousOperation
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -74,6 +76,11 @@ def document(request: Any, code: str, message: str) -> dict[str, str]:
     return {"code": code, "message": message, "request_id": request_id(request), "resource": resource(request)}
 
 
+def _unavailable(_: Exception) -> tuple[int, str, str]:
+    """The database is away, restarts, or has too much to do. Clients try again after this status."""
+    return 503, "ServiceUnavailable", "The service is busy or restarts; try again"
+
+
 #: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
@@ -90,6 +97,8 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
     Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
     SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),
+    InterfaceError: _unavailable,
+    OperationalError: _unavailable,
     TargetRefusedError: lambda e: (502, "ExternalError.ConnectFailed", f"{_shown(e.host)}: {e.reason}"),
 }
 
@@ -106,15 +115,25 @@ _STATUS_CODES = {
 }
 
 
+#: Seconds after which a client of ours asks again when the database was away.
+RETRY_AFTER = 5
+
+
 def handle(error: Exception, context: dict[str, Any]) -> Response:
     """DRF's exception handler: never lets one through, never tells of our insides."""
     request = context["request"]
     status, code, message = _meaning(error, request)
-    if status >= 500 and code == "InternalError":
-        log.error("request %s failed", request_id(request), exc_info=error)
+    ours = error if status in (500, 503) else None
+    log.log(
+        logging.ERROR if ours else logging.INFO,
+        "request %s: %s %s: %d %s", request_id(request), request.method, quote(resource(request)), status, code,
+        exc_info=ours,
+    )  # fmt: skip
     headers = {ERROR_HEADER: code}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER)
     return Response(document(request, code, message), status=status, headers=headers)
 
 

@@ -1,0 +1,100 @@
+"""What the service can hold, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+from typing import Any
+
+import pytest
+from django.db import InterfaceError, OperationalError, connection
+
+from endpoints.gridftp.facts import Entry
+from identity.models import User
+from tests.integration.rest import Api, assert_error
+from transferapi.rest import documents, filters
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def api(alice: User) -> Api:
+    return Api(alice)
+
+
+@pytest.mark.parametrize(
+    "bomb", [b"[" + b"[]," * 6_000_000 + b"[]]", b"[" + b"1," * 10_000_001 + b"1]"], ids=["lists", "numbers"]
+)
+def test_a_small_body_that_becomes_large_in_memory_is_refused(api: Api, bomb: bytes) -> None:
+    tracemalloc.start()
+    try:
+        answer = api.call("POST", "/transfer", raw=bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert_error(answer, 413, "ClientError.RequestTooLarge")
+    assert peak < 6 * len(bomb)
+
+
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+def test_a_database_that_is_away_is_said_to_be_and_clients_may_ask_again(
+    api: Api, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: Any) -> None:
+        raise error("the secret name of the server")
+
+    with connection.execute_wrapper(away):
+        answer = api.get("/task_list")
+    assert_error(answer, 503, "ServiceUnavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert "secret" not in answer.body["message"]
+    assert any(answer.body["request_id"] in record.getMessage() for record in caplog.records)
+    assert api.get("/task_list").status == 200
+
+
+def test_a_failure_of_the_service_tells_nothing_of_its_insides(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("the secret of line 7")
+
+    with connection.execute_wrapper(broken):
+        answer = api.get("/task_list")
+    assert_error(answer, 500, "InternalError")
+    assert "secret" not in str(answer.body)
+    logged = [record for record in caplog.records if answer.body["request_id"] in record.getMessage()]
+    assert [record.levelno for record in logged] == [logging.ERROR]
+    assert logged[0].exc_info
+
+
+def test_a_refusal_is_one_line_of_the_log_whatever_was_asked(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="transferapi.rest.errors")
+    answer = api.get("/task/%0AERROR%20forged")
+    assert_error(answer, 404)
+    lines = [record.getMessage() for record in caplog.records if record.name == "transferapi.rest.errors"]
+    assert len(lines) == 1
+    assert answer.body["request_id"] in lines[0]
+    assert "\n" not in lines[0]
+
+
+def entries(number: int) -> list[Entry]:
+    return [Entry(f"file {index:06}.dat", "file", index, None, "0644", "alice", "users") for index in range(number)]
+
+
+def test_a_listing_is_written_without_a_document_for_each_of_its_100_000_entries() -> None:
+    found = entries(100_000)
+    body = {"DATA_TYPE": "file_list", "length": len(found)}
+    tracemalloc.start()
+    try:
+        written = documents.dumps({**body, "DATA": documents.Rows(found, documents.file)})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * len(written) + MB
+    assert written == documents.dumps({**body, "DATA": [documents.file(entry) for entry in found]})
+
+
+@pytest.mark.parametrize("number", [0, 1, documents.PART - 1, documents.PART, documents.PART + 1, 3 * documents.PART])
+def test_rows_are_written_like_a_list(number: int) -> None:
+    found = entries(number)
+    rows = documents.Rows(found, filters.picked(documents.file, "name,size"))
+    expected = [{"DATA_TYPE": "file", "name": entry.name, "size": entry.size} for entry in found]
+    assert documents.dumps({"length": number, "DATA": rows}) == documents.dumps({"length": number, "DATA": expected})
