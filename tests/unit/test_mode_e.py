@@ -28,7 +28,8 @@ def encode(wanted):
 
 def drain(decoder, piece):
     """All events of a piece, with payloads copied."""
-    at, events, view = 0, [], memoryview(piece)
+    at, view = 0, memoryview(piece)
+    events: list[object] = []
     while True:
         event, at = decoder.step(view, at)
         if event is None:
