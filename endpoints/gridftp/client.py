@@ -67,14 +67,15 @@ class ControlConnection(asyncio.Protocol):
     async def open(cls, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> Self:
         """Connect and wait for the greeting. Raises FaultError(CONNECT_FAILED, TIMEOUT, ENDPOINT_ERROR ...)."""
         loop = asyncio.get_running_loop()
-        connection: Self | None = None
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(cls, host, port)
-                await asyncio.shield(connection._greeting)
+                try:
+                    await asyncio.shield(connection._greeting)
+                except BaseException:
+                    connection.abort()
+                    raise
         except TimeoutError:
-            if connection:
-                connection.abort()
             raise FaultError(_session_fault(Kind.TIMEOUT, f"no greeting within {timeout:g} s")) from None
         except (OSError, SSLError) as error:
             raise FaultError(_session_fault(Kind.CONNECT_FAILED, str(error), Scope.ENDPOINT)) from None
