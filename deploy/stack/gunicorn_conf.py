@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from .child import die_with_parent
 
@@ -31,3 +32,9 @@ def when_ready(server: object) -> None:
 def post_fork(server: object, worker: object) -> None:
     """A worker ends with its master, also when the master was killed."""
     die_with_parent(os.getppid())
+
+
+def worker_exit(server: object, worker: Any) -> None:
+    """A worker that has done its work ends at once: to take Django apart first takes 0.3 s, and gains nothing."""
+    if worker.booted:
+        os._exit(0)

@@ -28,7 +28,7 @@ START_TRIES = 5
 #: How often the logs are looked at for their size.
 TRIM_SECONDS = 60.0
 #: Ctrl-C to the end: two rounds, first who uses the servers, then the servers.
-STOP_SECONDS = (1.0, 0.7)
+STOP_SECONDS = (0.9, 0.6)
 
 
 @dataclass(frozen=True)
