@@ -535,7 +535,7 @@ def test_a_look_at_a_task_is_two_queries(
         api.get(f"/task/{task.pk}")
     with django_assert_num_queries(2):
         api.get("/task_list")
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(3):
         api.get(f"/task/{task.pk}/event_list")
 
 

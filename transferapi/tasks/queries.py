@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import OrderBy
@@ -108,9 +108,7 @@ def list_tasks(
     """Newest first when no order is asked for. Unknown orders -> KeyError: check against ORDERS before."""
     found = _mine(user).filter(_condition(filters))
     columns = [_ordering(part) for part in order or [Order()]]
-    rows = list(found.order_by(*columns, "-id")[offset : offset + limit])
-    whole = len(rows) < limit and (rows or offset == 0)
-    return Page(rows, offset + len(rows) if whole else found.count())
+    return _page(found.order_by(*columns, "-id"), limit, offset)
 
 
 def events(
@@ -120,7 +118,7 @@ def events(
     found = Event.objects.filter(task=_known(user, task_id))
     if is_error is not None:
         found = found.filter(is_error=is_error)
-    return Page(list(found.order_by("-id")[offset : offset + limit]), found.count())
+    return _page(found.order_by("-id"), limit, offset)
 
 
 def successful_transfers(
@@ -150,6 +148,13 @@ def _known(user: User, task_id: uuid.UUID) -> uuid.UUID:
     if not Task.objects.filter(pk=task_id, owner=user).exists():
         raise TaskNotFoundError(str(task_id))
     return task_id
+
+
+def _page(found: QuerySet[Any], limit: int, offset: int) -> Page[Any]:
+    """A page that is not full says itself how long the list is; asking would cost, and could contradict it."""
+    rows = list(found[offset : offset + limit])
+    whole = len(rows) < limit and (rows or offset == 0)
+    return Page(rows, offset + len(rows) if whole else found.count())
 
 
 def _after(found: QuerySet[File], marker: int | None, limit: int) -> MarkerPage[File]:
