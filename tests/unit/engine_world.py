@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from endpoints.gridftp.ranges import RangeSet
 from workers.engine.fakes import (
+    HAUNT_AFTER,
     FaultScript,
     Fuse,
     ManualClock,
@@ -53,6 +55,8 @@ class World:
         self.stop = asyncio.Event()
         self.outcomes: list[Outcome] = []
         self.suspect_up_to = 0
+        self.began_at = self.clock.now()
+        self.ended_at: datetime | None = None
         self.sessions = self.new_sessions(None)
         self.lease: MemoryLease | None = None
 
@@ -96,6 +100,7 @@ class World:
             jitter=lambda: 0.5,
         )
         self.outcomes.append(outcome)
+        self.check_ranges()
         return outcome
 
     async def run(self, most_slices: int = 1000) -> str:
@@ -111,6 +116,9 @@ class World:
             lasted = (self.clock.now() - began).total_seconds()
             # A small task that is still held at the end of a slice is stuck, and only another slice frees it.
             assert self.may_time_out or lasted < self.slice_seconds, "nothing happened until the slice was over"
+        self.ended_at = self.clock.now()
+        # Whoever still writes at a lost connection's other end has done his worst by then.
+        await asyncio.sleep(2 * HAUNT_AFTER)
         self.check()
         return self.store.status
 
@@ -133,12 +141,28 @@ class World:
             self.store.next_run_at = self.clock.now()
             self.suspect_up_to = max(self.store.rows, default=0)
         self.sessions = self.new_sessions(None)
+        self.check_ranges()
         return killed
+
+    def seconds(self) -> float:
+        """Since the beginning, until now or until `run` was through."""
+        return ((self.ended_at or self.clock.now()) - self.began_at).total_seconds()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that a running slice will do."""
         while not condition():  # noqa: ASYNC110 (virtual time; there is nothing else to wait for)
             await asyncio.sleep(0.01)
+
+    def check_ranges(self) -> None:
+        """What the store tells to be on the destination's disk is there, if the file is."""
+        for row in self.store.pending.values():
+            file = row.file
+            source = self.source.find(file.source_path)
+            there = self.destination.find(file.temporary_path or file.destination_path or "")
+            if file.ranges and source and there and source.size == file.size:
+                for start, end in RangeSet.parse(file.ranges):
+                    part = slice(start // source.scale, end // source.scale)
+                    assert there.content[part] == source.content[part], f"{file.ranges} of {file.source_path}"
 
     def check(self) -> None:
         """What must hold after any task, whatever happened."""

@@ -116,10 +116,10 @@ def test_every_file_arrives_whatever_fails_and_whenever_workers_die(
     run(main())
 
 
-async def killed_at(step: int, chunk: int | None, trusted: bool, deaths: int) -> bool:
+async def killed_at(step: int, chunk: int | None, trusted: bool, deaths: int, latency: float = 0.001) -> bool:
     """A task of two folders and two files whose worker dies at this step, and again so many steps later."""
     items = [("/src/", "/dst/", None), ("/one", "/new/folder/one", None), ("/gone", "/new/gone", None)]
-    world = World(items, chunk=chunk, trusted=trusted)
+    world = World(items, chunk=chunk, trusted=trusted, latency=latency)
     files = {f"/{folder}/file{index}": b"%d" % (index * 12345) for folder in "ab" for index in range(8)}
     fill(world, files)
     world.source.write("/one", b"one")
@@ -138,10 +138,12 @@ async def killed_at(step: int, chunk: int | None, trusted: bool, deaths: int) ->
     return killed
 
 
-@pytest.mark.parametrize(("chunk", "trusted"), [(None, True), (2, True), (2, False)])
-def test_a_worker_may_be_killed_at_any_step(chunk: int | None, trusted: bool) -> None:
+@pytest.mark.parametrize(
+    ("chunk", "trusted", "latency"), [(None, True, 0.001), (2, True, 0.001), (2, True, 0.4), (2, False, 0.4)]
+)
+def test_a_worker_may_be_killed_at_any_step(chunk: int | None, trusted: bool, latency: float) -> None:
     step = 1
-    while run(killed_at(step, chunk, trusted, deaths=1)):
+    while run(killed_at(step, chunk, trusted, 1, latency)):
         step += 1
     assert step > 40
 

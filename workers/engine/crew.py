@@ -28,7 +28,7 @@ from .ports import (
 )
 from .retry import Fail, Retry
 from .stock import Stock
-from .work import PATIENCE, Released, Work
+from .work import PATIENCE, Work
 
 #: Seconds in which few small files wait for the scan to find more before they are planned for.
 DECIDE_AFTER = 0.3
@@ -142,7 +142,7 @@ class Crew:
             await self._work_in_lanes(index)
         finally:
             del self._hands[index]
-        self._last_hand()
+        self._work.wake.set()
 
     async def _work_in_lanes(self, index: int) -> None:
         while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
@@ -162,13 +162,6 @@ class Crew:
         if 0 < seconds <= PATIENCE:
             await self._work.clock.sleep(seconds)
         return seconds > PATIENCE
-
-    def _last_hand(self) -> None:
-        """With nobody at work and the endpoints to be left alone for long, the place is free for other tasks."""
-        if not self._hands and self._work.seconds_blocked() > PATIENCE and self._work.endpoints.until:
-            self._work.end(Released(self._work.endpoints.until))
-        elif not self._hands:
-            self.staff()
 
     async def _berth(self, plan: Plan) -> _Berth | None:
         """A lane for this plan: a parked one, or a new one. None: it could not be opened."""

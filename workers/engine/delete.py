@@ -19,12 +19,14 @@ from .ledger import Ledger
 from .paths import is_a_name, trimmed
 from .plan import Plan, Summary
 from .ports import Faulted, FileRow, Found, ItemRow, Settled
-from .retry import Fail, Retry
+from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
 from .walk import FOUND, Folder, Listing, Walk, request_fault
-from .work import PATIENCE, Released, Work
+from .work import PATIENCE, Work
 
+#: What is not there is as good as removed.
+GONE = frozenset({Kind.FILE_NOT_FOUND})
 FILE, DIRECTORY, SYMLINK = 0, 1, 2
 #: Removals that are sent at once.
 BATCH = 500
@@ -71,6 +73,11 @@ class DeleteWalk(Walk):
 class DeleteScanner(Scanner):
     """Scans the items of a DELETE."""
 
+    def __init__(self, work: Work, stock: Stock) -> None:
+        super().__init__(work, stock)
+        if work.spec.options.get("ignore_missing"):
+            self.skip = GONE
+
     def make_walk(self, item: ItemRow) -> Walk:
         root = trimmed(item.source_path)
         if not self.work.spec.options.get("recursive"):
@@ -88,13 +95,6 @@ class DeleteScanner(Scanner):
 
     async def prepare_files(self, found: Sequence[tuple[ItemRow, Found, Entry]]) -> dict[int, Fault]:
         return {}
-
-    async def missing(self, item: ItemRow, fault: Fault) -> None:
-        """Where `ignore_missing` was asked, nothing there is as good as removed."""
-        if self.work.spec.options.get("ignore_missing"):
-            await self.work.store.item_scanned(item, 0, 0)
-        else:
-            self.give_up_for_now(item, fault)
 
 
 class Remover:
@@ -149,7 +149,7 @@ class Remover:
         finally:
             self._hand = None
         self._ledger.hurry()
-        self.staff()
+        self._work.wake.set()
 
     async def _tell(self) -> None:
         if not self._told:
@@ -157,14 +157,11 @@ class Remover:
             await self._work.store.event("STARTED", "started", {"type": "GridFTP Delete", "pipelining": BATCH})
 
     async def _blocked(self) -> bool:
-        """Sit out a short backoff; for a long one the place is free for other tasks."""
+        """Sit out a short backoff. True: it is a long one."""
         seconds = self._work.seconds_blocked()
-        if seconds > PATIENCE and self._work.endpoints.until:
-            self._work.end(Released(self._work.endpoints.until))
-            return True
-        if seconds:
+        if 0 < seconds <= PATIENCE:
             await self._work.clock.sleep(seconds)
-        return False
+        return seconds > PATIENCE
 
     async def _remove(self, rows: Sequence[FileRow]) -> None:
         entries = [(row.source_path, row.kind == DIRECTORY) for row in rows]
@@ -178,8 +175,7 @@ class Remover:
         self._size = min(BATCH, self._size * 2)
         self._work.endpoints.succeeded()
         for row, fault in zip(rows, faults, strict=True):
-            # The scan has seen it: what is not there any more was removed by a worker that died before it could say so.
-            if fault is None or fault.kind is Kind.FILE_NOT_FOUND:
+            if fault is None:
                 self._ledger.settle(Settled(row, 0))
             else:
                 self._fault(row, fault)
@@ -199,8 +195,11 @@ class Remover:
             self._dealer.put_first(rows)
 
     def _fault(self, row: FileRow, fault: Fault) -> None:
-        decision = self._work.decide(fault, row.attempts)
-        if isinstance(decision, Retry):
+        # The scan has seen it: what is gone was removed by a worker that died before it could say so.
+        decision = self._work.decide(fault, row.attempts, GONE)
+        if isinstance(decision, Skip):
+            self._ledger.settle(Settled(row, 0))
+        elif isinstance(decision, Retry):
             self._ledger.fault(Faulted(row, fault, decision.at))
         elif isinstance(decision, Fail):
             self._ledger.fault(Faulted(row, fault, None))

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT = 1.0
 #: Seconds that what is under way has to arrive when the slice ends.
 DRAIN = 1.0
-#: Seconds at most between two looks at the store for what may be done again.
+#: Seconds between two looks at the store for what may be done again; more when they bring nothing.
 POLL = 0.5
 LONG = 3600.0
 #: Seconds for the removal of temporary files that nobody needs any more.
@@ -90,11 +90,11 @@ class _Slice:
         self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._stock)
         self._scan: asyncio.Task[None] | None = None
         self._ledger_task: asyncio.Task[None] | None = None
-        #: Something happened that the supply must look at.
-        self._wake = asyncio.Event()
         #: When the store has something to do again, as far as is known.
         self._due: datetime | None = None
+        #: Looks at the store that brought nothing, one after another; and seconds to the next at least.
         self._fruitless = 0
+        self._poll = POLL
         self._canceled = False
 
     async def run(self) -> Outcome:
@@ -154,24 +154,31 @@ class _Slice:
 
     def _stocked(self) -> None:
         self._fruitless = 0
+        self._poll = POLL
         self._movers.staff()
 
     def _written_off(self, ids: Collection[int]) -> None:
         self._dealer.release(ids)
         self._movers.staff()
-        self._wake.set()
+        self.work.wake.set()
 
     async def _supply(self) -> None:
+        work = self.work
         self._begin_scan()
-        if self.work.spec.started:
+        if work.spec.started:
             await self._stock.fetch()
         while True:
             if self._scan is None and self._dealer.empty:
                 await self._at_rest()
-            await wait_for(self.work.clock, self._wake, self._seconds_to_due())
-            self._wake.clear()
+            elif self._scan is None and self._movers.idle and work.seconds_blocked() > PATIENCE:
+                # What is in hand waits for the endpoints: the place is free for other tasks meanwhile.
+                work.end(Released(work.endpoints.until or work.clock.now()))
+            blocked = work.seconds_blocked() or LONG
+            await wait_for(work.clock, work.wake, min(self._seconds_to_due(), blocked))
+            work.wake.clear()
             if self._seconds_to_due() <= 0:
                 await self._look_again()
+            self._movers.staff()
 
     def _begin_scan(self) -> None:
         if self._scan is None:
@@ -182,7 +189,7 @@ class _Slice:
         await self._scanner.scan()
         self._scan = None
         self._movers.scanning(False)
-        self._wake.set()
+        self.work.wake.set()
 
     def _seconds_to_due(self) -> float:
         known = [at for at in (self._due, self._ledger.next_retry, self._scanner.next_retry) if at is not None]
@@ -195,7 +202,8 @@ class _Slice:
         await self._stock.fetch()
         counts = await self.work.store.counts()
         if counts.next_try_at is not None:
-            self._due = max(counts.next_try_at, self.work.clock.now() + timedelta(seconds=POLL))
+            self._due = max(counts.next_try_at, self.work.clock.now() + timedelta(seconds=self._poll))
+            self._poll = min(PATIENCE, self._poll * 2)
 
     async def _at_rest(self) -> None:
         """Nothing is in hand and no scan is running: the end, or a pause, or the place is given up."""

@@ -6,7 +6,7 @@ A repeated scan finds nothing new, so that it may be ended at any moment and beg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
@@ -16,7 +16,7 @@ from .desk import UnreachableError
 from .folders import Folders
 from .paths import is_within, parent, trimmed
 from .ports import Found, ItemFaulted, ItemRow
-from .retry import Fail, Retry
+from .retry import Fail, Retry, Skip
 from .stock import Stock
 from .walk import TRIES, Folder, Walk, request_fault
 from .work import Work
@@ -31,12 +31,16 @@ WALKS = 4
 class Scanner:
     """Scans the items of a TRANSFER."""
 
+    #: Faults of an item that the user asked to pass over.
+    skip: Collection[Kind] = ()
+
     def __init__(self, work: Work, stock: Stock) -> None:
         self.work = work
         self.stock = stock
         self.folders = Folders(work.desk)
         self._walks: dict[int, asyncio.Task[None]] = {}
         self._faulted: list[ItemFaulted] = []
+        self._skipped: list[ItemRow] = []
         #: The earliest retry of an item given up for now, since somebody last asked.
         self.next_retry: datetime | None = None
 
@@ -105,10 +109,6 @@ class Scanner:
                     faults[item.id] = request_fault(Kind.AMBIGUOUS_PATH, why)
         return faults
 
-    async def missing(self, item: ItemRow, fault: Fault) -> None:
-        """Nothing is there under the name of this item."""
-        self.give_up_for_now(item, fault)
-
     # ---- looking at items
 
     async def _scan_items(self, items: Sequence[ItemRow]) -> None:
@@ -127,7 +127,7 @@ class Scanner:
                         raise UnreachableError(look)
             try:
                 if isinstance(look, Fault):
-                    await self._look_failed(item, look)
+                    self.faulted(item, look)
                 elif look.is_directory and not self.is_link(look):
                     walks.append(self.make_walk(item))
                 else:
@@ -135,7 +135,7 @@ class Scanner:
             except UnreachableError:
                 raise
             except FaultError as error:
-                self.give_up_for_now(item, error.fault)
+                self.faulted(item, error.fault)
         if files:
             await self._files(files)
         await self._write_faulted()
@@ -155,18 +155,12 @@ class Scanner:
         except FaultError as error:
             return error.fault
 
-    async def _look_failed(self, item: ItemRow, fault: Fault) -> None:
-        if fault.kind is Kind.FILE_NOT_FOUND:
-            await self.missing(item, fault)
-        else:
-            self.give_up_for_now(item, fault)
-
     async def _files(self, files: Sequence[tuple[ItemRow, Found, Entry]]) -> None:
         """Items that are files: rows at once, once their folders are there."""
         faults = await self.prepare_files(files)
         for item, _, _ in files:
             if item.id in faults:
-                self.give_up_for_now(item, faults[item.id])
+                self.faulted(item, faults[item.id])
         await self._add_files([(item, found) for item, found, _ in files if item.id not in faults])
 
     async def _add_files(self, found: Sequence[tuple[ItemRow, Found]]) -> None:
@@ -177,7 +171,7 @@ class Scanner:
             await self.stock.add_file_items(found)
         except FaultError as error:
             if len(found) == 1:
-                self.give_up_for_now(found[0][0], error.fault)
+                self.faulted(found[0][0], error.fault)
                 return
             half = len(found) // 2
             await self._add_files(found[:half])
@@ -206,7 +200,7 @@ class Scanner:
                 self.work.connection_failed()
             walk.fault = error.fault
         if walk.fault:
-            self.give_up_for_now(walk.item, walk.fault)
+            self.faulted(walk.item, walk.fault)
             await self._write_faulted()
             return
         if walk.specials:
@@ -232,14 +226,16 @@ class Scanner:
 
     # ---- faults of items
 
-    def give_up_for_now(self, item: ItemRow, fault: Fault) -> None:
+    def faulted(self, item: ItemRow, fault: Fault) -> None:
         """This item met a fault: to be written with the next batch."""
-        decision = self.work.decide(fault, item.attempts)
+        decision = self.work.decide(fault, item.attempts, self.skip)
         if isinstance(decision, Retry):
             self._faulted.append(ItemFaulted(item, fault, decision.at))
             self._note_retry(decision.at)
         elif isinstance(decision, Fail):
             self._faulted.append(ItemFaulted(item, fault, None))
+        elif isinstance(decision, Skip):
+            self._skipped.append(item)
 
     def _note_retry(self, at: datetime | None) -> None:
         if at is not None and (self.next_retry is None or at < self.next_retry):
@@ -247,5 +243,8 @@ class Scanner:
 
     async def _write_faulted(self) -> None:
         faulted, self._faulted = self._faulted, []
+        skipped, self._skipped = self._skipped, []
         if faulted:
             await self.work.store.items_faulted(faulted)
+        for item in skipped:
+            await self.work.store.item_scanned(item, 0, 0)

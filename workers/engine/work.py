@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from endpoints.gridftp.faults import Fault
+from endpoints.gridftp.faults import Fault, Kind
 
 from .desk import Desk
 from .ports import Clock, SessionFactory, TaskSpec, TaskStore
@@ -69,6 +69,8 @@ class Work:
         destination = spec.destination
         #: Source and destination are one endpoint: a file could be written over itself.
         self.same_endpoint = destination is not None and destination.id == spec.source.id
+        #: Something happened that may let the slice go on, or end.
+        self.wake = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
 
     def end(self, ending: Ending) -> None:
@@ -98,9 +100,9 @@ class Work:
             part.cancel()
         await asyncio.gather(*parts, return_exceptions=True)
 
-    def decide(self, fault: Fault, attempts: int) -> Decision:
+    def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
         """What to do about this fault; one that suspends the task ends the slice."""
-        decision = decide(fault, attempts, self.clock.now(), self.deadline, self.jitter())
+        decision = decide(fault, attempts, self.clock.now(), self.deadline, self.jitter(), skip=skip)
         if isinstance(decision, Suspend):
             self.end(Suspended(fault))
         return decision

@@ -12,11 +12,12 @@ they have open.
 """
 
 from .clock import ManualClock, StuckError, run
-from .sessions import FaultScript, FaultSource, MemoryLane, MemorySession, MemorySessions
+from .sessions import HAUNT_AFTER, FaultScript, FaultSource, MemoryLane, MemorySession, MemorySessions
 from .store import Fuse, MemoryLease, MemoryStore, Row, State
 from .tree import MemoryTree, Node
 
 __all__ = [
+    "HAUNT_AFTER",
     "FaultScript",
     "FaultSource",
     "Fuse",

@@ -317,12 +317,27 @@ class MemoryLane:
         self._events.append(LaneRefused(file, fault, ranges))
         if lost:
             self.lose_connection()
+        elif self._queue and self._sessions.chunk and self._sessions.trusted:
+            self._overtake(self._queue[0])
         self._events += [LaneReturned(later, suspect=lost) for later in self._queue]
         self._queue.clear()
 
+    def _overtake(self, file: FileRow) -> None:
+        """The next file had begun already, and told so; when the lane is drained, its octets are removed."""
+        node = self._sessions.trees[Side.SOURCE].find(file.source_path)
+        tree = self._sessions.trees[Side.DESTINATION]
+        path = file.temporary_path or file.destination_path or ""
+        there = tree.find(path)
+        if node is None or tree.find(path.rpartition("/")[0] or "/") is None or (there and there.is_directory):
+            return
+        begun = RangeSet([*RangeSet.parse(file.ranges), (0, min(node.size, self._sessions.chunk or 0))])
+        self._events.append(LaneProgress(file, begun.format(), begun.total))
+        if there:
+            tree.remove(path, directory=False)
+
     def _on_disk(self, file: FileRow) -> RangeSet:
         node = self._sessions.trees[Side.SOURCE].get(file.source_path)
-        return _first_of_gaps(RangeSet.parse(file.ranges), node.size, self._moved)
+        return _filled(RangeSet.parse(file.ranges), node.size, self._moved)
 
     def _haunt(self, file: FileRow) -> None:
         """Open the file as a server would that has not noticed yet, and spoil it later."""
@@ -338,19 +353,22 @@ class MemoryLane:
         asyncio.get_running_loop().call_later(HAUNT_AFTER, spoil)
 
 
-def _first_of_gaps(had: RangeSet, size: int, count: int) -> RangeSet:
-    """`had`, and the first `count` octets of what it lacks."""
+def _filled(had: RangeSet, size: int, count: int) -> RangeSet:
+    """`had`, and `count` octets of what it lacks, from the end: several streams keep no order either.
+
+    So a file that is half there has its full size, with a hole at its beginning.
+    """
     filled = had.copy()
-    for start, end in had.gaps(size):
+    for start, end in reversed(had.gaps(size)):
         length = min(end - start, count)
-        filled.add(start, start + length)
+        filled.add(end - length, end)
         count -= length
     return filled
 
 
 def _write_gaps(source: Node, target: Node, had: RangeSet, done: int, upto: int) -> RangeSet:
     """Copy what of the source is in the gaps between `done` and `upto`, and nothing else: as the wire does."""
-    before, after = (_first_of_gaps(had, source.size, count) for count in (done, upto))
+    before, after = (_filled(had, source.size, count) for count in (done, upto))
     content = bytearray(target.content)
     for start, end in before.gaps(source.size):
         for at in range(start // source.scale, end // source.scale):

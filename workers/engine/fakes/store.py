@@ -239,6 +239,7 @@ class MemoryLease:
         if self.store.epoch != self.epoch or not self.store.held:
             raise LeaseLostError
         yield self.store
+        await asyncio.sleep(self.latency)
         if self.fuse:
             await self.fuse.burn()
 
