@@ -33,6 +33,8 @@ from .permissions import Verb, may
 
 MAX_ENDPOINTS = 1000
 MAX_SERVERS = 64
+#: Different words of one search: each is a regular expression over all endpoints.
+MAX_WORDS = 32
 DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 #: Columns that a user sets, and the longest text of each (octets for the directory).
@@ -220,7 +222,7 @@ def search(
 ) -> tuple[list[Endpoint], bool]:
     """The endpoints that this user may view and that match, by name, and whether there are more of them.
 
-    Each word of `fulltext` must begin a word of the endpoint's texts.
+    Each word of `fulltext` must begin a word of the endpoint's texts. -> EndpointInvalidError when there are too many
     """
     found = _living().filter(_in_scope(user, scope))
     if owner_id is not None:
@@ -308,7 +310,10 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
         "organization", space, "department", space, "keywords", output_field=TextField(),
     )  # fmt: skip
     found = found.annotate(words=words)
-    for term in fulltext.replace("\0", " ").split():
+    terms = dict.fromkeys(fulltext.replace("\0", " ").split())
+    if len(terms) > MAX_WORDS:
+        raise EndpointInvalidError("filter_fulltext", f"A search has at most {MAX_WORDS} words.")
+    for term in terms:
         found = found.filter(words__iregex=r"\m" * term[0].isalnum() + re.escape(term))
     return found
 

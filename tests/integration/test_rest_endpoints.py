@@ -212,6 +212,12 @@ def searched(alice: User, bob: User) -> dict[str, Endpoint]:
         ({"filter_scope": "my-gcp-endpoints"}, []),
         ({"filter_scope": "shared-with-me"}, []),
         ({"filter_scope": "recently-used"}, []),
+        ({"filter_fulltext": "alpha " * 1000}, ["mine", "hers"]),
+        ({"filter_fulltext": "alpha", "filter_entity_type": "GCSv4_share,GCP_mapped_collection"}, ["mine", "hers"]),
+        ({"filter_fulltext": "alpha", "filter_entity_type": "GCSv5_endpoint"}, []),
+        ({"filter_fulltext": "alpha", "filter_non_functional": "0"}, ["mine", "hers"]),
+        ({"filter_fulltext": "alpha", "filter_non_functional": "1"}, []),
+        ({"filter_fulltext": "alpha", "filter_host_endpoint": str(uuid.UUID(int=7))}, []),
     ],
 )
 def test_a_search_finds_what_its_user_may_see(
@@ -245,7 +251,8 @@ def test_a_search_is_read_page_by_page(api: Api, alice: User) -> None:
 @pytest.mark.parametrize(
     "query",
     [{}, {"filter_scope": "all"}, {"filter_fulltext": "  "}, {"filter_scope": "everything"},
-     {"filter_scope": "my-endpoints", "filter_owner_id": "alice"}, {"filter_scope": "my-endpoints", "limit": "many"}],
+     {"filter_scope": "my-endpoints", "filter_owner_id": "alice"},
+     {"filter_fulltext": " ".join(map(str, range(33)))}, {"filter_scope": "my-endpoints", "limit": "many"}],
 )  # fmt: skip
 def test_a_search_that_is_not_understood_is_refused(api: Api, query: dict[str, str]) -> None:
     assert_error(api.get("/endpoint_search", **query), 400, "ClientError.BadRequest")

@@ -44,9 +44,11 @@ def server(row: Server) -> dict[str, Any]:
     }
 
 
+#: What our endpoints are in the words of the Transfer API: those that all its clients can show and change.
+ENTITY_TYPE = "GCP_mapped_collection"
 #: Fields that other kinds of endpoints have, and ours say plainly that they have not.
 _ABSENT: dict[str, Any] = {
-    "entity_type": "GCP_mapped_collection",
+    "entity_type": ENTITY_TYPE,
     "user_message": None,
     "user_message_link": None,
     "is_globus_connect": False,

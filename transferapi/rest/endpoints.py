@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -71,7 +72,17 @@ class EndpointSearch(View):
     @schemas.operation(
         "Search endpoints",
         answer="endpoint_list",
-        query=["filter_fulltext", "filter_scope", "filter_owner_id", "limit", "offset", "fields"],
+        query=[
+            "filter_fulltext",
+            "filter_scope",
+            "filter_owner_id",
+            "filter_entity_type",
+            "filter_host_endpoint",
+            "filter_non_functional",
+            "limit",
+            "offset",
+            "fields",
+        ],
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -81,6 +92,8 @@ class EndpointSearch(View):
         limit = query_limit(request, 100, MAX_SEARCH)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         owner = self._owner(query.get("filter_owner_id"))
+        if self._of_other_kinds(query):
+            return Response(listing("endpoint_list", [], limit=limit, offset=offset, has_next_page=False))
         rows, more = registry.search(self.user, scope=scope, fulltext=text, owner_id=owner, limit=limit, offset=offset)
         found = [filters.pick(documents.endpoint(row, self.user), query.get("fields")) for row in rows]
         return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
@@ -91,6 +104,14 @@ class EndpointSearch(View):
             return SearchScope(name or "all")
         except ValueError:
             raise BadRequest("filter_scope: there is no such scope") from None
+
+    @staticmethod
+    def _of_other_kinds(query: QueryDict) -> bool:
+        """Whether only endpoints of kinds are wanted that this version does not have."""
+        kinds = query.get("filter_entity_type")
+        others = bool(kinds) and documents.ENTITY_TYPE not in str(kinds).split(",")
+        broken = query.get("filter_non_functional", "0") not in ("", "0", "false", "False")
+        return others or broken or bool(query.get("filter_host_endpoint"))
 
     @staticmethod
     def _owner(text: str | None) -> uuid.UUID | None:

@@ -25,6 +25,9 @@ _QUERY: dict[str, str] = {
     "filter_fulltext": "words that begin words of the endpoint's texts",
     "filter_scope": "all, my-endpoints, administered-by-me ...",
     "filter_owner_id": "the id of the owner",
+    "filter_entity_type": "kinds of endpoints, with commas; all of this version are GCP_mapped_collection",
+    "filter_host_endpoint": "the endpoint that others are shared from; there are no shares in this version",
+    "filter_non_functional": "1: those that do not work; in this version there are none",
 }
 _NUMBERS = {"limit", "offset", "marker"}
 _IN_PATH = {
