@@ -27,6 +27,9 @@ MAX_PIPELINE = 300
 #: Listing blocks held for a slow consumer before reading from the server pauses.
 MAX_BLOCKS = 16
 
+#: Lines of a listing read at once: some milliseconds of work.
+PORTION = 500
+
 #: Facts asked for: what a scan needs, and what a person wants to see in a listing besides.
 SCAN_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.slink;"
 LIST_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.owner;UNIX.group;UNIX.slink;"
@@ -294,9 +297,10 @@ class GridFTPSession:
         """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way."""
         blocks = self._listing_blocks if "MLSC" in self.features else self._data_blocks
         async for lines in blocks(self.encode_path(path)):
-            entries = _parse_lines(lines)
-            if entries:
-                yield entries
+            for portion in _portions(lines):
+                entries = _parse_lines(portion)
+                if entries:
+                    yield entries
 
     async def make_directories(self, paths: Sequence[str]) -> None:
         """MKD for each, pipelined, in this order; one that is there already is fine."""
@@ -430,6 +434,20 @@ class GridFTPSession:
                 yield [line.rstrip(b"\r") for line in lines]
         finally:
             writer.close()
+
+
+def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    """Parts of a long block, so that whoever asked can begin on the first while the last is still to be read.
+
+    A name with a line feed in it stays in one part: see `_parse_lines`.
+    """
+    start = 0
+    while start < len(lines):
+        end = start + PORTION
+        while end < len(lines) and b"=" not in lines[end]:
+            end += 1
+        yield lines[start:end]
+        start = end
 
 
 def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:

@@ -20,7 +20,7 @@ from .stock import Stock
 from .work import Work
 
 #: Folders of one item that are listed side by side.
-LISTINGS = 4
+LISTINGS = 8
 #: Found files written at once; fewer when the last ones were written so many seconds ago.
 FOUND = 1000
 #: The first ones that are written: enough to tell many small files from few, and to fill the lanes.
@@ -189,7 +189,7 @@ class Walk:
 
     async def _flush_if_due(self) -> None:
         age = (self._work.clock.now() - self._flushed_at).total_seconds()
-        if len(self._found) >= FOUND or (self._found and age >= FOUND_SECONDS):
+        if len(self._found) >= (FOUND if self._begun else FIRST) or (self._found and age >= FOUND_SECONDS):
             await self._flush()
 
     async def _flush(self) -> None:
