@@ -16,6 +16,8 @@ timeout = 60
 #: Seconds that requests under way get when it is told to stop: Ctrl-C of `make up` ends everything within 2 s.
 graceful_timeout = 1
 keepalive = 5
+#: Octets: the most that gunicorn can. A path of 4,096 octets may be three times as long, percent-encoded.
+limit_request_line = 8190
 #: Its place is in the user's home folder, where two instances would meet.
 control_socket_disable = True
 #: Workers' heartbeats are files: in memory where there is such a place.

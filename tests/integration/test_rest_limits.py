@@ -36,6 +36,30 @@ def test_a_small_body_that_becomes_large_in_memory_is_refused(api: Api, bomb: by
     assert peak < 6 * len(bomb)
 
 
+class Hangup:
+    """The body of a client that went away in the middle of it."""
+
+    def read(self, size: int = -1) -> bytes:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    readline = read
+
+
+def test_a_client_that_goes_away_in_its_body_is_no_failure_of_the_service(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    environ = {"wsgi.input": Hangup(), "CONTENT_LENGTH": "100"}
+    answer = api.call("POST", "/transfer", raw=b"{", environ=environ)
+    assert_error(answer, 400, "ClientError.BadRequest")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_who_sends_a_form_is_told_to_send_json(api: Api) -> None:
+    answer = api.call("POST", "/transfer", raw=b"a=1", content_type="application/x-www-form-urlencoded")
+    assert_error(answer, 415, "ClientError.UnsupportedMediaType")
+    assert "Content-Type: application/json" in answer.body["message"]
+
+
 @pytest.mark.parametrize("error", [OperationalError, InterfaceError])
 def test_a_database_that_is_away_is_said_to_be_and_clients_may_ask_again(
     api: Api, error: type[Exception], caplog: pytest.LogCaptureFixture

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -97,6 +97,7 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
     Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
     SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),
+    UnreadablePostError: lambda _: (400, "ClientError.BadRequest", "The request ended before its body did"),
     InterfaceError: _unavailable,
     OperationalError: _unavailable,
     TargetRefusedError: lambda e: (502, "ExternalError.ConnectFailed", f"{_shown(e.host)}: {e.reason}"),
@@ -114,6 +115,11 @@ _STATUS_CODES = {
     429: "ClientError.TooManyRequests",
 }
 
+
+_ADVICE = {
+    406: "Only JSON goes out: accept application/json",
+    415: "Only JSON comes in: send a document, with Content-Type: application/json",
+}
 
 #: Seconds after which a client of ours asks again when the database was away.
 RETRY_AFTER = 5
@@ -147,7 +153,7 @@ def _meaning(error: Exception, request: Any) -> tuple[int, str, str]:
         return 502, "ExternalError", _shown(error.fault.advice or error.fault.kind)
     if isinstance(error, exceptions.APIException):
         code = _STATUS_CODES.get(error.status_code, "ClientError")
-        return error.status_code, code, str(error.detail)
+        return error.status_code, code, _ADVICE.get(error.status_code, str(error.detail))
     return 500, "InternalError", f"The service failed; tell its operator this request id: {request_id(request)}"
 
 
