@@ -382,6 +382,19 @@ def test_an_endpoint_that_cannot_do_what_is_needed_fails_the_task() -> None:
     run(main())
 
 
+def test_when_no_data_connection_can_be_made_not_every_file_runs_into_it() -> None:
+    async def main() -> None:
+        world = folder_world(5000)
+        world.script.add("retr", "", make_fault(Kind.CONNECT_FAILED), 12)
+        await world.slice()
+        assert world.store.totals.transferred == 0
+        assert world.store.totals.faults <= 12
+        assert await world.run() == "SUCCEEDED"
+        assert arrived(world)
+
+    run(main())
+
+
 def test_a_lane_that_dies_is_replaced_and_the_others_go_on() -> None:
     async def main() -> None:
         world = folder_world(2000)

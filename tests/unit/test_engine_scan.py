@@ -100,7 +100,7 @@ def test_symlinks_inside_a_folder_are_counted_and_left_out() -> None:
         assert await world.run() == "SUCCEEDED"
         assert world.destination.paths("/dst") == {"/real"}
         assert (world.store.totals.files, world.store.totals.symlinks) == (1, 3)
-        assert [event.details for event in world.store.events if event.description == "left out"]
+        assert [event.details for event in world.store.events if event.description == "Some things were left out."]
 
     run(main())
 

@@ -209,14 +209,14 @@ class Crew:
             "pipelining": plan.pipelining,
             "reason": plan.reason,
         }
-        code, description = ("STARTED", "started") if first else ("PROGRESS", "the plan is another one now")
+        code, description = ("STARTED", "The transfer has begun.") if first else ("PROGRESS", "The plan has changed.")
         self._inquire(self._work.store.event(code, description, details))
 
     async def _drive(self, berth: _Berth) -> None:
         """Keep the lane full until there is nothing more for it, or it is lost."""
         lane, under_way = berth.lane, berth.under_way
         while True:
-            if lane.alive and not self._closed_to_new:
+            if lane.alive and not (self._closed_to_new or self._work.is_blocked()):
                 for row in self._dealer.deal(berth.plan, len(under_way)):
                     under_way[row.id] = row
                     lane.feed(row)
@@ -224,14 +224,14 @@ class Crew:
                     self.staff()
             if not under_way:
                 break
-            self._hear(await lane.events(), under_way)
+            self._hear(await lane.events(), berth)
             self._hurry_if_last()
         if not lane.alive:
             self._work.connection_failed()
 
     # ---- what a lane says
 
-    def _hear(self, events: Sequence[LaneEvent], under_way: dict[int, FileRow]) -> None:
+    def _hear(self, events: Sequence[LaneEvent], berth: _Berth) -> None:
         returned: list[FileRow] = []
         begun: list[FileRow] = []
         suspects: list[FileRow] = []
@@ -242,14 +242,14 @@ class Crew:
                 continue
             came_back += 1
             file = event.file
-            del under_way[file.id]
+            del berth.under_way[file.id]
             told = file.id in self._on_disk
             if told:
                 self._on_disk.remove(file.id)
             if type(event) is LaneSettled:
                 self._settled(event)
             elif type(event) is LaneRefused:
-                self._refused(event)
+                self._refused(event, berth.lane.alive)
             elif type(event) is LaneReturned:
                 (suspects if event.suspect else begun if told or file.ranges else returned).append(file)
         self._dealer.came_back(came_back)
@@ -278,12 +278,12 @@ class Crew:
         else:
             self._ledger.settle(Settled(file, moved))
 
-    def _refused(self, event: LaneRefused) -> None:
+    def _refused(self, event: LaneRefused, alive: bool) -> None:
         file, fault = event.file, event.fault
-        lost = fault.scope is not Scope.FILE
-        if lost:
+        if fault.scope is not Scope.FILE:
             self._work.connection_failed()
-        if lost and not event.trusted_ranges:
+        # A lane that lives has been drained: nobody writes this file any more.
+        if not alive and not event.trusted_ranges:
             self._suspects[file.id] = file
             self._inquire(self._fault_renamed(file, fault))
         else:

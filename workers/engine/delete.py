@@ -154,7 +154,9 @@ class Remover:
     async def _tell(self) -> None:
         if not self._told:
             self._told = True
-            await self._work.store.event("STARTED", "started", {"type": "GridFTP Delete", "pipelining": BATCH})
+            await self._work.store.event(
+                "STARTED", "The deletion has begun.", {"type": "GridFTP Delete", "pipelining": BATCH}
+            )
 
     async def _blocked(self) -> bool:
         """Sit out a short backoff. True: it is a long one."""

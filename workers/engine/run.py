@@ -117,7 +117,9 @@ class _Slice:
             await work.stop_parts(but=self._ledger_task)
             await self._ledger.flush()
             text = f"{type(error).__name__}: {error}"
-            await work.store.event("INTERNAL_ERROR", "an error of this service", text, is_error=True)
+            await work.store.event(
+                "INTERNAL_ERROR", "An error of this service; the task goes on later.", text, is_error=True
+            )
             await work.store.release(at, work.endpoints.failures + 1)
         except LeaseLostError:
             return Outcome.LEASE_LOST
@@ -144,7 +146,7 @@ class _Slice:
             self._canceled = True
             self.work.end(_CANCELED)
         elif self.work.clock.now() >= pulse.deadline:
-            self.work.end(Failed("EXPIRED", "the deadline has passed", drain=True))
+            self.work.end(Failed("EXPIRED", "The deadline has passed.", drain=True))
 
     async def _watch_time(self) -> None:
         await wait_for(self.work.clock, self._stop, self._seconds)
@@ -233,8 +235,11 @@ class _Slice:
         await self._movers.leave(mark=isinstance(ending, Released | Suspended))
         await work.stop_parts(but=self._ledger_task)
         await self._ledger.flush()
+        if isinstance(ending, Finished):
+            await self._sweep()
+        outcome = await self._last_word(_CANCELED if self._canceled else ending)
         await self._sweep()
-        return await self._last_word(_CANCELED if self._canceled else ending)
+        return outcome
 
     async def _drain(self) -> None:
         """Let what is under way arrive, but not for long."""
@@ -245,10 +250,10 @@ class _Slice:
     async def _sweep(self) -> None:
         """Remove temporary files that nobody needs any more, if the endpoint lets us."""
         names, self._stock.litter = self._stock.litter, []
-        if not names or self.work.seconds_blocked():
+        if not names:
             return
         try:
-            async with asyncio.timeout(SWEEP if not self._canceled else DRAIN):
+            async with asyncio.timeout(DRAIN if self._stop.is_set() else SWEEP):
                 entries = [(name, False) for name in names]
                 await self.work.desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
         except (FaultError, TimeoutError):
@@ -271,4 +276,4 @@ class _Slice:
                 return Outcome.RELEASED
 
 
-_CANCELED = Failed("CANCELED", "canceled by the user")
+_CANCELED = Failed("CANCELED", "Canceled by the user.")

@@ -205,7 +205,7 @@ class Scanner:
             return
         if walk.specials:
             text = f"{walk.specials} things under {walk.item.source_path} are neither file nor folder: left out"
-            await self.work.store.event("PROGRESS", "left out", text)
+            await self.work.store.event("PROGRESS", "Some things were left out.", text)
         await self.work.store.item_scanned(walk.item, walk.directories, walk.symlinks)
 
     async def _walks_done(self, but: int) -> None:
@@ -246,5 +246,4 @@ class Scanner:
         skipped, self._skipped = self._skipped, []
         if faulted:
             await self.work.store.items_faulted(faulted)
-        for item in skipped:
-            await self.work.store.item_scanned(item, 0, 0)
+        await asyncio.gather(*(self.work.store.item_scanned(item, 0, 0) for item in skipped))

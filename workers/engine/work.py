@@ -122,6 +122,10 @@ class Work:
         elif isinstance(decision, Retry):
             await self.store.event(fault.kind, fault.advice or str(fault.kind), fault.raw, is_error=True)
 
+    def is_blocked(self) -> bool:
+        """Whether the endpoints are to be left alone now. Cheap: asked before every feeding."""
+        return self.endpoints.until is not None and self.seconds_blocked() > 0
+
     def seconds_blocked(self) -> float:
         """Seconds for which no connection is to be opened."""
         return self.endpoints.seconds_left(self.clock.now())
