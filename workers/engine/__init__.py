@@ -1,15 +1,15 @@
 """The engine: what a worker does with a task while it holds the lease. No Django, no socket, no clock of its own.
 
-    run       one slice of one task: the parts put together, watched, and ended in order
-    work      what the parts share: ports, deadline, backoff, and how the slice ends
-    scan      items become files; `walk` goes through one folder, `folders` makes those of the destination
-    plan      the rules of the paper: concurrency, parallelism, pipelining, and the reason. Pure
-    dealer    files in hand, sorted into chunks and dealt to lanes. Pure
-    stock     where files come in hand: from the scan, and from the store when memory had no room
-    crew      the lanes: opened, fed, listened to, replaced when they die
-    arrival   whether what arrived is the whole file. Pure
-    retry     what follows from a fault. Pure
-    ledger    settlement, in batches
-    delete    the same for DELETE: found first, then removed, folders last
-    ports     what all this needs from the world; `fakes` has it in memory
+run       one slice of one task: the parts put together, watched, and ended in order
+work      what the parts share: ports, deadline, backoff, and how the slice ends
+scan      items become files; `walk` goes through one folder, `folders` makes those of the destination
+plan      the rules of the paper: concurrency, parallelism, pipelining, and the reason. Pure
+dealer    files in hand, sorted into chunks and dealt to lanes. Pure
+stock     where files come in hand: from the scan, and from the store when memory had no room
+crew      the lanes: opened, fed, listened to, replaced when they die
+arrival   whether what arrived is the whole file. Pure
+retry     what follows from a fault. Pure
+ledger    settlement, in batches
+delete    the same for DELETE: found first, then removed, folders last
+ports     what all this needs from the world; `fakes` has it in memory
 """
