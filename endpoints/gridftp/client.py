@@ -30,8 +30,9 @@ MAX_BLOCKS = 16
 #: Lines of a listing read at once: some milliseconds of work.
 PORTION = 500
 
-#: Facts asked for: what a scan needs, and what a person wants to see in a listing besides.
-SCAN_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.slink;"
+#: Facts asked for: what a scan needs (Unique tells a file by two names from two files), and what a person wants to
+#: see in a listing besides.
+SCAN_FACTS = "Type;Size;Modify;Unique;UNIX.slink;"
 LIST_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.owner;UNIX.group;UNIX.slink;"
 
 
@@ -223,6 +224,8 @@ class GridFTPSession:
         self.connection = connection
         self.features: frozenset[str] = frozenset()
         self.home = "/"
+        #: A second EPSV would take the address of the first away.
+        self._listening = asyncio.Lock()
 
     @classmethod
     async def open(cls, host: str, port: int, *, facts: str = SCAN_FACTS, timeout: float = CONNECT_TIMEOUT) -> Self:
@@ -399,6 +402,11 @@ class GridFTPSession:
         The connection goes to the host of the control connection, whatever address the server names: a server
         must not be able to make this service connect somewhere else.
         """
+        async with self._listening:
+            async for lines in self._mlsd(path):
+                yield lines
+
+    async def _mlsd(self, path: bytes) -> AsyncGenerator[Sequence[bytes], None]:
         await self.connection.ask("MODE", b"S")  # a session that was a lane's is still in mode E
         passive = await self.connection.ask("EPSV")
         try:

@@ -59,6 +59,18 @@ class TestAgainstTheToolkit:
         assert entries["link"].link_target is not None
         assert entries["plain"].modified is not None
 
+    async def test_many_listings_at_once_do_not_mix_without_mlsc(
+        self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+    ) -> None:
+        for index in range(12):
+            (tmp_path / f"folder{index}").mkdir()
+            (tmp_path / f"folder{index}" / f"file{index}").touch()
+        server = toolkit_server_factory(tmp_path)
+        async with opened(server.port) as session:
+            session.features = session.features - {"MLSC"}
+            found = await asyncio.gather(*(names_of(session, tmp_path / f"folder{index}") for index in range(12)))
+        assert found == [[f"file{index}"] for index in range(12)]
+
     async def test_a_long_listing_arrives_in_blocks_and_whole(
         self, tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
     ) -> None:
