@@ -20,6 +20,10 @@ from bench.table import print_table
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
 
 CONCURRENCIES = (1, 2, 4, 8)
+#: Rounds of all contenders that are not counted: caches, and the sessions of both worker processes.
+WARM_UP = 3
+#: Seconds before we look how the task went: on few cores every look would take from what it measures.
+QUIET = 1.0
 
 
 def make_files(folder: Path, count: int) -> None:
@@ -49,6 +53,7 @@ def by_globus_url_copy(concurrency: int, source: str, destination: str) -> float
 def by_us(api: Api, source: str, destination: str, paths: tuple[Path, Path]) -> float:
     begun = time.time()
     task_id = api.transfer(source, f"{paths[0]}/", destination, f"{paths[1]}/", recursive=True)
+    time.sleep(QUIET)
     return seconds_until_settled(api, api.wait(task_id, interval=0.25), begun)
 
 
@@ -69,7 +74,9 @@ def main() -> None:
             ids = api.endpoint("bench1", one.port), api.endpoint("bench2", two.port)
             runs: dict[str, list[float]] = {f"globus-url-copy -cc {cc} -pp": [] for cc in CONCURRENCIES}
             runs["Waybill, POST to settled"] = []
-            for _ in range(arguments.rounds):
+            for number in range(WARM_UP + arguments.rounds):
+                if number == WARM_UP:
+                    runs = {name: [] for name in runs}
                 for cc in CONCURRENCIES:
                     empty(destination)
                     seconds = by_globus_url_copy(cc, f"{one.url}{source}/", f"{two.url}{destination}/")

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import uuid
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
 from django.conf import settings
@@ -28,7 +28,7 @@ from identity.models import User
 from transferapi.tasks import doorbell, leases, moves, work
 from workers.engine.run import Outcome, run_slice
 from workers.sessions import Places, RealSessions, SessionPool
-from workers.store import PostgresTaskStore, task_spec
+from workers.store import PostgresTaskStore, on_a_connection, task_spec
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,10 @@ class Runtime:
         self.loop.call_later(5.0, self._expire)
 
 
+#: Leases and turns are looked at on few threads, whose connections to the database stay warm. Not on the store's: who
+#: waits for his turn's lock must not hold up a heartbeat.
+_scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
+
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 _stopping = False
@@ -89,22 +93,18 @@ def stop() -> None:
 
 
 def worker_name() -> str:
-    """Who holds a lease: unique among all worker threads alive."""
-    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+    """Who holds a lease, for people who look into the table; what fences writes is the epoch."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then wake those that waited for the place."""
     if _stopping:
         return
-    grant = leases.acquire(uuid.UUID(task_id), worker_name())
-    if not isinstance(grant, leases.Grant):
-        log.debug("task %s is not taken: %s", task_id, grant)
+    taken = _scheduling.submit(on_a_connection, lambda: _take(uuid.UUID(task_id))).result()
+    if taken is None:
         return
-    endpoints = _permitted_endpoints(grant)
-    if endpoints is None:
-        work.fail(grant.task_id, grant.epoch, "PERMISSION_DENIED", NOT_PERMITTED)
-        return
+    grant, endpoints = taken
     runtime = current()
     spec = task_spec(grant)
     sessions = RealSessions(
@@ -123,10 +123,27 @@ def run(task_id: str) -> None:
         sweep()
 
 
+def _take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Endpoint]] | None:
+    """The lease and the endpoints of a task; None when it is not its turn, or its owner may not use them any more."""
+    grant = leases.acquire(task_id, worker_name())
+    if not isinstance(grant, leases.Grant):
+        log.debug("task %s is not taken: %s", task_id, grant)
+        return None
+    endpoints = _permitted_endpoints(grant)
+    if endpoints is None:
+        work.fail(grant.task_id, grant.epoch, "PERMISSION_DENIED", NOT_PERMITTED)
+        return None
+    return grant, endpoints
+
+
 def sweep() -> None:
     """End what has passed its deadline unheld; ring for every task that may run and that nobody holds."""
-    moves.expire_overdue()
-    doorbell.ring(leases.next_runnable(SWEEP_LIMIT))
+
+    def look() -> list[uuid.UUID]:
+        moves.expire_overdue()
+        return leases.next_runnable(SWEEP_LIMIT)
+
+    doorbell.ring(_scheduling.submit(on_a_connection, look).result())
 
 
 def _permitted_endpoints(grant: leases.Grant) -> dict[Side, Endpoint] | None:

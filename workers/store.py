@@ -151,7 +151,7 @@ class PostgresTaskStore:
         task_id, epoch = self._grant.task_id, self._grant.epoch
 
         def run() -> R:
-            return _on_a_connection(lambda: function(task_id, epoch, *args, **kwargs))
+            return on_a_connection(lambda: function(task_id, epoch, *args, **kwargs))
 
         try:
             return await asyncio.get_running_loop().run_in_executor(_threads, run)
@@ -161,7 +161,7 @@ class PostgresTaskStore:
             raise FaultError(_ambiguous(error.path)) from None
 
 
-def _on_a_connection(function: Callable[[], R]) -> R:
+def on_a_connection(function: Callable[[], R]) -> R:
     """Call it on this thread's connection, and again on a new one while the database is away for a moment.
 
     One whose answer was lost on the way may have been done already: every call here may be done twice, but for

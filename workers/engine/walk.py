@@ -25,7 +25,7 @@ LISTINGS = 8
 FOUND = 1000
 FOUND_SECONDS = 0.5
 #: The first ones that are written: enough to tell many small files from few, and to fill the lanes.
-FIRST = 250
+FIRST = 128
 #: Times that a folder is listed anew when the connection is lost meanwhile.
 TRIES = 3
 #: Folders within folders beyond which there must be a loop; no server takes a path of more than 4096 octets.
