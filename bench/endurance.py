@@ -49,6 +49,15 @@ def digest(folder: Path) -> dict[str, str]:
     return found
 
 
+def compare(sent: dict[str, str], arrived: dict[str, str], pair: str) -> None:
+    """Every file is there with its own content, and nothing else."""
+    missing, extra = sorted(sent.keys() - arrived.keys()), sorted(arrived.keys() - sent.keys())
+    wrong = sorted(name for name in sent.keys() & arrived.keys() if sent[name] != arrived[name])
+    if missing or extra or wrong:
+        lists = f"{len(wrong)} wrong {wrong[:5]}, {len(missing)} missing {missing[:5]}, {len(extra)} extra {extra[:5]}"
+        raise RuntimeError(f"{pair}: {lists}")
+
+
 @contextmanager
 def server(kind: str, root: Path) -> Iterator[int]:
     """A server of this kind over the folder; its port."""
@@ -95,8 +104,7 @@ def one_pair(api: Api, root: Path, pair: str, kills: int) -> tuple[float, int, i
             time.sleep(1.5)
         task = api.wait(task_id, timeout=900, interval=0.2)
         seconds = seconds_until_settled(api, task, begun)
-    if digest(destination) != digest(root / "tree"):
-        raise RuntimeError(f"{pair}: the trees differ")
+    compare(digest(root / "tree"), digest(destination), pair)
     shutil.rmtree(destination)
     return seconds, killed, int(task["faults"])
 

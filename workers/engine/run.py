@@ -84,7 +84,7 @@ class _Slice:
         plan = partial(make_plan, options=spec.options, stream_only=stream_only, max_sessions=spec.max_sessions)
         self._dealer = Dealer(delete_plan if spec.is_delete else plan)
         self._ledger = Ledger(work.store, work.clock, self._written_off)
-        self._stock = Stock(work.store, self._dealer, TemporaryNames(), self._stocked)
+        self._stock = Stock(work.store, work.desk, self._dealer, TemporaryNames(), self._stocked)
         parts = (work, self._dealer, self._stock, self._ledger)
         self._movers: Movers = Remover(*parts) if spec.is_delete else Crew(*parts)
         self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._stock)

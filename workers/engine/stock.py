@@ -7,7 +7,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from endpoints.gridftp.faults import FaultError, Side
+
 from .dealer import LOW, Dealer
+from .desk import Desk
 from .ports import FileRow, Found, ItemRow, TaskStore
 
 #: Files fetched from the store at once, and the least room for which it is worth the while.
@@ -15,6 +18,8 @@ FETCH = 2000
 MIN_FETCH = 500
 #: Names of forgotten temporary files that are remembered at most; what is beyond stays behind.
 MAX_LITTER = 10_000
+#: Seconds for the removal of temporary files whose files get new names.
+REMOVAL = 5.0
 
 
 class TemporaryNames:
@@ -46,8 +51,11 @@ class Stock:
     comes in hand by both ways.
     """
 
-    def __init__(self, store: TaskStore, dealer: Dealer, names: TemporaryNames, stocked: Callable[[], None]) -> None:
+    def __init__(
+        self, store: TaskStore, desk: Desk, dealer: Dealer, names: TemporaryNames, stocked: Callable[[], None]
+    ) -> None:
         self._store = store
+        self._desk = desk
         self._dealer = dealer
         self._names = names
         self._stocked = stocked
@@ -86,9 +94,22 @@ class Stock:
     async def rename(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """Give these files new temporary names, and write that down before anything is written under them."""
         renamed = [self._names.give(row) for row in rows]
+        # Before the new names take the place of the old ones: after a SIGKILL nobody would know these any more.
+        # A late writer of one then writes into a file without a name.
+        await self._remove([row.temporary_path for row in rows if row.temporary_path])
         await self._store.write_temporary_paths(renamed)
-        self.drop([row.temporary_path for row in rows if row.temporary_path])
         return renamed
+
+    async def _remove(self, temporary_paths: Sequence[str]) -> None:
+        """Remove these from the destination; what cannot be removed now is tried again when the slice ends."""
+        if not temporary_paths:
+            return
+        entries = [(path, False) for path in temporary_paths]
+        try:
+            async with asyncio.timeout(REMOVAL):
+                await self._desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
+        except (FaultError, TimeoutError):
+            self.drop(temporary_paths)
 
     def drop(self, temporary_paths: Sequence[str]) -> None:
         """Nothing will be written under these names any more."""
