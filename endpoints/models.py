@@ -28,6 +28,17 @@ class Endpoint(models.Model):
     default_directory = models.CharField(max_length=4096, default="/~/")
     #: Upper bound of control connections that all tasks together hold to this endpoint.
     max_sessions = models.PositiveIntegerField(default=32)
+    #: How hard one task may work this endpoint (Transfer API, network_use): a word that stands for the four numbers
+    #: below, or "custom" for the numbers themselves, which are null otherwise.
+    network_use = models.CharField(
+        max_length=10,
+        choices=[(word, word) for word in ("normal", "minimal", "aggressive", "custom")],
+        default="normal",
+    )
+    max_concurrency = models.PositiveIntegerField(null=True)
+    preferred_concurrency = models.PositiveIntegerField(null=True)
+    max_parallelism = models.PositiveIntegerField(null=True)
+    preferred_parallelism = models.PositiveIntegerField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
     deleted_at = models.DateTimeField(null=True)

@@ -149,9 +149,9 @@ def sweep() -> None:
 def _permitted_endpoints(grant: leases.Grant) -> dict[Side, Endpoint] | None:
     """The endpoints of the task by side; None when its owner may not use one of them (any more)."""
     user = User.objects.get(pk=grant.owner_id)
-    wanted = {Side.SOURCE: (grant.source_id, Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM)}
-    if grant.destination_id:
-        wanted[Side.DESTINATION] = (grant.destination_id, Verb.TRANSFER_TO)
+    wanted = {Side.SOURCE: (grant.source.id, Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM)}
+    if grant.destination:
+        wanted[Side.DESTINATION] = (grant.destination.id, Verb.TRANSFER_TO)
     rows = Endpoint.objects.prefetch_related("servers").in_bulk([id_ for id_, _ in wanted.values()])
     if not all(may(user, verb, rows[id_]) for id_, verb in wanted.values()):
         return None

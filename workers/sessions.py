@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import Entry
@@ -111,6 +112,27 @@ class PooledSession:
     async def rename(self, old: str, new: str) -> None:
         with _seen_from(self.side):
             await self.inner.rename(old, new)
+
+    @property
+    def algorithms(self) -> Sequence[str]:
+        return self.inner.algorithms
+
+    @property
+    def round_trip(self) -> float | None:
+        return self.inner.round_trip
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        with _seen_from(self.side):
+            return await self.inner.checksum(path, algorithm)
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        with _seen_from(self.side):
+            faults = await self.inner.set_modified(files)
+        return [fault and fault.at(self.side) for fault in faults]
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        with _seen_from(self.side):
+            await self.inner.make_symlink(target, path)
 
 
 class _seen_from:  # noqa: N801 - reads as a statement

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
-from transferapi.tasks import errors, leases, settling, work
+from transferapi.tasks import errors, history, leases, settling, work
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.rows import (
     FaultedFile,
@@ -25,12 +25,14 @@ from transferapi.tasks.rows import (
     ItemFacts,
     MovedBytes,
     NewFile,
+    RunFacts,
     SettledFile,
     Settlement,
     Trouble,
 )
 from workers.engine.ports import (
     Batch,
+    Checksum,
     Counts,
     EndpointRef,
     Faulted,
@@ -40,6 +42,7 @@ from workers.engine.ports import (
     ItemRow,
     LeaseLostError,
     Pulse,
+    Run,
     TaskSpec,
 )
 
@@ -74,19 +77,28 @@ def close_connections() -> None:
 
 def task_spec(grant: leases.Grant) -> TaskSpec:
     """What the engine is told of the task."""
-    destination = None
-    if grant.destination_id and grant.destination_name:
-        destination = EndpointRef(str(grant.destination_id), grant.destination_name)
     return TaskSpec(
         task_id=str(grant.task_id),
         is_delete=grant.is_delete,
-        source=EndpointRef(str(grant.source_id), grant.source_name),
-        destination=destination,
+        source=_endpoint(grant.source),
+        destination=grant.destination and _endpoint(grant.destination),
         options=grant.options,
         max_sessions=grant.sessions,
         suspect_up_to=grant.suspect_up_to,
         started=grant.started,
         connection_failures=grant.connection_failures,
+        knowledge=grant.knowledge,
+    )
+
+
+def _endpoint(end: leases.End) -> EndpointRef:
+    return EndpointRef(
+        str(end.id),
+        end.name,
+        max_concurrency=end.max_concurrency,
+        preferred_concurrency=end.preferred_concurrency,
+        max_parallelism=end.max_parallelism,
+        preferred_parallelism=end.preferred_parallelism,
     )
 
 
@@ -100,7 +112,7 @@ class PostgresTaskStore:
         return Pulse(*await self._call(leases.heartbeat))
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> list[ItemRow]:
-        return [ItemRow(*item) for item in await self._call(work.unscanned, limit, exclude)]
+        return [_item_row(item) for item in await self._call(work.unscanned, limit, exclude)]
 
     async def add_found(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
         return self._files(await self._call(work.add_found, [_new_file(item, file) for file in found]))
@@ -112,7 +124,7 @@ class PostgresTaskStore:
         return self._files(await self._call(work.file_items_scanned, [_new_file(*pair) for pair in found]))
 
     async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
-        rows = [FaultedItem(_item(one.item), _trouble(one.fault), one.retry_at) for one in faulted]
+        rows = [FaultedItem(_item(one.item), _trouble(one.fault), one.retry_at, one.skipped) for one in faulted]
         await self._call(settling.items_faulted, rows)
 
     async def pending(self, limit: int, exclude: Sequence[int]) -> list[FileRow]:
@@ -130,6 +142,10 @@ class PostgresTaskStore:
     async def counts(self) -> Counts:
         return Counts(*await self._call(work.tally))
 
+    async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
+        facts = None if run is None else RunFacts(*(getattr(run, name) for name in RunFacts._fields))
+        await self._call(history.learn, knowledge, facts)
+
     async def finish(self) -> None:
         await self._call(work.finish)
 
@@ -144,7 +160,7 @@ class PostgresTaskStore:
 
     def _files(self, rows: Sequence[FileFacts]) -> list[FileRow]:
         last = self._grant.suspect_up_to
-        return [FileRow(*row, suspect=row.id <= last) for row in rows]
+        return [_file_row(row, suspect=row.id <= last) for row in rows]
 
     async def _call(self, function: Callable[Concatenate[UUID, int, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it in a thread, with the errors of the ports."""
@@ -185,11 +201,32 @@ def on_a_connection(function: Callable[[], R]) -> R:
 
 
 def _new_file(item: ItemRow, found: Found) -> NewFile:
-    return NewFile(item.id, found.source_path, found.destination_path, found.size, found.modified, found.kind)
+    return NewFile(
+        item.id,
+        found.source_path,
+        found.destination_path,
+        found.size,
+        found.modified,
+        found.kind,
+        found.skipped,
+        found.link_target,
+        *(found.checksum or (None, None)),
+    )
+
+
+def _file_row(row: FileFacts, *, suspect: bool) -> FileRow:
+    checksum = Checksum(row.checksum_algorithm, row.checksum) if row.checksum_algorithm and row.checksum else None
+    return FileRow(*row[:9], suspect, row.modified, row.link_target, checksum)
+
+
+def _item_row(item: ItemFacts) -> ItemRow:
+    value = item.extra.get("external_checksum")
+    checksum = Checksum(str(item.extra.get("checksum_algorithm")), str(value)) if value else None
+    return ItemRow(*item[:5], checksum, bool(item.extra.get("symlink")))
 
 
 def _item(item: ItemRow) -> ItemFacts:
-    return ItemFacts(item.id, item.source_path, item.destination_path, item.recursive, item.attempts)
+    return ItemFacts(item.id, item.source_path, item.destination_path, item.recursive, item.attempts, {})
 
 
 def _trouble(fault: Fault) -> Trouble:
@@ -198,7 +235,17 @@ def _trouble(fault: Fault) -> Trouble:
 
 def _settlement(batch: Batch) -> Settlement:
     return Settlement(
-        settled=[SettledFile(one.file.id, one.skipped, one.new_size) for one in batch.settled],
+        settled=[
+            SettledFile(
+                one.file.id,
+                one.skipped,
+                one.new_size,
+                one.checksum and one.checksum.algorithm,
+                one.checksum and one.checksum.value,
+                one.checksummed,
+            )
+            for one in batch.settled
+        ],
         faulted=[_faulted(one) for one in batch.faulted],
         moved=[MovedBytes(one.file.id, one.ranges, one.bytes) for one in batch.progress],
     )
@@ -215,6 +262,8 @@ def _faulted(one: Faulted) -> FaultedFile:
         ranges=one.ranges,
         bytes_done=on_disk,
         new_size=one.new_size,
+        skipped=one.skipped,
+        checksummed=one.checksummed,
     )
 
 

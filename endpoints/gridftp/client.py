@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from ssl import SSLError
 from typing import Self, TypeVar, cast
 
@@ -62,6 +63,8 @@ class ControlConnection(asyncio.Protocol):
         self.lost: Fault | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        #: Seconds that the connection took to be made: one round trip.
+        self.round_trip: float | None = None
         self._greeting: asyncio.Future[Reply] = self._loop.create_future()
         self._window = asyncio.Semaphore(MAX_PIPELINE)
         self._flush_due = False
@@ -71,9 +74,11 @@ class ControlConnection(asyncio.Protocol):
     async def open(cls, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> Self:
         """Connect and wait for the greeting. Raises FaultError(CONNECT_FAILED, TIMEOUT, ENDPOINT_ERROR ...)."""
         loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(cls, host, port)
+                connection.round_trip = loop.time() - begun
                 try:
                     await asyncio.shield(connection._greeting)
                 except BaseException:
@@ -223,7 +228,10 @@ class GridFTPSession:
     def __init__(self, connection: ControlConnection) -> None:
         self.connection = connection
         self.features: frozenset[str] = frozenset()
+        #: Checksums that the server can make, the one it likes best first (FEAT CKSM).
+        self.algorithms: Sequence[str] = ()
         self.home = "/"
+        self._marks_checksums = False
         #: A second EPSV would take the address of the first away.
         self._listening = asyncio.Lock()
 
@@ -261,11 +269,17 @@ class GridFTPSession:
         if not features.is_error:
             names = (line.strip().split(b" ")[0].upper() for line in features.lines[1:-1])
             self.features = frozenset(name.decode("ascii", "replace") for name in names)
+            self.algorithms = _algorithms(features)
         self.home = _quoted_path(home) or "/"
 
     @property
     def usable(self) -> bool:
         return self.connection.usable
+
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds between a question and its answer, as seen when the connection was made."""
+        return self.connection.round_trip
 
     @property
     def eight_bit_clean(self) -> bool:
@@ -352,6 +366,62 @@ class GridFTPSession:
         for outcome in (first, second):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        """The checksum of a whole file (CKSM, GFD.47), hexadecimal, lower case.
+
+        Markers are asked for, so that a large file takes as long as it takes and a hung server is still noticed.
+        """
+        encoded = self.encode_path(path)
+        if not self._marks_checksums:
+            self._marks_checksums = True
+            markers = asyncio.create_task(self.connection.request("OPTS", b"CKSM Markers=5;"))
+            markers.add_done_callback(lambda done: done.cancelled() or done.exception())
+        reply = await self.connection.ask("CKSM", b"%s 0 -1 %s" % (algorithm.encode("ascii"), encoded))
+        value = str(reply).split()[-1].lower()
+        if not value or set(value) - set("0123456789abcdef"):
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"CKSM: {reply}"))
+        return value
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        """Set modification times (MFMT, draft-somers-ftp-mfxx), pipelined; None where it went well."""
+        outcome: list[Fault | None] = []
+        for window in _windows(files, MAX_PIPELINE):
+            outcome += await asyncio.gather(*(self._set_modified(path, modified) for path, modified in window))
+        return outcome
+
+    async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
+        stamp = modified.astimezone(UTC).strftime("%Y%m%d%H%M%S")
+        try:
+            await self.connection.ask("MFMT", stamp.encode() + b" " + self.encode_path(path))
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                raise
+            return error.fault
+        return None
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        """SITE SYMLINKFROM and SYMLINKTO in one go; a link that leads there already is fine. The target is any text.
+
+        What else stands there raises FaultError(PATH_EXISTS).
+        """
+        octets = target.encode("utf-8", "surrogateescape")
+        if not self.eight_bit_clean and not octets.isascii():
+            advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
+            raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=repr(target)))
+        new = self.encode_path(path)
+        request = self.connection.request
+        first, second = await asyncio.gather(
+            request("SITE", b"SYMLINKFROM " + octets), request("SITE", b"SYMLINKTO " + new)
+        )
+        if not second.is_error:
+            return
+        try:
+            there = await self.stat(path)
+        except FaultError:
+            raise FaultError(classify(first if first.is_error else second)) from None
+        if there.link_target != target:
+            raise FaultError(make_fault(Kind.PATH_EXISTS, str(second)))
 
     async def close(self) -> None:
         """QUIT, and do not wait long for the answer."""
@@ -442,6 +512,17 @@ class GridFTPSession:
                 yield [line.rstrip(b"\r") for line in lines]
         finally:
             writer.close()
+
+
+def _algorithms(features: Reply) -> Sequence[str]:
+    """The line `CKSM MD5:10;SHA1:10;SHA256:11;` of FEAT: names with their preference, the lowest first."""
+    for line in features.lines[1:-1]:
+        word, _, rest = line.strip().decode("ascii", "replace").partition(" ")
+        if word.upper() == "CKSM":
+            pairs = (part.strip().partition(":")[::2] for part in rest.split(";") if part.strip())
+            known = [(int(rank) if rank.isdigit() else 99, name.strip().upper()) for name, rank in pairs]
+            return [name for _, name in sorted(known, key=lambda pair: pair[0])]
+    return ()
 
 
 def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:

@@ -41,7 +41,7 @@ def test_a_lease_tells_the_worker_all_that_does_not_change(alice: User, ep1: End
     task = submit(alice, ep1, public, options={"perf_cc": 3})
     grant = take(task)
     assert (grant.epoch, grant.sessions, grant.is_delete, grant.started) == (1, 9, False, False)
-    assert (grant.source_name, grant.destination_name) == ("alice#ep1", "bob#public")
+    assert (grant.source.name, grant.destination and grant.destination.name) == ("alice#ep1", "bob#public")
     assert grant.options["perf_cc"] == 3
     assert queries.get(alice, task.pk).phase == "running"
 

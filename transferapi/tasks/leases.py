@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 from django.db.models import Max
 
+from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 
 from . import locks, moves
 from .clock import moment
 from .errors import LeaseLostError, StaleStateError
 from .events import NewEvent
-from .models import Event, File, Lease, Task
+from .models import Event, File, Lease, PathMemory, Task
 from .states import Phase, TaskType
 from .turns import Standing
 
@@ -37,6 +38,17 @@ class Refusal(Enum):
     NOT_DUE = "its next try is later"
 
 
+class End(NamedTuple):
+    """An endpoint of the task, with what one task may ask of it (None: no word about it)."""
+
+    id: uuid.UUID
+    name: str
+    max_concurrency: int | None
+    preferred_concurrency: int | None
+    max_parallelism: int | None
+    preferred_parallelism: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A lease, and the facts of the task that do not change while it is held."""
@@ -47,10 +59,8 @@ class Grant:
     sessions: int
     owner_id: uuid.UUID
     is_delete: bool
-    source_id: uuid.UUID
-    source_name: str
-    destination_id: uuid.UUID | None
-    destination_name: str | None
+    source: End
+    destination: End | None
     options: dict[str, object]
     #: Files with an id up to this may still have a stale writer.
     suspect_up_to: int
@@ -58,6 +68,8 @@ class Grant:
     started: bool
     #: How often in a row an endpoint could not be reached, as the last slice left it.
     connection_failures: int
+    #: What the tuner knows of this pair of endpoints.
+    knowledge: dict[str, object]
 
 
 class Beat(NamedTuple):
@@ -118,15 +130,30 @@ def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta)
         sessions=sessions,
         owner_id=task.owner_id,
         is_delete=task.type == TaskType.DELETE,
-        source_id=task.source_id,
-        source_name=canonical_name(task.source),
-        destination_id=task.destination_id,
-        destination_name=canonical_name(destination) if destination else None,
+        source=_end(task.source),
+        destination=_end(destination) if destination else None,
         options=task.options,
         suspect_up_to=task.suspect_up_to,
         started=Event.objects.filter(task=task, code="STARTED").exists(),
         connection_failures=task.connection_failures,
+        knowledge=_knowledge(task),
     )
+
+
+def _end(endpoint: Endpoint) -> End:
+    return End(
+        endpoint.id,
+        canonical_name(endpoint),
+        endpoint.max_concurrency,
+        endpoint.preferred_concurrency,
+        endpoint.max_parallelism,
+        endpoint.preferred_parallelism,
+    )
+
+
+def _knowledge(task: Task) -> dict[str, object]:
+    pair = PathMemory.objects.filter(source=task.source_id, destination=task.destination_id)
+    return pair.values_list("knowledge", flat=True).first() or {}
 
 
 _TAKE = """

@@ -72,6 +72,12 @@ class Task(models.Model):
     bytes_transferred = models.BigIntegerField(default=0)
     bytes_checksummed = models.BigIntegerField(default=0)
     faults = models.BigIntegerField(default=0)
+    #: Of files_skipped: those that could not be read, where skip_source_errors was asked.
+    skipped_errors = models.BigIntegerField(default=0)
+
+    #: Where store_base_path_info was asked: the deepest folders that all items lie in.
+    source_base_path = models.TextField(null=True)
+    destination_base_path = models.TextField(null=True)
 
     nice_status = models.CharField(max_length=64, null=True)
     nice_status_details = models.TextField(null=True)
@@ -140,7 +146,7 @@ class Item(models.Model):
     #: The scan's own backoff after a fault.
     attempts = models.IntegerField(default=0)
     next_try_at = models.DateTimeField(null=True)
-    #: Wire fields that only some items have: external_checksum, checksum_algorithm.
+    #: What only some items have: external_checksum, checksum_algorithm, symlink (to be made, not followed).
     extra = models.JSONField(default=dict)
 
     class Meta:
@@ -183,6 +189,11 @@ class File(models.Model):
     error_details = models.TextField(null=True)
     error_time = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
+    #: Of a symlink that is kept: what it leads to, as the source has it.
+    link_target = PathField(null=True)
+    #: While pending, what the user says the content has; once settled, what both sides agreed on. Hexadecimal.
+    checksum_algorithm = models.CharField(max_length=16, null=True)
+    checksum = models.CharField(max_length=128, null=True)
 
     class Meta:
         constraints = (
@@ -251,3 +262,41 @@ class Lease(models.Model):
         )
         # A heartbeat changes nothing of it, and it is as small as the number of workers.
         indexes = (models.Index(fields=["task"], condition=~models.Q(worker=""), name="lease_held"),)
+
+
+class PathMemory(models.Model):
+    """What the tuner knows of the way from one endpoint to another; the words are the engine's."""
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey("endpoints.Endpoint", on_delete=models.CASCADE, related_name="+", db_index=False)
+    destination = models.ForeignKey("endpoints.Endpoint", on_delete=models.CASCADE, related_name="+", db_index=False)
+    knowledge = models.JSONField(default=dict)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["source", "destination"], name="path_memory_of_a_pair"),)
+
+
+class Run(models.Model):
+    """What one slice of a task moved, and with what plan: the history that forecasts are made from."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
+    source = models.ForeignKey("endpoints.Endpoint", on_delete=models.CASCADE, related_name="+", db_index=False)
+    destination = models.ForeignKey("endpoints.Endpoint", on_delete=models.CASCADE, related_name="+", db_index=False)
+    ended_at = models.DateTimeField()
+    #: Of the slice, from taking the lease to its last word.
+    seconds = models.FloatField()
+    files = models.BigIntegerField()
+    bytes = models.BigIntegerField()
+    faults = models.BigIntegerField(default=0)
+    #: Seconds, between this service and the endpoints, as measured; None when nobody did.
+    round_trip = models.FloatField(null=True)
+    concurrency = models.IntegerField()
+    parallelism = models.IntegerField()
+    pipelining = models.IntegerField()
+    #: Whether this slice both began and finished the task: only then its seconds are those of a whole task.
+    whole = models.BooleanField(default=False)
+
+    class Meta:
+        indexes = (models.Index(fields=["source", "destination", "-ended_at"], name="run_of_a_pair"),)

@@ -90,6 +90,7 @@ TRANSFER: dict[str, tuple[object, Check]] = {
     "perf_p": (None, _number(1, 64)),
     "perf_pp": (None, _number(1, 100)),
     "perf_udt": (False, _flag),
+    "tuning": ("adaptive", _one_of("paper", "adaptive", "fixed")),
     **_NOTIFY,
 }
 DELETE: dict[str, tuple[object, Check]] = {

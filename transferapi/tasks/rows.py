@@ -16,6 +16,8 @@ class ItemFacts(NamedTuple):
     destination_path: str | None
     recursive: bool | None
     attempts: int
+    #: external_checksum, checksum_algorithm, symlink: where the item has them.
+    extra: dict[str, object]
 
 
 class NewFile(NamedTuple):
@@ -27,6 +29,11 @@ class NewFile(NamedTuple):
     size: int
     modified: datetime | None
     kind: int
+    #: Nothing is to be done for it: it is in place already.
+    skipped: bool = False
+    link_target: str | None = None
+    checksum_algorithm: str | None = None
+    checksum: str | None = None
 
 
 class FileFacts(NamedTuple):
@@ -41,6 +48,10 @@ class FileFacts(NamedTuple):
     attempts: int
     ranges: str
     temporary_path: str | None
+    modified: datetime | None
+    link_target: str | None
+    checksum_algorithm: str | None
+    checksum: str | None
 
 
 class Trouble(NamedTuple):
@@ -53,15 +64,21 @@ class Trouble(NamedTuple):
 
 
 class SettledFile(NamedTuple):
-    """new_size: what arrived, when that is not what the scan saw."""
+    """new_size: what arrived, when that is not what the scan saw.
+
+    checksum: what both sides agreed on, hexadecimal. checksummed: octets that checksums were made of.
+    """
 
     id: int
     skipped: bool
     new_size: int | None
+    checksum_algorithm: str | None = None
+    checksum: str | None = None
+    checksummed: int = 0
 
 
 class FaultedFile(NamedTuple):
-    """retry_at None: it is given up. bytes_done: how much of it `ranges` says is on disk."""
+    """retry_at None: it is given up, or passed over where `skipped`. bytes_done: how much `ranges` says is on disk."""
 
     id: int
     path: str
@@ -70,6 +87,9 @@ class FaultedFile(NamedTuple):
     ranges: str
     bytes_done: int
     new_size: int | None
+    skipped: bool = False
+    #: Octets that checksums were made of, in vain.
+    checksummed: int = 0
 
 
 class MovedBytes(NamedTuple):
@@ -81,11 +101,12 @@ class MovedBytes(NamedTuple):
 
 
 class FaultedItem(NamedTuple):
-    """retry_at None: its scan is given up, and it counts as one failed file."""
+    """retry_at None: its scan is given up, and it counts as one file that failed, or was passed over (skipped)."""
 
     item: ItemFacts
     trouble: Trouble
     retry_at: datetime | None
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +125,17 @@ class Tally(NamedTuple):
     files_pending: int
     files_failed: int
     next_try_at: datetime | None
+
+
+class RunFacts(NamedTuple):
+    """What one slice moved; see models.Run."""
+
+    seconds: float
+    files: int
+    bytes: int
+    faults: int
+    round_trip: float | None
+    concurrency: int
+    parallelism: int
+    pipelining: int
+    whole: bool

@@ -16,11 +16,15 @@ from django.db import connection
 from . import arrays, events
 from .leases import hold
 from .rows import FaultedFile, FaultedItem, MovedBytes, SettledFile, Settlement, Trouble
-from .states import FileKind
+from .states import FileKind, FileState
 from .work import file_key
 
 #: A task has this long after its last progress, unless its deadline is fixed.
 GRACE = timedelta(hours=72)
+#: What becomes of something that met a fault: tried again from then on, "given up", or "passed over".
+_Fate = datetime | str
+#: (path, what it met, what becomes of it)
+_Told = tuple[str, Trouble, _Fate]
 #: Paths that the event of a fault names, and characters kept of a server's words about one file.
 PATHS_TOLD, MAX_RAW = 20, 2000
 
@@ -34,6 +38,8 @@ class _Changes(NamedTuple):
     failed: int = 0
     size: int = 0
     moved: int = 0
+    #: Of `skipped`: those that could not be read.
+    skipped_errors: int = 0
     #: Rows that changed.
     rows: int = 0
 
@@ -48,23 +54,28 @@ def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | Non
         moved = _move(task_id, batch.moved) if batch.moved else _Changes()
         faulted = _give_back(task_id, batch.faulted, now) if batch.faulted else _Changes()
         total = _Changes(*map(sum, zip(settled, moved, faulted, strict=True)))
+        checksummed = sum(file.checksummed for file in batch.settled)
+        checksummed += sum(file.checksummed for file in batch.faulted)
         progressed = bool(settled.rows or moved.rows)
-        _count(task_id, total, now, progressed=progressed, faults=[file.trouble for file in batch.faulted])
-        _tell(task_id, [(file.path, file.trouble, file.retry_at) for file in batch.faulted], now)
+        faults = [file.trouble for file in batch.faulted if not file.skipped]
+        _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed)
+        _tell(task_id, [(file.path, file.trouble, _fate(file)) for file in batch.faulted], now)
 
 
 def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem], now: datetime | None = None) -> None:
-    """Items whose scan met a fault. One that is given up becomes a failed file, which the user's lists show."""
+    """Items whose scan met a fault. One that is given up, or passed over, becomes a file that the user's lists show."""
     with hold(task_id, epoch, now) as now:
         waiting = [fault for fault in faulted if fault.retry_at]
-        given_up = _give_up(task_id, [fault for fault in faulted if not fault.retry_at], now)
+        failed = _give_up(task_id, [fault for fault in faulted if not fault.retry_at and not fault.skipped], now)
+        skipped = _give_up(task_id, [fault for fault in faulted if fault.skipped], now, FileState.SKIPPED)
         if waiting:
             with connection.cursor() as cursor:
                 tries = arrays.moments(fault.retry_at for fault in waiting)
                 cursor.execute(_RETRY_ITEMS, [arrays.integers(fault.item.id for fault in waiting), tries, task_id])
-        changes = _Changes(files=given_up, failed=given_up)
-        _count(task_id, changes, now, progressed=False, faults=[fault.trouble for fault in faulted], items=given_up)
-        _tell(task_id, [(fault.item.source_path, fault.trouble, fault.retry_at) for fault in faulted], now)
+        changes = _Changes(files=failed + skipped, failed=failed, skipped=skipped, skipped_errors=skipped)
+        faults = [fault.trouble for fault in faulted if not fault.skipped]
+        _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped)
+        _tell(task_id, [(fault.item.source_path, fault.trouble, _fate(fault)) for fault in faulted], now)
 
 
 def _settle(task_id: uuid.UUID, settled: Sequence[SettledFile], now: datetime) -> _Changes:
@@ -74,6 +85,8 @@ def _settle(task_id: uuid.UUID, settled: Sequence[SettledFile], now: datetime) -
         "ids": arrays.integers(file.id for file in settled),
         "skipped": arrays.integers(int(file.skipped) for file in settled),
         "sizes": [file.new_size for file in settled],
+        "algorithms": [file.checksum_algorithm for file in settled],
+        "checksums": [file.checksum for file in settled],
     })  # fmt: skip
 
 
@@ -88,7 +101,14 @@ def _give_back(task_id: uuid.UUID, faulted: Sequence[FaultedFile], now: datetime
         "ranges": [file.ranges for file in faulted],
         "done": arrays.integers(file.bytes_done for file in faulted),
         "sizes": [file.new_size for file in faulted],
+        "states": arrays.integers(_state(file) for file in faulted),
     })  # fmt: skip
+
+
+def _state(file: FaultedFile) -> FileState:
+    if file.skipped:
+        return FileState.SKIPPED
+    return FileState.PENDING if file.retry_at else FileState.FAILED
 
 
 def _move(task_id: uuid.UUID, moved: Sequence[MovedBytes]) -> _Changes:
@@ -107,7 +127,9 @@ def _changes(query: str, parameters: dict[str, Any]) -> _Changes:
         return _Changes(*map(int, cursor.fetchone()))
 
 
-def _give_up(task_id: uuid.UUID, faulted: Sequence[FaultedItem], now: datetime) -> int:
+def _give_up(
+    task_id: uuid.UUID, faulted: Sequence[FaultedItem], now: datetime, state: FileState = FileState.FAILED
+) -> int:
     """How many items were given up now: those whose scan was not complete already."""
     if not faulted:
         return 0
@@ -123,12 +145,20 @@ def _give_up(task_id: uuid.UUID, faulted: Sequence[FaultedItem], now: datetime) 
             "keys": arrays.octets(file_key(f"item\0{fault.item.id}") for fault in faulted),
             "codes": [fault.trouble.code for fault in faulted],
             "details": [_details(fault.trouble) for fault in faulted],
+            "state": state,
         })  # fmt: skip
         return int(cursor.rowcount)
 
 
 def _count(
-    task_id: uuid.UUID, changes: _Changes, now: datetime, *, progressed: bool, faults: Sequence[Trouble], items: int = 0
+    task_id: uuid.UUID,
+    changes: _Changes,
+    now: datetime,
+    *,
+    progressed: bool,
+    faults: Sequence[Trouble],
+    items: int = 0,
+    checksummed: int = 0,
 ) -> None:
     """Add to the task's counters. Trouble shows until the next progress; progress moves the deadline, never back."""
     code = Counter(fault.code for fault in faults).most_common(1)[0][0] if faults else None
@@ -140,6 +170,7 @@ def _count(
         "progressed": progressed,
         "grace": GRACE,
         "items": items,
+        "checksummed": checksummed,
         "faults": len(faults),
         "quiet": progressed and not worst,
         "code": code,
@@ -153,70 +184,78 @@ def _details(trouble: Trouble) -> str:
     return events.printable(trouble.raw or trouble.advice)[:MAX_RAW]
 
 
-def _tell(task_id: uuid.UUID, faults: Iterable[tuple[str, Trouble, datetime | None]], now: datetime) -> None:
+def _fate(fault: FaultedFile | FaultedItem) -> _Fate:
+    """What becomes of it: tried again from then on, or one of the two words."""
+    if fault.skipped:
+        return "passed over"
+    return fault.retry_at or "given up"
+
+
+def _tell(task_id: uuid.UUID, faults: Iterable[_Told], now: datetime) -> None:
     """One event for each kind of fault on each side, however many files met it."""
-    groups: dict[tuple[str, str, bool], list[tuple[str, Trouble, datetime | None]]] = defaultdict(list)
-    for path, trouble, retry_at in faults:
-        groups[trouble.code, trouble.side, retry_at is None].append((path, trouble, retry_at))
+    groups: dict[tuple[str, str, str | None], list[_Told]] = defaultdict(list)
+    for path, trouble, fate in faults:
+        groups[trouble.code, trouble.side, fate if isinstance(fate, str) else None].append((path, trouble, fate))
     if groups:
         events.append(task_id, [_event(*key, group) for key, group in groups.items()], now)
 
 
-def _event(
-    code: str, side: str, given_up: bool, group: Sequence[tuple[str, Trouble, datetime | None]]
-) -> events.NewEvent:
+def _event(code: str, side: str, end: str | None, group: Sequence[_Told]) -> events.NewEvent:
     what = code.replace("_", " ").capitalize()
     where = f" at the {side}" if side != "unknown" else ""
     number = "1 file" if len(group) == 1 else f"{len(group)} files"
-    tries = [retry_at for _, _, retry_at in group if retry_at]
-    then = "given up" if given_up else f"tried again from {min(tries):%Y-%m-%d %H:%M:%S} UTC"
+    tries = [fate for _, _, fate in group if isinstance(fate, datetime)]
+    then = end or f"tried again from {min(tries):%Y-%m-%d %H:%M:%S} UTC"
     trouble = group[0][1]
     lines = [trouble.advice, trouble.raw[:MAX_RAW], *(f"File: {path}" for path, _, _ in group[:PATHS_TOLD])]
     if len(group) > PATHS_TOLD:
         lines.append(f"... and {len(group) - PATHS_TOLD} more")
     text = "\n".join(line for line in lines if line)
-    return events.NewEvent(code, f"{what}{where} on {number}: {then}.", text, is_error=True)
+    return events.NewEvent(code, f"{what}{where} on {number}: {then}.", text, is_error=end != "passed over")
 
 
 #: Each of these three gives back by how much the counters change: what `_Changes` names, in its order.
 #: `old` is the row as it was, `new` as it is now; DELETE's folders and links are no `files` until they fail.
 _SETTLE = """
     WITH given AS (
-        SELECT * FROM unnest(%(ids)s::bigint[], %(skipped)s::int[], %(sizes)s::bigint[]) AS given(id, skipped, size)
+        SELECT * FROM unnest(%(ids)s::bigint[], %(skipped)s::int[], %(sizes)s::bigint[], %(algorithms)s::varchar[],
+            %(checksums)s::varchar[]) AS given(id, skipped, size, algorithm, checksum)
     ), done AS (
         UPDATE tasks_file new SET
             state = 1 + given.skipped, settled_at = %(now)s, size = coalesce(given.size, old.size),
             bytes_done = CASE given.skipped WHEN 0 THEN coalesce(given.size, old.size) ELSE 0 END,
             next_try_at = NULL, ranges = '', temporary_path = NULL,
-            error_code = NULL, error_details = NULL, error_time = NULL
+            error_code = NULL, error_details = NULL, error_time = NULL,
+            checksum_algorithm = given.algorithm, checksum = given.checksum
         FROM given JOIN tasks_file old ON old.id = given.id
         WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
         RETURNING new.kind = 0 AS is_file, given.skipped, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
     SELECT 0, count(*) FILTER (WHERE is_file AND skipped = 0), count(*) FILTER (WHERE is_file AND skipped = 1), 0,
-        coalesce(sum(size), 0), coalesce(sum(moved), 0), count(*) FROM done"""
+        coalesce(sum(size), 0), coalesce(sum(moved), 0), 0, count(*) FROM done"""
 
 _GIVE_BACK = """
     WITH given AS (
         SELECT *, retry_at IS NULL AS given_up
         FROM unnest(%(ids)s::bigint[], %(codes)s::varchar[], %(details)s::text[], %(tries)s::timestamptz[],
-            %(ranges)s::text[], %(done)s::bigint[], %(sizes)s::bigint[])
-            AS given(id, code, details, retry_at, ranges, done, size)
+            %(ranges)s::text[], %(done)s::bigint[], %(sizes)s::bigint[], %(states)s::int[])
+            AS given(id, code, details, retry_at, ranges, done, size, state)
     ), back AS (
         UPDATE tasks_file new SET
-            state = CASE WHEN given_up THEN 3 ELSE 0 END, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
+            state = given.state, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
             attempts = old.attempts + 1, next_try_at = retry_at,
             error_code = code, error_details = details, error_time = %(now)s,
             size = coalesce(given.size, old.size), ranges = given.ranges,
             bytes_done = CASE WHEN given_up THEN 0 ELSE least(given.done, coalesce(given.size, old.size)) END
         FROM given JOIN tasks_file old ON old.id = given.id
         WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
-        RETURNING new.kind = 0 AS is_file, given_up, new.size - old.size AS size,
+        RETURNING new.kind = 0 AS is_file, given.state, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
-    SELECT count(*) FILTER (WHERE given_up AND NOT is_file), 0, 0, count(*) FILTER (WHERE given_up),
-        coalesce(sum(size), 0), coalesce(sum(moved), 0), count(*) FROM back"""
+    SELECT count(*) FILTER (WHERE state > 0 AND NOT is_file), 0, count(*) FILTER (WHERE state = 2),
+        count(*) FILTER (WHERE state = 3), coalesce(sum(size), 0), coalesce(sum(moved), 0),
+        count(*) FILTER (WHERE state = 2), count(*) FROM back"""
 
 _MOVE = """
     WITH given AS (
@@ -227,7 +266,7 @@ _MOVE = """
         WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
         RETURNING new.bytes_done - old.bytes_done AS moved
     )
-    SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), count(*) FILTER (WHERE moved > 0) FROM moved"""
+    SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), 0, count(*) FILTER (WHERE moved > 0) FROM moved"""
 
 _RETRY_ITEMS = """
     UPDATE tasks_item i SET attempts = attempts + 1, next_try_at = given.retry_at
@@ -245,7 +284,7 @@ _GIVE_UP_ITEMS = """
     )
     INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
         ranges, bytes_done, error_code, error_details, error_time, settled_at)
-    SELECT items.task_id, items.id, given.kind, source_path, destination_path, key, 0, 3, attempts, '', 0,
+    SELECT items.task_id, items.id, given.kind, source_path, destination_path, key, 0, %(state)s, attempts, '', 0,
         code, details, %(now)s, %(now)s
     FROM items JOIN given USING (id)
     ON CONFLICT (task_id, key) DO NOTHING"""
@@ -257,6 +296,7 @@ _COUNT = """
         bytes_total = greatest(0, least(bytes_total + %(size)s::numeric, 9223372036854775807)),
         bytes_transferred = greatest(0, least(bytes_transferred + %(moved)s::numeric, 9223372036854775807)),
         items_scanned = items_scanned + %(items)s, faults = faults + %(faults)s,
+        skipped_errors = skipped_errors + %(skipped_errors)s, bytes_checksummed = bytes_checksummed + %(checksummed)s,
         last_progress_at = CASE WHEN %(progressed)s THEN %(now)s ELSE last_progress_at END,
         deadline = CASE WHEN %(progressed)s AND NOT deadline_is_fixed
             THEN greatest(deadline, %(now)s + %(grace)s) ELSE deadline END,

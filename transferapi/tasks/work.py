@@ -7,6 +7,7 @@ written nothing. `now` None is the database's clock. Settling is in `settling.py
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -31,13 +32,14 @@ def unscanned(
 ) -> list[ItemFacts]:
     """Items whose scan is not complete and whose next try is due, in the user's order."""
     with hold(task_id, epoch, now) as now:
-        return [ItemFacts(*row) for row in _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)]
+        rows = _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)
+        return [ItemFacts(*row[:5], json.loads(row[5])) for row in rows]
 
 
 def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
     """Write what the scan found; the rows that are new. -> AmbiguousPathError, and then nothing is written"""
-    with hold(task_id, epoch, now):
-        return _insert_found(task_id, found)
+    with hold(task_id, epoch, now) as now:
+        return _insert_found(task_id, found, now)
 
 
 def item_scanned(
@@ -55,7 +57,7 @@ def file_items_scanned(
 ) -> list[FileFacts]:
     """`add_found` and `item_scanned` for items that are one file each. -> AmbiguousPathError"""
     with hold(task_id, epoch, now) as now:
-        rows = _insert_found(task_id, found)
+        rows = _insert_found(task_id, found, now)
         _mark_scanned(task_id, [file.item_id for file in found], now)
         return rows
 
@@ -72,28 +74,36 @@ def file_key(path: str) -> bytes:
     return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
-def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile]) -> list[FileFacts]:
+def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile], now: datetime) -> list[FileFacts]:
     by_key: dict[bytes, NewFile] = {}
     for file in found:
         target = file.source_path if file.destination_path is None else file.destination_path
         first = by_key.setdefault(file_key(target), file)
         if first.source_path != file.source_path:
             raise AmbiguousPathError(target)
-    new = _insert(task_id, by_key)
+    new = _insert(task_id, by_key, now)
     _check_same_sources(task_id, by_key, new)
     files = [file for key, file in by_key.items() if key in new and file.kind == FileKind.FILE]
     if files:
+        skipped = sum(file.skipped for file in files)
+        size = sum(file.size for file in files if not file.skipped)
         with connection.cursor() as cursor:
-            cursor.execute(_COUNT_FOUND, [len(files), sum(file.size for file in files), task_id])
-    return [FileFacts(new[key], *file[:4], file.kind, 0, "", None) for key, file in by_key.items() if key in new]
+            cursor.execute(_COUNT_FOUND, [len(files), skipped, size, task_id])
+    return [_pending_file(new[key], file) for key, file in by_key.items() if key in new and not file.skipped]
 
 
-def _insert(task_id: uuid.UUID, by_key: dict[bytes, NewFile]) -> dict[bytes, int]:
+def _pending_file(id_: int, file: NewFile) -> FileFacts:
+    known = (file.modified, file.link_target, file.checksum_algorithm, file.checksum)
+    return FileFacts(id_, *file[:4], file.kind, 0, "", None, *known)
+
+
+def _insert(task_id: uuid.UUID, by_key: dict[bytes, NewFile], now: datetime) -> dict[bytes, int]:
     """Insert what is not there yet: the ids of the new rows by key."""
     files = by_key.values()
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [
             task_id,
+            now,
             arrays.integers(file.item_id for file in files),
             arrays.integers(file.kind for file in files),
             arrays.octets(_encoded(file.source_path) for file in files),
@@ -101,6 +111,10 @@ def _insert(task_id: uuid.UUID, by_key: dict[bytes, NewFile]) -> dict[bytes, int
             arrays.octets(by_key),
             arrays.integers(file.size for file in files),
             arrays.moments(file.modified for file in files),
+            arrays.integers(FileState.SKIPPED if file.skipped else FileState.PENDING for file in files),
+            arrays.octets(_encoded(file.link_target) for file in files),
+            [file.checksum_algorithm for file in files],
+            [file.checksum for file in files],
         ])  # fmt: skip
         return {bytes(key): id_ for id_, key in cursor.fetchall()}
 
@@ -238,7 +252,7 @@ def _cancel_came(task_id: uuid.UUID, now: datetime) -> bool:
 
 #: Which columns of the rows below are paths.
 ITEM_PATHS = (1, 2)
-FILE_PATHS = (2, 3, 8)
+FILE_PATHS = (2, 3, 8, 10)
 
 
 def _rows(query: str, parameters: Any, paths: Collection[int] = ()) -> list[list[Any]]:
@@ -252,17 +266,18 @@ def _rows(query: str, parameters: Any, paths: Collection[int] = ()) -> list[list
 
 
 _UNSCANNED = """
-    SELECT id, source_path, destination_path, recursive, attempts FROM tasks_item
+    SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
     WHERE task_id = %s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= %s)
         AND id <> ALL(%s::bigint[])
     ORDER BY position LIMIT %s"""
 
 _INSERT = """
-    INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, modified,
-        state, attempts, ranges, bytes_done)
-    SELECT %s, f.*, 0, 0, '', 0
+    INSERT INTO tasks_file (task_id, settled_at, item_id, kind, source_path, destination_path, key, size, modified,
+        state, link_target, checksum_algorithm, checksum, attempts, ranges, bytes_done)
+    SELECT %s, CASE WHEN f.state > 0 THEN %s::timestamptz END, f.*, 0, '', 0
     FROM unnest(%s::bigint[], %s::smallint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bigint[],
-        %s::timestamptz[]) AS f
+        %s::timestamptz[], %s::smallint[], %s::bytea[], %s::varchar[], %s::varchar[])
+        AS f(item, kind, source, destination, key, size, modified, state, target, algorithm, checksum)
     ON CONFLICT (task_id, key) DO NOTHING
     RETURNING id, key"""
 
@@ -272,10 +287,13 @@ _OTHER_SOURCE = """
 
 #: A server may claim exabytes for each of its files: the sum stops at the largest number there is.
 _COUNT_FOUND = """
-    UPDATE tasks_task SET files = files + %s,
+    UPDATE tasks_task SET files = files + %s, files_skipped = files_skipped + %s,
         bytes_total = least(bytes_total + %s::numeric, 9223372036854775807) WHERE id = %s"""
 
-_COLUMNS = "id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path"
+_COLUMNS = (
+    "id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path, modified, link_target,"
+    " checksum_algorithm, checksum"
+)
 _PENDING = f"""
     (SELECT {_COLUMNS} FROM tasks_file
     WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NULL AND id <> ALL(%(exclude)s::bigint[])

@@ -5,10 +5,10 @@ The engine never sees Django, a socket or a clock of its own. Paths are `str` de
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, Side
@@ -16,6 +16,13 @@ from endpoints.gridftp.faults import Fault, Side
 
 class LeaseLostError(Exception):
     """Somebody else holds the task now: stop at once and write nothing more."""
+
+
+class Checksum(NamedTuple):
+    """algorithm: as FEAT has it ("MD5", "SHA256" ...). value: hexadecimal, lower case."""
+
+    algorithm: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,11 @@ class EndpointRef:
     name: str
     #: The destination cannot take out-of-order data (personal agents): mode S, only concurrency.
     stream_only: bool = False
+    #: What its administrator allows one task, and would like it to begin with. None: no word about it.
+    max_concurrency: int | None = None
+    preferred_concurrency: int | None = None
+    max_parallelism: int | None = None
+    preferred_parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,8 @@ class TaskSpec:
     started: bool = False
     #: How often in a row an endpoint could not be reached, as the last `release` left it.
     connection_failures: int = 0
+    #: What earlier tasks learned of the way between these endpoints (`TaskStore.learn`).
+    knowledge: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +69,26 @@ class ItemRow:
     destination_path: str | None
     recursive: bool | None
     attempts: int
+    #: What the user says the file's content has.
+    checksum: Checksum | None = None
+    #: The source is a symlink, to be made anew at the destination and not followed.
+    symlink: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A thing the scan found, to become a file row. kind: 0 file, 1 directory, 2 symlink (1, 2 for DELETE)."""
+    """A thing the scan found, to become a file row. kind: 0 file, 1 directory (DELETE only), 2 symlink."""
 
     source_path: str
     destination_path: str | None
     size: int
     modified: datetime | None
     kind: int = 0
+    #: It is in place already (sync): counted as skipped, never pending.
+    skipped: bool = False
+    #: Of a symlink that is to be made at the destination: what it leads to.
+    link_target: str | None = None
+    checksum: Checksum | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,11 @@ class FileRow:
     temporary_path: str | None = None
     #: Something may still be writing under the destination's name: use a temporary one.
     suspect: bool = False
+    #: The source's, as the scan saw it.
+    modified: datetime | None = None
+    link_target: str | None = None
+    #: What the content must have, by the user's word.
+    checksum: Checksum | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +122,14 @@ class Settled:
     skipped: bool = False
     #: The size that arrived and that the source has by now, when the scan saw another.
     new_size: int | None = None
+    #: What both sides agreed on, and octets that were read for it.
+    checksum: Checksum | None = None
+    checksummed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """This file met a fault. retry_at None: it is given up."""
+    """This file met a fault. retry_at None: it is given up, or passed over as the user asked (skipped)."""
 
     file: FileRow
     fault: Fault
@@ -107,15 +138,19 @@ class Faulted:
     ranges: str = ""
     #: The source's size as seen now, when it differs from the scan's.
     new_size: int | None = None
+    skipped: bool = False
+    #: Octets that were read for checksums that did not agree.
+    checksummed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ItemFaulted:
-    """The scan of this item met a fault. retry_at None: the item is given up (counts as a failed file)."""
+    """The scan of this item met a fault. retry_at None: given up, or passed over (counts as one such file)."""
 
     item: ItemRow
     fault: Fault
     retry_at: datetime | None
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +172,24 @@ class Batch:
 
     def __bool__(self) -> bool:
         return bool(self.settled or self.faulted or self.progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one slice moved, for forecasts. round_trip in seconds, between this service and the farther endpoint.
+
+    whole: this slice both began and finished the task.
+    """
+
+    seconds: float
+    files: int
+    bytes: int
+    faults: int
+    round_trip: float | None
+    concurrency: int
+    parallelism: int
+    pipelining: int
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +255,9 @@ class TaskStore(Protocol):
 
     async def counts(self) -> Counts:
         """Where the task stands now."""
+
+    async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
+        """Remember this of the pair of endpoints, in place of what was known, and what this slice moved."""
 
     async def finish(self) -> None:
         """End the task: SUCCEEDED when nothing failed and the counts add up, else FAILED."""
@@ -294,6 +350,23 @@ class Session(Protocol):
 
     async def rename(self, old: str, new: str) -> None:
         """Rename on the same server."""
+
+    @property
+    def algorithms(self) -> Sequence[str]:
+        """Checksums that this server can make, the one it likes best first (FEAT CKSM); empty when it makes none."""
+
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds between a question and its answer, as seen when the session was opened."""
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        """The checksum of a whole file (CKSM), hexadecimal, lower case. However long that takes, while it goes on."""
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        """Set the modification times of these (MFMT), pipelined; None where it went well."""
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        """Make a symlink; one that leads there already is fine. What else is there is a fault (PATH_EXISTS)."""
 
 
 class SessionFactory(Protocol):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
@@ -20,7 +22,7 @@ HAUNT_AFTER = 3.0
 GARBAGE = b"written by nobody's order"
 
 #: (step, side, path) -> the fault it meets, or None. Steps: open, lane, stat, list, mkdir, remove, rename, retr, stor,
-#: and midway: after a chunk of a file.
+#: checksum, utime, symlink, and midway: after a chunk of a file.
 FaultSource = Callable[[str, Side, str], Fault | None]
 
 
@@ -71,6 +73,8 @@ class MemorySessions:
         self.chunk = chunk
         self.burst = burst
         self.trusted = trusted
+        #: What the servers of each side can make checksums with, the best first.
+        self.algorithms: dict[Side, Sequence[str]] = dict.fromkeys(Side, ("MD5", "SHA1", "SHA256"))
         #: Sessions taken and not given back, those of lanes included, and the most there ever were at once.
         self.taken = 0
         self.most_taken = 0
@@ -181,6 +185,43 @@ class MemorySession:
     async def rename(self, old: str, new: str) -> None:
         await self._step("rename", new)
         self._tree.rename(old, new)
+
+    @property
+    def algorithms(self) -> Sequence[str]:
+        return self._sessions.algorithms[self._side]
+
+    @property
+    def round_trip(self) -> float | None:
+        return self._sessions.latency
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        await self._step("checksum", path)
+        if algorithm not in self.algorithms:
+            raise FaultError(make_fault(Kind.UNSUPPORTED, algorithm, side=self._side))
+        node = self._tree.get(path)
+        if node.is_directory:
+            raise FaultError(make_fault(Kind.IS_A_DIRECTORY, path, side=self._side))
+        return hashlib.new(algorithm.lower(), node.content).hexdigest()
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        outcome: list[Fault | None] = []
+        for path, modified in files:
+            try:
+                await self._step("utime", path)
+                self._tree.get(path).modified = modified
+                outcome.append(None)
+            except FaultError as error:
+                if error.fault.scope is not Scope.FILE:
+                    raise
+                outcome.append(error.fault)
+        return outcome
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        await self._step("symlink", path)
+        there = self._tree.find(path, follow=False)
+        if there is not None and there.target != target:
+            raise FaultError(make_fault(Kind.PATH_EXISTS, path, side=self._side))
+        self._tree.link(path, target)
 
 
 class MemoryLane:

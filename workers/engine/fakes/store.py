@@ -6,7 +6,7 @@ import asyncio
 import enum
 import heapq
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from workers.engine.ports import (
     ItemRow,
     LeaseLostError,
     Pulse,
+    Run,
     Settled,
 )
 
@@ -94,11 +95,13 @@ class Totals:
     directories: int = 0
     symlinks: int = 0
     bytes_transferred: int = 0
+    bytes_checksummed: int = 0
+    skipped_errors: int = 0
     faults: int = 0
 
 
 class MemoryStore:
-    """One task. items: (source path, destination path or None, recursive or None).
+    """One task. items: (source path, destination path or None, recursive or None), or whole rows.
 
     `violations` lists what a correct engine never does, such as settling a file twice.
     """
@@ -106,14 +109,14 @@ class MemoryStore:
     def __init__(
         self,
         clock: Clock,
-        items: Sequence[tuple[str, str | None, bool | None]],
+        items: Sequence[tuple[str, str | None, bool | None] | ItemRow],
         *,
         deadline: timedelta = timedelta(days=1),
     ) -> None:
         self.clock = clock
         self.items = {
-            index: Item(ItemRow(index, source, destination, recursive, 0))
-            for index, (source, destination, recursive) in enumerate(items, 1)
+            index: Item(replace(one, id=index) if isinstance(one, ItemRow) else ItemRow(index, *one, 0))
+            for index, one in enumerate(items, 1)
         }
         self.rows: dict[int, Row] = {}
         self.totals = Totals()
@@ -128,6 +131,8 @@ class MemoryStore:
         self.connection_failures = 0
         self.epoch = 0
         self.held = False
+        self.knowledge: Mapping[str, object] = {}
+        self.runs: list[Run] = []
         self.violations: list[str] = []
         self.pending: dict[int, Row] = {}
         self._by_key: dict[str, int] = {}
@@ -162,11 +167,25 @@ class MemoryStore:
                 raise FaultError(make_fault(Kind.AMBIGUOUS_PATH, key, retryable=False))
         rows = []
         for key, one in fresh.items():
-            row = FileRow(len(self.rows) + 1, item.id, one.source_path, one.destination_path, one.size, one.kind)
-            self.rows[row.id] = self.pending[row.id] = Row(row)
+            row = FileRow(
+                len(self.rows) + 1,
+                item.id,
+                one.source_path,
+                one.destination_path,
+                one.size,
+                one.kind,
+                modified=one.modified,
+                link_target=one.link_target,
+                checksum=one.checksum,
+            )
+            self.rows[row.id] = Row(row, State.SKIPPED if one.skipped else State.PENDING)
             self._by_key[key] = row.id
-            rows.append(row)
-        self.totals.files += len(rows)
+            self.totals.files += one.kind == 0
+            if one.skipped:
+                self.totals.skipped += 1
+            else:
+                self.pending[row.id] = self.rows[row.id]
+                rows.append(row)
         return rows
 
     def settle(self, settled: Settled) -> None:
@@ -178,6 +197,10 @@ class MemoryStore:
         del self.pending[row.file.id]
         if settled.new_size is not None:
             row.file = replace(row.file, size=settled.new_size)
+        row.file = replace(row.file, checksum=settled.checksum)
+        self.totals.bytes_checksummed += settled.checksummed
+        if row.file.kind:
+            return
         if settled.skipped:
             self.totals.skipped += 1
         else:
@@ -193,11 +216,13 @@ class MemoryStore:
         row.file = replace(row.file, attempts=row.file.attempts + 1, ranges=faulted.ranges, size=size)
         row.fault = faulted.fault
         row.next_try_at = faulted.retry_at
-        self._error(faulted.fault)
+        self._error(faulted.fault, is_error=not faulted.skipped)
+        self.totals.bytes_checksummed += faulted.checksummed
         if faulted.retry_at is None:
-            row.state = State.FAILED
+            row.state = State.SKIPPED if faulted.skipped else State.FAILED
             del self.pending[row.file.id]
-            self.totals.failed += 1
+            self.totals.files += row.file.kind > 0
+            self._give_up(faulted.skipped)
 
     def note_item_fault(self, faulted: ItemFaulted) -> None:
         item = self.items[faulted.item.id]
@@ -206,15 +231,22 @@ class MemoryStore:
         item.row = replace(item.row, attempts=item.row.attempts + 1)
         item.fault = faulted.fault
         item.next_try_at = faulted.retry_at
-        self._error(faulted.fault)
+        self._error(faulted.fault, is_error=not faulted.skipped)
         if faulted.retry_at is None:
             item.scanned = item.given_up = True
             self.totals.files += 1
+            self._give_up(faulted.skipped)
+
+    def _give_up(self, skipped: bool) -> None:
+        if skipped:
+            self.totals.skipped += 1
+            self.totals.skipped_errors += 1
+        else:
             self.totals.failed += 1
 
-    def _error(self, fault: Fault) -> None:
-        self.totals.faults += 1
-        self.events.append(Event(fault.kind, fault.advice, fault.raw, True))
+    def _error(self, fault: Fault, *, is_error: bool) -> None:
+        self.totals.faults += is_error
+        self.events.append(Event(fault.kind, fault.advice, fault.raw, is_error))
 
 
 @dataclass(slots=True)
@@ -313,6 +345,13 @@ class MemoryLease:
     async def counts(self) -> Counts:
         async with self._call("counts") as store:
             return _counts(store)
+
+    async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
+        async with self._call("learn") as store:
+            if knowledge is not None:
+                store.knowledge = json.loads(json.dumps(knowledge))
+            if run is not None:
+                store.runs.append(run)
 
     async def finish(self) -> None:
         async with self._call("finish") as store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Scope, make_fault
@@ -21,6 +22,7 @@ class Node:
     children: dict[str, Node] | None = None
     target: str | None = None
     special: str = ""
+    modified: datetime | None = None
     id: int = field(default_factory=_ids.__next__)
 
     @property
@@ -102,7 +104,7 @@ class MemoryTree:
         if seen is None:
             return Entry(name, "link", link_target=node.target)
         kind = seen.special or ("dir" if seen.is_directory else "file")
-        return Entry(name, kind, seen.size, link_target=node.target, unique=str(seen.id))
+        return Entry(name, kind, seen.size, seen.modified, link_target=node.target, unique=str(seen.id))
 
     def open_for_writing(self, path: str, *, truncate: bool) -> Node:
         """As STOR does: the inode that is there already is written over."""
