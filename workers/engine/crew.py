@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 
+from .aftercare import Aftercare
 from .arrival import can_continue, moved_now, verdict
 from .dealer import Dealer
 from .desk import UnreachableError
@@ -73,6 +74,7 @@ class Crew:
         self._dealer = dealer
         self._stock = stock
         self._ledger = ledger
+        self._aftercare = Aftercare(work, ledger)
         self._hands: dict[int, asyncio.Task[None]] = {}
         self._berths: dict[int, _Berth] = {}
         self._parked: list[_Berth] = []
@@ -92,7 +94,8 @@ class Crew:
 
     @property
     def idle(self) -> bool:
-        return not any(berth.under_way for berth in self._berths.values()) and not self._inquiries
+        moving = any(berth.under_way for berth in self._berths.values())
+        return not (moving or self._inquiries) and self._aftercare.idle
 
     def staff(self) -> None:
         """Start as many hands as have something to do; fetch more files when few are left."""
@@ -122,6 +125,7 @@ class Crew:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._aftercare.leave()
         berths = [*self._berths.values(), *self._parked]
         await asyncio.gather(*(self._close(berth) for berth in berths))
         for berth in berths:
@@ -276,7 +280,7 @@ class Crew:
         if moved is None:
             self._inquire(self._ask_size(file, event.bytes))
         else:
-            self._ledger.settle(Settled(file, moved))
+            self._aftercare.accept(Settled(file, moved))
 
     def _refused(self, event: LaneRefused, alive: bool) -> None:
         file, fault = event.file, event.fault
@@ -371,7 +375,7 @@ class Crew:
             return
         outcome = verdict(file, received, source.size, destination.size)
         if isinstance(outcome, Settled):
-            self._ledger.settle(outcome)
+            self._aftercare.accept(outcome)
         else:
             self._fault(file, make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE), new_size=source.size)
 
