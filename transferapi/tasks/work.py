@@ -33,7 +33,7 @@ def unscanned(
     """Items whose scan is not complete and whose next try is due, in the user's order."""
     with hold(task_id, epoch, now) as now:
         rows = _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)
-        return [ItemFacts(*row[:-1], extra=json.loads(row[-1])) for row in rows]
+        return [ItemFacts(*row, json.loads(extra)) for *row, extra in rows]
 
 
 def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
