@@ -1,0 +1,128 @@
+"""The language of filter_rules, against a reference that tries everything."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.engine.filters import Filter, translate
+
+ALPHABET = "ab-]!^.*é\udcff\n"
+
+
+def matches(pattern: str, name: str) -> bool:
+    """By the regex under test."""
+    return re.compile(translate(pattern), re.DOTALL).fullmatch(name) is not None
+
+
+def simply(pattern: str, name: str) -> bool:
+    """The reference: one character of the pattern after another, in all ways."""
+    if not pattern:
+        return not name
+    if pattern[0] == "*":
+        return any(simply(pattern[1:], name[start:]) for start in range(len(name) + 1))
+    one, rest = first(pattern)
+    return bool(name) and one(name[0]) and simply(rest, name[1:])
+
+
+def first(pattern: str) -> tuple[Callable[[str], bool], str]:
+    """What the pattern wants of the first character, and the pattern for the others."""
+    if pattern[0] == "?":
+        return (lambda _: True), pattern[1:]
+    if pattern[0] == "[":
+        start = 2 if pattern[1:2] == "!" else 1
+        end = pattern.find("]", start + 1)
+        if end > 0:
+            members, negated = pattern[start:end], start == 2
+            return (lambda character: among(character, members) is not negated), pattern[end + 1 :]
+    literal = pattern[0]
+    return (lambda character: character == literal), pattern[1:]
+
+
+def among(character: str, members: str) -> bool:
+    if len(members) >= 3 and members[1] == "-":
+        return members[0] <= character <= members[2] or among(character, members[3:])
+    return bool(members) and (character == members[0] or among(character, members[1:]))
+
+
+@given(pattern=st.text(ALPHABET + "*?[]", max_size=9), name=st.text(ALPHABET, max_size=7))
+def test_a_pattern_matches_what_the_reference_says(pattern: str, name: str) -> None:
+    assert matches(pattern, name) is simply(pattern, name)
+
+
+@given(pattern=st.text("ab*?[]!-z", max_size=9), name=st.text("ab-z", max_size=7))
+def test_a_pattern_of_usual_characters_matches_what_the_standard_library_says(pattern: str, name: str) -> None:
+    assert matches(pattern, name) is fnmatch.fnmatchcase(name, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("*.tmp", "a.tmp", True),
+        ("*.tmp", "a.TMP", False),
+        ("*", "", True),
+        ("*", ".hidden", True),
+        ("[!a]", "b", True),
+        ("[!a]", "a", False),
+        ("[^a]", "^", True),
+        ("[a-c]x", "bx", True),
+        ("[c-a]", "b", False),
+        ("[]a]", "]", True),
+        ("[!]a]", "]", False),
+        ("[", "[", True),
+        ("[]", "[]", True),
+        ("{a,b}", "a", False),
+        ("{a,b}", "{a,b}", True),
+        ("\\*", "\\x", True),
+        ("a\nb", "a\nb", True),
+        ("?", "\n", True),
+        ("?", "\udcff", True),
+        ("[\udc80-\udcff]*", "\udcfe.dat", True),
+        ("a.b", "axb", False),
+        ("a/b", "a", False),
+        ("a$", "a", False),
+    ],
+)
+def test_the_language_has_no_surprises(pattern: str, name: str, expected: bool) -> None:
+    assert matches(pattern, name) is expected
+
+
+def test_a_hostile_pattern_takes_no_longer_than_another() -> None:
+    """Were any star tried again, this would not end before the sun does."""
+    for pattern in ("*a" * 120 + "*b", "*a?" * 80 + "b", "?*" * 120 + "b", "*[ab]" * 50 + "c", "*" * 254 + "b"):
+        assert not matches(pattern, "a" * 255)
+    assert matches("*" * 255, "a" * 255)
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    rules = [rule("include", "*.keep"), rule("exclude", "*e*"), rule("include", "*")]
+    kept = [name for name in ("x.keep", "tree", "oak") if Filter(rules).includes(name, folder=False)]
+    assert kept == ["x.keep", "oak"]
+
+
+def test_what_no_rule_names_is_included() -> None:
+    assert Filter([rule("exclude", "*.tmp")]).includes("data", folder=False)
+    assert Filter([]).includes("anything", folder=True)
+
+
+def test_a_rule_may_be_for_files_or_for_folders_only() -> None:
+    rules = Filter([rule("exclude", "a", "file"), rule("exclude", "b", "dir"), rule("exclude", "c")])
+    assert [name for name in "abc" if rules.includes(name, folder=False)] == ["b"]
+    assert [name for name in "abc" if rules.includes(name, folder=True)] == ["a"]
+
+
+def test_a_thousand_rules_are_one_look() -> None:
+    rules = Filter([rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
+    dice = random.Random(7)  # noqa: S311 - no secret
+    for n in dice.sample(range(1000), 50):
+        assert rules.includes(f"f{n}-x", folder=False) is (n % 3 == 0)
+
+
+def rule(method: str, name: str, kind: str | None = None) -> dict[str, object]:
+    return {"method": method, "name": name, "type": kind}
