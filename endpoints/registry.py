@@ -1,16 +1,4 @@
-"""The registry of endpoints: make, find, change, delete; the servers behind them.
-
-What a user may not view does not exist for him; what he may view but not do is refused.
-
-    RegistryError
-        EndpointNotFoundError(ref)
-        EndpointExistsError(canonical_name)
-        EndpointInvalidError(field, reason)
-        NotPermittedError(verb, endpoint)
-        ServerNotFoundError(endpoint, server_id)
-        ServerExistsError(uri)
-        TooManyEndpointsError(limit)
-"""
+"""The registry of endpoints: make, find, change, delete; the servers behind them. What it refuses is in `errors.py`."""
 
 from __future__ import annotations
 
@@ -27,6 +15,16 @@ from django.db.models.functions import Concat, Now
 
 from identity.models import User
 
+from .errors import (
+    EndpointExistsError,
+    EndpointInvalidError,
+    EndpointNotFoundError,
+    NotPermittedError,
+    ServerExistsError,
+    ServerNotFoundError,
+    TooManyEndpointsError,
+)
+from .fields import CONTROL, checked
 from .gate import valid_host
 from .models import Endpoint, Server
 from .permissions import Verb, may
@@ -36,72 +34,6 @@ MAX_SERVERS = 64
 #: Different words of one search: each is a regular expression over all endpoints.
 MAX_WORDS = 32
 DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22}
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
-#: Columns that a user sets, and the longest text of each (octets for the directory).
-_TEXTS = {
-    "display_name": 256,
-    "description": 4096,
-    "organization": 256,
-    "department": 256,
-    "keywords": 1024,
-    "contact_email": 256,
-    "contact_info": 1024,
-    "info_link": 1024,
-}
-#: Surrogates too: they are no characters, and PostgreSQL refuses them.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-
-
-class RegistryError(Exception):
-    """The root of this tree."""
-
-
-class EndpointNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
-
-
-class EndpointExistsError(RegistryError):
-    def __init__(self, canonical_name: str) -> None:
-        super().__init__(canonical_name)
-        self.canonical_name = canonical_name
-
-
-class EndpointInvalidError(RegistryError):
-    """`field` by its name in the document; `reason` is a sentence."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
-
-
-class NotPermittedError(RegistryError):
-    def __init__(self, verb: Verb, endpoint: Endpoint) -> None:
-        super().__init__(verb, endpoint)
-        self.verb = verb
-        self.endpoint = endpoint
-
-
-class ServerNotFoundError(RegistryError):
-    def __init__(self, endpoint: Endpoint, server_id: int) -> None:
-        super().__init__(endpoint, server_id)
-        self.endpoint = endpoint
-        self.server_id = server_id
-
-
-class ServerExistsError(RegistryError):
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.uri = uri
-
-
-class TooManyEndpointsError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +52,7 @@ class ServerSpec:
             raise EndpointInvalidError("hostname", "This is not a host name or an IP address.")
         if not 1 <= self.port <= 65535:
             raise EndpointInvalidError("port", "A port is a number from 1 to 65535.")
-        if len(self.subject) > 1024 or _CONTROL.search(self.subject):
+        if len(self.subject) > 1024 or CONTROL.search(self.subject):
             raise EndpointInvalidError("subject", "A subject has at most 1024 characters, and no control ones.")
 
     @classmethod
@@ -131,7 +63,7 @@ class ServerSpec:
             port = parts.port
         except ValueError as error:
             raise EndpointInvalidError("uri", f"This is not an address: {error}.") from error
-        if _CONTROL.search(uri) or parts.path not in ("", "/") or "@" in parts.netloc or parts.query or parts.fragment:
+        if CONTROL.search(uri) or parts.path not in ("", "/") or "@" in parts.netloc or parts.query or parts.fragment:
             raise EndpointInvalidError("uri", "A server's address looks like gsiftp://host:2811, and has no more.")
         default = DEFAULT_PORTS.get(parts.scheme, 1)
         return cls(parts.hostname or "", default if port is None else port, parts.scheme, subject)
@@ -183,7 +115,7 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 
     -> EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError
     """
-    values = _checked(fields)
+    values = checked(Endpoint(), fields)
     if _living().filter(owner=user).count() >= MAX_ENDPOINTS:
         raise TooManyEndpointsError(MAX_ENDPOINTS)
     if len(servers) > MAX_SERVERS:
@@ -200,7 +132,7 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
     """Change what `fields` names of the document. -> as `resolve` and `create`"""
     endpoint = resolve(user, ref, Verb.MANAGE)
-    _save(endpoint, _checked(fields))
+    _save(endpoint, checked(endpoint, fields))
     return endpoint
 
 
@@ -285,7 +217,7 @@ def _living() -> QuerySet[Endpoint]:
 
 def _meaning(user: User, ref: str) -> Q:
     """Which row `ref` names. Controls and surrogates, with which PostgreSQL cannot compare, are in no name."""
-    if _CONTROL.search(ref) or len(ref) > 512:
+    if CONTROL.search(ref) or len(ref) > 512:
         raise EndpointNotFoundError(ref)
     try:
         return Q(id=uuid.UUID(ref))
@@ -316,55 +248,6 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
     for term in terms:
         found = found.filter(words__iregex=r"\m" * term[0].isalnum() + re.escape(term))
     return found
-
-
-def _checked(fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields that we know, each checked; others are passed over, as the Transfer API does."""
-    values: dict[str, object] = {}
-    for field, longest in _TEXTS.items():
-        if field in fields:
-            values[field] = _text(field, fields[field], longest)
-    if fields.get("name") is not None:
-        values["name"] = _name(fields["name"])
-    if fields.get("public") is not None:
-        values["public"] = _flag("public", fields["public"])
-    if "default_directory" in fields:
-        values["default_directory"] = _directory(fields["default_directory"])
-    return values
-
-
-def _text(field: str, value: object, longest: int) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise EndpointInvalidError(field, "A string is wanted here.")
-    controls = _CONTROL_BUT_LINES if field == "description" else _CONTROL
-    if len(value) > longest or controls.search(value):
-        raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
-    return value
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise EndpointInvalidError("name", "A name has 1 to 128 letters, digits, dots, hyphens and underscores.")
-    if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value):
-        raise EndpointInvalidError("name", "A name must not look like an endpoint's id.")
-    return value
-
-
-def _flag(field: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise EndpointInvalidError(field, "true or false is wanted here.")
-    return value
-
-
-def _directory(value: object) -> str:
-    if value is None or value == "":
-        return "/~/"
-    text = _text("default_directory", value, 4096)
-    if not text.startswith("/") or ".." in text.split("/"):
-        raise EndpointInvalidError("default_directory", "A directory is absolute, or begins with /~/.")
-    return text
 
 
 def _save(endpoint: Endpoint, values: Mapping[str, object], *, force_insert: bool = False) -> None:

@@ -8,18 +8,17 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from endpoints import registry
-from endpoints.models import Endpoint, Server
-from endpoints.permissions import Verb, may
-from endpoints.registry import (
+from endpoints.errors import (
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
     NotPermittedError,
-    SearchScope,
     ServerExistsError,
     ServerNotFoundError,
-    ServerSpec,
 )
+from endpoints.models import Endpoint, Server
+from endpoints.permissions import Verb, may
+from endpoints.registry import SearchScope, ServerSpec
 from identity.models import User
 from tests.integration.cast import make_endpoint
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints import registry
+from endpoints.limits import Limits
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import submit
@@ -219,6 +220,7 @@ _TRANSFER = {
     "DATA": [{"source_path": "/a", "destination_path": "/b"}],
 }  # fmt: skip
 _DELETE = {"submission_id": "", "endpoint": "ep1", "DATA": [{"path": "/a"}]}
+_LIMITS = {"network_use": TEXT, **dict.fromkeys(Limits._fields, NUMBER)}
 _FILTER = {"filter_rules": [{"name": "*", "method": "exclude"}]}
 SHAPES: dict[str, Shape] = {
     "transfer": Shape("POST", "/transfer", _TRANSFER, {
@@ -241,12 +243,12 @@ SHAPES: dict[str, Shape] = {
     "endpoint": Shape("POST", "/endpoint", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)),
+        "default_directory": TEXT, "public": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)), **_LIMITS,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG,
+        "default_directory": TEXT, "public": FLAG, **_LIMITS,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from endpoints import registry
+from endpoints.errors import EndpointNotFoundError
 from endpoints.models import Endpoint
-from endpoints.registry import EndpointNotFoundError
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, transfer_request
 from transferapi.tasks import doorbell, moves, queries, submission

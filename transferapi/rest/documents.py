@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from endpoints.gridftp.facts import Entry
+from endpoints.limits import limits
 from endpoints.models import Endpoint, Server
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
@@ -69,7 +70,6 @@ _ABSENT: dict[str, Any] = {
     "acl_max_expiration_period_mins": None,
     "subscription_id": None,
     "subscription_admin_verified": None,
-    "network_use": "normal",
     "location": None,
     "force_encryption": False,
     "disable_verify": False,
@@ -129,10 +129,8 @@ def endpoint(row: Endpoint, user: User) -> dict[str, Any]:
         "info_link": row.info_link or None,
         "default_directory": row.default_directory,
         "public": row.public,
-        "max_concurrency": None,
-        "preferred_concurrency": None,
-        "max_parallelism": None,
-        "preferred_parallelism": None,
+        "network_use": row.network_use,
+        **limits(row)._asdict(),
         "in_use": False,
         "my_effective_roles": ["administrator"] if owned else [],
         **_ABSENT,

@@ -19,9 +19,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, Unread
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from endpoints.gate import TargetRefusedError
-from endpoints.gridftp.faults import Fault, FaultError, Kind
-from endpoints.registry import (
+from endpoints.errors import (
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
@@ -30,6 +28,8 @@ from endpoints.registry import (
     ServerNotFoundError,
     TooManyEndpointsError,
 )
+from endpoints.gate import TargetRefusedError
+from endpoints.gridftp.faults import Fault, FaultError, Kind
 from transferapi.tasks.errors import RequestError, TaskCompleteError, TaskNotFoundError, TooManyPendingError
 
 log = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from endpoints.limits import CUSTOM, MOST, WORDS, Limits
 from transferapi.tasks.states import Status, TaskType
 
 Schema = dict[str, Any]
@@ -88,6 +89,11 @@ _ENDPOINT = {
     **_each(_TEXTS, MAYBE_TEXT),
     "default_directory": _about("where a listing without a path begins", MAYBE_TEXT),
     "public": _about("others may see it and move data from and to it", MAYBE_FLAG),
+    "network_use": _about(
+        "how hard one task may work it; custom: by the four numbers beside it",
+        {**_one_of(*WORDS, CUSTOM), "nullable": True},
+    ),
+    **_each(" ".join(Limits._fields), {"type": "integer", "minimum": 1, "maximum": MOST, "nullable": True}),
 }
 _SUBMISSION = _fields(
     submission_id=_about("from GET /submission_id: sent again, it gives the same task", UUID),
@@ -151,7 +157,8 @@ _ACCEPTED = {**_DONE, "task_id": UUID, "submission_id": UUID, "task_link": _LINK
 _ENDPOINT_TOLD = {
     "id": UUID,
     "owner_id": UUID,
-    **_each("name canonical_name display_name username owner_string entity_type default_directory network_use", TEXT),
+    **_each("name canonical_name display_name username owner_string entity_type default_directory", TEXT),
+    "network_use": _one_of(*WORDS, CUSTOM),
     **_each(
         "description organization department keywords contact_email contact_info info_link user_message "
         "user_message_link globus_connect_setup_key host_endpoint host_endpoint_id host_endpoint_display_name "
@@ -173,11 +180,8 @@ _ENDPOINT_TOLD = {
         "gcp_connected gcp_paused subscription_admin_verified restrict_transfers_to_high_assurance skip_auto_delete",
         MAYBE_FLAG,
     ),
-    **_each(
-        "acl_max_expiration_period_mins max_concurrency preferred_concurrency max_parallelism preferred_parallelism "
-        "authentication_timeout_mins auto_delete_timeout",
-        MAYBE_NUMBER,
-    ),
+    **_each(" ".join(Limits._fields), _about("null: no word about it", MAYBE_NUMBER)),
+    **_each("acl_max_expiration_period_mins authentication_timeout_mins auto_delete_timeout", MAYBE_NUMBER),
     "expires_in": _about("-1: never", NUMBER),
     "my_effective_roles": _list_of(TEXT),
     "DATA": _list_of(ref("server")),

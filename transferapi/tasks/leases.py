@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 from django.db.models import Max
 
+from endpoints.limits import limits
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 
@@ -141,14 +142,7 @@ def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta)
 
 
 def _end(endpoint: Endpoint) -> End:
-    return End(
-        endpoint.id,
-        canonical_name(endpoint),
-        endpoint.max_concurrency,
-        endpoint.preferred_concurrency,
-        endpoint.max_parallelism,
-        endpoint.preferred_parallelism,
-    )
+    return End(endpoint.id, canonical_name(endpoint), *limits(endpoint))
 
 
 def _knowledge(task: Task) -> dict[str, object]:

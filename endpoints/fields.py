@@ -1,0 +1,78 @@
+"""The fields of an endpoint's document that a user sets, and what each may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from . import limits
+from .errors import EndpointInvalidError
+from .models import Endpoint
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+#: Columns that a user sets, and the longest text of each (octets for the directory).
+_TEXTS = {
+    "display_name": 256,
+    "description": 4096,
+    "organization": 256,
+    "department": 256,
+    "keywords": 1024,
+    "contact_email": 256,
+    "contact_info": 1024,
+    "info_link": 1024,
+}
+#: Surrogates too: they are no characters, and PostgreSQL refuses them.
+CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
+    """What becomes of the columns of this endpoint: the fields that we know, each checked.
+
+    -> EndpointInvalidError. Others are passed over, as the Transfer API does.
+    """
+    values: dict[str, object] = {}
+    for field, longest in _TEXTS.items():
+        if field in fields:
+            values[field] = _text(field, fields[field], longest)
+    if fields.get("name") is not None:
+        values["name"] = _name(fields["name"])
+    if fields.get("public") is not None:
+        values["public"] = _flag("public", fields["public"])
+    if "default_directory" in fields:
+        values["default_directory"] = _directory(fields["default_directory"])
+    return values | limits.changed(endpoint, fields)
+
+
+def _text(field: str, value: object, longest: int) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise EndpointInvalidError(field, "A string is wanted here.")
+    controls = _CONTROL_BUT_LINES if field == "description" else CONTROL
+    if len(value) > longest or controls.search(value):
+        raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
+    return value
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise EndpointInvalidError("name", "A name has 1 to 128 letters, digits, dots, hyphens and underscores.")
+    if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value):
+        raise EndpointInvalidError("name", "A name must not look like an endpoint's id.")
+    return value
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise EndpointInvalidError(field, "true or false is wanted here.")
+    return value
+
+
+def _directory(value: object) -> str:
+    if value is None or value == "":
+        return "/~/"
+    text = _text("default_directory", value, 4096)
+    if not text.startswith("/") or ".." in text.split("/"):
+        raise EndpointInvalidError("default_directory", "A directory is absolute, or begins with /~/.")
+    return text
