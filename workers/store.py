@@ -144,7 +144,7 @@ class PostgresTaskStore:
 
     async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
         facts = None if run is None else RunFacts(*(getattr(run, name) for name in RunFacts._fields))
-        await self._call(history.learn, knowledge, facts)
+        await self._call(lambda task_id, _: history.learn(task_id, knowledge, facts))
 
     async def finish(self) -> None:
         await self._call(work.finish)
