@@ -117,10 +117,6 @@ class PooledSession:
     def algorithms(self) -> Sequence[str]:
         return self.inner.algorithms
 
-    @property
-    def round_trip(self) -> float | None:
-        return self.inner.round_trip
-
     async def checksum(self, path: str, algorithm: str) -> str:
         with _seen_from(self.side):
             return await self.inner.checksum(path, algorithm)
@@ -165,6 +161,10 @@ class PooledLane:
     @property
     def alive(self) -> bool:
         return self._lane.alive
+
+    def use_streams(self, parallelism: int) -> None:
+        """Only while no file is under way."""
+        self._lane.use_streams(parallelism)
 
     def feed(self, file: FileRow) -> None:
         """Put a file into the pipe; never blocks."""
@@ -247,6 +247,8 @@ class RealSessions:
         self._accept_address = accept_address
         self._addresses: dict[Side, list[Address]] = {}
         self._next = 0
+        #: The shortest that was seen of each side, in seconds.
+        self._round_trips: dict[Side, float] = {}
 
     async def session(self, side: Side) -> PooledSession:
         """A session to one of the endpoint's servers: the first that answers, beginning with another each time."""
@@ -256,24 +258,35 @@ class RealSessions:
         for index in range(len(addresses)):
             address = addresses[(self._next + index) % len(addresses)]
             try:
-                return PooledSession(address, side, await self._pool.take(address))
+                session = PooledSession(address, side, await self._pool.take(address))
+                self._note_round_trip(session)
+                return session
             except FaultError as error:
                 last = error
         fault = last.fault if last else Fault(Kind.CONNECT_FAILED, side, advice="The endpoint has no server.")
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
+
+    @property
+    def round_trip(self) -> float | None:
+        return max(self._round_trips.values(), default=None)
+
+    def _note_round_trip(self, session: PooledSession) -> None:
+        trip = session.inner.round_trip
+        if trip is not None:
+            self._round_trips[session.side] = min(trip, self._round_trips.get(session.side, trip))
 
     async def give_back(self, session: Session) -> None:
         """Keep it for the next one, if it is still of use."""
         assert isinstance(session, PooledSession)
         self._pool.put(session.address, session.inner)
 
-    async def lane(self, *, parallelism: int, depth: int) -> PooledLane:
-        """A lane; `depth` is kept by the engine."""
+    async def lane(self) -> PooledLane:
+        """A lane, set up, its destination listening."""
         source, destination = await self._both()
         lane = ThirdPartyLane(
             source.inner,
             destination.inner,
-            parallelism=parallelism,
+            parallelism=None,
             stream_mode=self._places.stream_only,
             accept_address=self._accept_address,
         )

@@ -23,6 +23,7 @@ from transferapi.tasks.rows import (
     FaultedItem,
     FileFacts,
     ItemFacts,
+    MissedFile,
     MovedBytes,
     NewFile,
     RunFacts,
@@ -41,6 +42,7 @@ from workers.engine.ports import (
     ItemFaulted,
     ItemRow,
     LeaseLostError,
+    Missed,
     Pulse,
     Run,
     TaskSpec,
@@ -126,6 +128,12 @@ class PostgresTaskStore:
     async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
         rows = [FaultedItem(_item(one.item), _trouble(one.fault), one.retry_at, one.skipped) for one in faulted]
         await self._call(settling.items_faulted, rows)
+
+    async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
+        rows = [
+            MissedFile(item.id, one.source_path, one.destination_path, one.kind, _trouble(one.fault)) for one in missed
+        ]
+        await self._call(settling.pass_over, rows)
 
     async def pending(self, limit: int, exclude: Sequence[int]) -> list[FileRow]:
         return self._files(await self._call(work.pending, limit, exclude))

@@ -27,7 +27,7 @@ class ThirdPartyLane:
         source: GridFTPSession,
         destination: GridFTPSession,
         *,
-        parallelism: int,
+        parallelism: int | None,
         stream_mode: bool = False,
         accept_address: Callable[[str], bool],
         stall_timeout: float = STALL_TIMEOUT,
@@ -68,6 +68,11 @@ class ThirdPartyLane:
     @property
     def idle(self) -> bool:
         return self._pair.idle
+
+    def use_streams(self, parallelism: int) -> None:
+        """`ThirdPartyPair.use_streams`."""
+        self._pair.use_streams(parallelism)
+        self._written()
 
     def feed(self, transfer: Transfer) -> None:
         """Put a file into the pipe; it comes back in one event. Never blocks."""

@@ -185,6 +185,7 @@ class ThirdPartyPair:
     The channels belong to the pair until `idle`; the driver hands every event of both to `handle`, sends what the
     channels then hold, and takes the outcome from `take`.
 
+    parallelism: data streams; None: `use_streams` tells before the first file.
     accept_address: the gate (truth 9): whether the source may be told to connect to this address.
     extended: use EPSV/EPRT (RFC 2428), for a destination reached by IPv6; destination_host is then its address.
     """
@@ -194,7 +195,7 @@ class ThirdPartyPair:
         source: ControlChannel,
         destination: ControlChannel,
         *,
-        parallelism: int,
+        parallelism: int | None,
         stream_mode: bool = False,
         accept_address: Callable[[str], bool] = lambda _: True,
         extended: bool = False,
@@ -202,7 +203,7 @@ class ThirdPartyPair:
         marker_interval: int = 1,
     ) -> None:
         self.state = State.FLOWING
-        self.parallelism = parallelism
+        self.parallelism: int | None = None
         self.stream_mode = stream_mode
         self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
         self._accept_address = accept_address
@@ -222,6 +223,8 @@ class ThirdPartyPair:
         self._source_closed = self._destination_closed = False
         self._address: tuple[str, int] = ("", 0)
         self._begin(marker_interval)
+        if parallelism is not None:
+            self.use_streams(parallelism)
 
     @property
     def idle(self) -> bool:
@@ -240,6 +243,19 @@ class ThirdPartyPair:
             return
         self._waiting.append(transfer)
         self._advance()
+
+    def use_streams(self, parallelism: int) -> None:
+        """Move the files to come over so many data connections; only while none is under way.
+
+        Costs a round trip when a file has been moved already: the streams are opened anew.
+        """
+        assert not self.under_way
+        if self.stream_mode or self.state is not State.FLOWING or parallelism == self.parallelism:
+            return
+        self.parallelism = parallelism
+        self._tell(Side.SOURCE, "OPTS", b"RETR Parallelism=%d,%d,%d;" % ((parallelism,) * 3))
+        if self._opened:
+            self._listen()
 
     def handle(self, side: Side, event: ControlEvent) -> None:
         """Take an event of one of the channels whose tag is this pair's own."""
@@ -284,7 +300,6 @@ class ThirdPartyPair:
         # Performance markers cost six lines a file and tell nothing that the range markers do not.
         self._tell(Side.DESTINATION, "TREV", b"PERF 0")
         self._tell(Side.DESTINATION, "TREV", b"RESTART %d" % marker_interval)
-        self._tell(Side.SOURCE, "OPTS", b"RETR Parallelism=%d,%d,%d;" % ((self.parallelism,) * 3))
         self._listen()
 
     def _listen(self) -> None:

@@ -118,7 +118,7 @@ def row(number: int, size: int = 1, ranges: str = "") -> FileRow:
 
 
 def dealer() -> Dealer:
-    dealt = Dealer(lambda chunk: plan_for(chunk))
+    dealt = Dealer(lambda _, chunk: plan_for(chunk))
     dealt.decided = True
     return dealt
 
@@ -128,7 +128,7 @@ def test_the_smallest_files_are_dealt_first_and_equals_as_found() -> None:
     deal.admit([row(4, 3), row(3, 5), row(2, 3), row(1, 9)])
     plan = deal.plan()
     assert plan
-    dealt = [one.id for _ in range(9) for one in deal.deal(plan, 0)]
+    dealt = [one.id for _ in range(9) for one in deal.deal(0, plan.parallelism, 0)]
     assert dealt == [2, 4, 3, 1]
     assert deal.plan() is None
 
@@ -138,13 +138,13 @@ def test_three_large_files_go_to_two_lanes() -> None:
     deal.admit([row(number, 300 * MB) for number in range(3)])
     plan = deal.plan()
     assert plan
-    assert (len(deal.deal(plan, 0)), len(deal.deal(plan, 0))) == (2, 1)
+    assert (len(deal.deal(0, plan.parallelism, 0)), len(deal.deal(0, plan.parallelism, 0))) == (2, 1)
 
 
 def test_a_lane_of_another_plan_gets_nothing() -> None:
     deal = dealer()
     deal.admit([row(number) for number in range(200)])
-    assert not deal.deal(Plan(2, 8, 5, ""), 0)
+    assert not deal.deal(0, 8, 0)
 
 
 def test_few_small_files_wait_until_it_is_known_that_they_are_few() -> None:
@@ -162,7 +162,7 @@ def test_medium_files_do_not_wait_for_small_ones() -> None:
     deal.admit([row(1), row(2, 100 * MB)])
     plan = deal.plan()
     assert plan
-    assert [one.id for one in deal.deal(plan, 0)] == [2]
+    assert [one.id for one in deal.deal(0, plan.parallelism, 0)] == [2]
     assert deal.plan() is None
 
 
@@ -171,7 +171,7 @@ def test_a_chunk_keeps_its_plan_when_only_few_are_left() -> None:
     deal.admit([row(number) for number in range(150)])
     plan = deal.plan()
     assert plan
-    while deal.deal(plan, 0):
+    while deal.deal(0, plan.parallelism, 0):
         pass
     deal.put_back([row(3)])
     assert deal.plan() == plan
@@ -204,4 +204,4 @@ def test_a_begun_file_is_not_dealt_before_somebody_has_looked() -> None:
     deal.put_back([begun])
     plan = deal.plan()
     assert plan
-    assert list(deal.deal(plan, 0)) == [begun]
+    assert list(deal.deal(0, plan.parallelism, 0)) == [begun]

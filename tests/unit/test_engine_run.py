@@ -89,7 +89,7 @@ def test_files_are_moved_in_chunks_of_their_size_each_with_its_plan() -> None:
         assert arrived(world)
         assert world.sessions.moved[-3:] == ["/src/a-medium", "/src/b-large", "/src/c-large"]
         assert world.store.codes() == ["STARTED", "PROGRESS", "PROGRESS"]
-        assert set(world.sessions.lanes_opened) == {(2, 20), (4, 10), (8, 5)}
+        assert set(world.sessions.streams) == {2, 4, 8}
         assert world.store.totals.bytes_transferred == 450 + 700 * MB
 
     run(main())
@@ -113,7 +113,6 @@ def test_a_task_keeps_to_its_sessions(max_sessions: int, lanes: int) -> None:
         world = folder_world(3000, max_sessions=max_sessions, options={"perf_cc": 16})
         world.source.write("/src/large", b"l" * 300, scale=MB)
         assert await world.run() == "SUCCEEDED"
-        assert max(len(world.sessions.lanes_opened), lanes) >= lanes
         assert world.sessions.most_taken <= 2 * max_sessions
         assert world.sessions.most_taken >= 2 * lanes
 
@@ -124,7 +123,7 @@ def test_a_destination_in_mode_s_gets_eight_lanes_for_small_files() -> None:
     async def main() -> None:
         world = folder_world(500, stream_only=True, max_sessions=20)
         assert await world.run() == "SUCCEEDED"
-        assert world.sessions.lanes_opened == [(1, 1)] * 8
+        assert world.sessions.streams == [1] * 8
 
     run(main())
 
@@ -133,7 +132,7 @@ def test_a_single_file_opens_a_single_lane() -> None:
     async def main() -> None:
         world = folder_world(1)
         assert await world.run() == "SUCCEEDED"
-        assert len(world.sessions.lanes_opened) == 1
+        assert len(world.sessions.streams) == 1
 
     run(main())
 
@@ -443,9 +442,9 @@ def test_a_cancel_does_not_wait_for_a_server_that_hangs() -> None:
                 await super().close()
 
     class HangingSessions(MemorySessions):
-        async def lane(self, *, parallelism: int, depth: int) -> MemoryLane:
-            await super().lane(parallelism=parallelism, depth=depth)
-            return HangingLane(self, depth)
+        async def lane(self) -> MemoryLane:
+            await super().lane()
+            return HangingLane(self)
 
     async def main() -> None:
         world = slow_world(slice_seconds=100_000.0)

@@ -355,7 +355,8 @@ def test_an_endpoint_that_is_down_is_told_once_a_try_and_blames_no_item() -> Non
         for n in range(300):
             world.source.write(f"/f{n}", b"")
         down = replace(make_fault(Kind.CONNECT_FAILED), scope=Scope.ENDPOINT)
-        world.script.add("open", "", down, 8)
+        # Both sides are asked at the same time, so that each try meets two.
+        world.script.add("open", "", down, 16)
         assert await world.run() == "SUCCEEDED"
         assert world.store.codes().count("CONNECT_FAILED") == 8
         assert world.store.totals.faults == 0

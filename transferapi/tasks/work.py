@@ -33,7 +33,9 @@ def unscanned(
     """Items whose scan is not complete and whose next try is due, in the user's order."""
     with hold(task_id, epoch, now) as now:
         rows = _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)
-        return [ItemFacts(*row, json.loads(extra)) for *row, extra in rows]
+        for row in rows:
+            row[-1] = json.loads(row[-1])
+        return [ItemFacts(*row) for row in rows]
 
 
 def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
@@ -106,20 +108,21 @@ def _insert(task_id: uuid.UUID, by_key: dict[bytes, NewFile], now: datetime) -> 
             now,
             arrays.integers(file.item_id for file in files),
             arrays.integers(file.kind for file in files),
-            arrays.octets(_encoded(file.source_path) for file in files),
-            arrays.octets(_encoded(file.destination_path) for file in files),
+            arrays.octets(encoded(file.source_path) for file in files),
+            arrays.octets(encoded(file.destination_path) for file in files),
             arrays.octets(by_key),
             arrays.integers(file.size for file in files),
             arrays.moments(file.modified for file in files),
             arrays.integers(FileState.SKIPPED if file.skipped else FileState.PENDING for file in files),
-            arrays.octets(_encoded(file.link_target) for file in files),
+            arrays.octets(encoded(file.link_target) for file in files),
             [file.checksum_algorithm for file in files],
             [file.checksum for file in files],
         ])  # fmt: skip
         return {bytes(key): id_ for id_, key in cursor.fetchall()}
 
 
-def _encoded(path: str | None) -> bytes | None:
+def encoded(path: str | None) -> bytes | None:
+    """A path as the octets that the database keeps."""
     return None if path is None else path.encode("utf-8", "surrogateescape")
 
 
@@ -128,7 +131,7 @@ def _check_same_sources(task_id: uuid.UUID, by_key: dict[bytes, NewFile], new: C
     old = {key: file for key, file in by_key.items() if key not in new}
     if not old:
         return
-    sources = arrays.octets(_encoded(file.source_path) for file in old.values())
+    sources = arrays.octets(encoded(file.source_path) for file in old.values())
     with connection.cursor() as cursor:
         cursor.execute(_OTHER_SOURCE, [arrays.octets(old), sources, task_id])
         other = cursor.fetchone()
@@ -159,7 +162,7 @@ def write_temporary_paths(
     with hold(task_id, epoch, now), connection.cursor() as cursor:
         ids, names = (
             arrays.integers(file_id for file_id, _ in paths),
-            arrays.octets(_encoded(path) for _, path in paths),
+            arrays.octets(encoded(path) for _, path in paths),
         )
         cursor.execute(_TEMPORARY, {"ids": ids, "names": names, "task": task_id})
 
@@ -173,11 +176,11 @@ def event(task_id: uuid.UUID, epoch: int, new: events.NewEvent, now: datetime | 
 def tally(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> Tally:
     """Where the task stands."""
     with hold(task_id, epoch, now):
-        ((unscanned_, failed, pending_, item_try, file_try),) = _rows(
+        ((unscanned_, failed, skipped, pending_, item_try, file_try),) = _rows(
             _TALLY, {"task": task_id, "most": PENDING_COUNTED}
         )
         tries = [moment for moment in (item_try, file_try) if moment]
-        return Tally(unscanned_, pending_, failed, min(tries, default=None))
+        return Tally(unscanned_, pending_, failed, min(tries, default=None), skipped)
 
 
 def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
@@ -187,11 +190,19 @@ def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
         left = File.objects.filter(task=task_id, state=FileState.PENDING).exists()
         if left or task.items_scanned < task.items_total:
             raise ValueError(f"task {task_id} is not done: files or items are left")
+        if task.skipped_errors:
+            events.append(task_id, [_passed_over(task.skipped_errors)], now)
         if task.files_failed:
             _fail_for_files(task, now)
         else:
             told = events.NewEvent("SUCCEEDED", "The task succeeded.", _numbers(task))
             moves.move(task_id, moves.RUNNING, moves.SUCCEEDED, now=now, event=told, changes=moves.NO_TROUBLE)
+
+
+def _passed_over(count: int) -> events.NewEvent:
+    what = "1 file or folder" if count == 1 else f"{count} files or folders"
+    text = f"{what} could not be read and were left out, as skip_source_errors asks."
+    return events.NewEvent("SKIPPED_ERRORS", text, {"skipped_errors": count})
 
 
 def _fail_for_files(task: Task, now: datetime) -> None:
@@ -316,7 +327,7 @@ _TEMPORARY = """
     FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""
 
 _TALLY = """
-    SELECT items_total - items_scanned, files_failed,
+    SELECT items_total - items_scanned, files_failed, skipped_errors,
         (SELECT count(*) FROM (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 LIMIT %(most)s) AS few),
         (SELECT min(next_try_at) FROM tasks_item WHERE task_id = %(task)s AND scanned_at IS NULL),
         (SELECT min(next_try_at) FROM tasks_file

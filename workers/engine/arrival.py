@@ -7,6 +7,14 @@ from endpoints.gridftp.ranges import RangeError, RangeSet
 from .ports import FileRow, Settled
 
 
+def octets(ranges: str) -> int:
+    """How much these ranges say is on the destination's disk; 0 for what cannot be read."""
+    try:
+        return RangeSet.parse(ranges).total if ranges else 0
+    except RangeError:
+        return 0
+
+
 def moved_now(file: FileRow, received: int | None) -> int | None:
     """Octets that this transfer moved, when that makes the file whole; None when it must be looked at.
 

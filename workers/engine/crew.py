@@ -13,6 +13,7 @@ from .aftercare import Aftercare
 from .arrival import can_continue, moved_now, verdict
 from .dealer import Dealer
 from .desk import UnreachableError
+from .gauge import Gauge
 from .ledger import Ledger
 from .plan import Plan
 from .ports import (
@@ -27,14 +28,21 @@ from .ports import (
     Progress,
     Settled,
 )
-from .retry import Fail, Retry
+from .retry import Fail, PassOver, Retry
 from .stock import Stock
+from .tuner import Tuner
 from .work import PATIENCE, Work
 
 #: Seconds in which few small files wait for the scan to find more before they are planned for.
 DECIDE_AFTER = 0.3
 #: Seconds that the closing of a lane may take when the slice ends.
 CLOSE_TIMEOUT = 0.5
+#: Seconds between two looks at how the plan does.
+LOOK = 0.5
+#: Seconds of a round trip from which on lanes are opened while the scan still looks, and how many when no earlier task
+#: knows better: connecting, logging in and listening take a round trip each.
+FAR = 0.005
+AHEAD = 4
 
 
 class Movers(Protocol):
@@ -62,18 +70,21 @@ class _Berth:
     """A lane in use, and the files in it."""
 
     lane: Lane
-    plan: Plan
+    #: Streams that it was told to use; 0 before the first word.
+    parallelism: int = 0
     under_way: dict[int, FileRow] = field(default_factory=dict)
 
 
 class Crew:
     """One coroutine a lane. A lane without work is parked, and taken up by the next coroutine that can use it."""
 
-    def __init__(self, work: Work, dealer: Dealer, stock: Stock, ledger: Ledger) -> None:
+    def __init__(self, work: Work, dealer: Dealer, stock: Stock, ledger: Ledger, tuner: Tuner) -> None:
+        self.gauge = Gauge()
         self._work = work
         self._dealer = dealer
         self._stock = stock
         self._ledger = ledger
+        self._tuner = tuner
         self._aftercare = Aftercare(work, ledger)
         self._hands: dict[int, asyncio.Task[None]] = {}
         self._berths: dict[int, _Berth] = {}
@@ -86,11 +97,16 @@ class Crew:
         self._on_disk: set[int] = set()
         #: Files that were lost with a connection, until they have a new name.
         self._suspects: dict[int, FileRow] = {}
-        self._announced: Plan | None = None
+        self.announced: Plan | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._closed_to_new = False
         self._lanes_limit = max(1, work.spec.max_sessions - 1)
+        #: Opens so many lanes before it is known what for.
+        self._ahead: asyncio.Task[None] | None = None
+        self._ahead_count = 0
+        work.desk.on_open = self._reached
+        work.spawn(self._watch_plan())
 
     @property
     def idle(self) -> bool:
@@ -115,13 +131,35 @@ class Crew:
         if not now:
             self._dealer.decided = True
             self.staff()
+        elif self._ahead is None:
+            self._open_ahead_if_far()
+
+    def _reached(self) -> None:
+        """A server was reached: how long that took is what is known of the way to it."""
+        if self._work.sessions.round_trip is not None:
+            self._tuner.saw_round_trip(self._work.sessions.round_trip)
+        if self._ahead is None:
+            self._open_ahead_if_far()
+
+    def _open_ahead_if_far(self) -> None:
+        if self._tuner.round_trip is not None and self._tuner.round_trip >= FAR and not self._closed_to_new:
+            self._ahead_count = min(self._tuner.lanes_before or AHEAD, self._lanes_limit)
+            self._ahead = self._work.spawn(self._open_ahead())
+
+    async def _open_ahead(self) -> None:
+        """Lanes that will be wanted, whatever the scan finds."""
+        opened = await asyncio.gather(*(self._open() for _ in range(self._ahead_count)))
+        for berth in opened:
+            if berth is not None:
+                await self._park(berth)
+        self.staff()
 
     def stop_feeding(self) -> None:
         self._closed_to_new = True
 
     async def leave(self, mark: bool) -> None:
         self._closed_to_new = True
-        tasks = [*self._hands.values(), *self._inquiries]
+        tasks = [*self._hands.values(), *self._inquiries, *filter(None, [self._ahead])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -152,11 +190,11 @@ class Crew:
         while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
             if await self._wait_for_endpoints():
                 return
-            berth = await self._berth(plan)
+            berth = await self._berth(plan, index)
             if berth is None:
                 continue
             self._berths[index] = berth
-            await self._drive(berth)
+            await self._drive(berth, index)
             del self._berths[index]
             await self._park(berth)
 
@@ -167,22 +205,40 @@ class Crew:
             await self._work.clock.sleep(seconds)
         return seconds > PATIENCE
 
-    async def _berth(self, plan: Plan) -> _Berth | None:
+    async def _berth(self, plan: Plan, index: int) -> _Berth | None:
         """A lane for this plan: a parked one, or a new one. None: it could not be opened."""
-        for berth in self._parked:
-            if plan.same_lanes(berth.plan) and berth.lane.alive:
-                self._parked.remove(berth)
-                return berth
-        if self._parked and self._lanes >= self._lanes_limit:
-            await self._close(self._parked.pop())
         self._announce(plan)
+        if self._ahead is not None and index < self._ahead_count:
+            await asyncio.wait([self._ahead])
+        berth = self._parked_for(plan) or await self._open()
+        if berth is None or not berth.lane.alive:
+            if berth is not None:
+                await self._close(berth)
+            return None
+        if berth.parallelism != plan.parallelism:
+            berth.lane.use_streams(plan.parallelism)
+            berth.parallelism = plan.parallelism
+        return berth
+
+    def _parked_for(self, plan: Plan) -> _Berth | None:
+        """A parked lane, one with as many streams as the plan has if there is one."""
+        if not self._parked:
+            return None
+        berth = min(self._parked, key=lambda one: one.parallelism != plan.parallelism)
+        self._parked.remove(berth)
+        return berth
+
+    async def _open(self) -> _Berth | None:
         self._lanes += 1
         try:
-            return _Berth(await self._work.sessions.lane(parallelism=plan.parallelism, depth=plan.pipelining), plan)
+            lane = await self._work.sessions.lane()
         except FaultError as error:
             self._lanes -= 1
+            self.gauge.fault()
             await self._work.unreachable(error.fault)
             return None
+        self._reached()
+        return _Berth(lane)
 
     async def _park(self, berth: _Berth) -> None:
         if berth.lane.alive:
@@ -202,10 +258,10 @@ class Crew:
 
     def _announce(self, plan: Plan) -> None:
         """Tell the user of a plan that is not the last one told."""
-        if plan == self._announced:
+        if plan == self.announced:
             return
-        first = self._announced is None and not self._work.spec.started
-        self._announced = plan
+        first = self.announced is None and not self._work.spec.started
+        self.announced = plan
         details = {
             "type": "GridFTP Transfer",
             "concurrency": plan.concurrency,
@@ -216,12 +272,30 @@ class Crew:
         code, description = ("STARTED", "The transfer has begun.") if first else ("PROGRESS", "The plan has changed.")
         self._inquire(self._work.store.event(code, description, details))
 
-    async def _drive(self, berth: _Berth) -> None:
+    async def _watch_plan(self) -> None:
+        """Show the tuner how the plan does, and go on with what it says."""
+        clock = self._work.clock
+        begun = clock.now()
+        while True:
+            await clock.sleep(LOOK)
+            lanes = sum(1 for berth in self._berths.values() if berth.under_way)
+            if not lanes:
+                continue
+            at = (clock.now() - begun).total_seconds()
+            dealer = self._dealer
+            sample = self.gauge.sample(at, lanes=lanes, waiting=dealer.waiting, under_way=dealer.under_way)
+            plan = self._tuner.measured(sample)
+            if plan is not None and dealer.plan() is not None:
+                dealer.replan(plan)
+                self._announce(plan)
+                self.staff()
+
+    async def _drive(self, berth: _Berth, index: int) -> None:
         """Keep the lane full until there is nothing more for it, or it is lost."""
         lane, under_way = berth.lane, berth.under_way
         while True:
             if lane.alive and not (self._closed_to_new or self._work.is_blocked()):
-                for row in self._dealer.deal(berth.plan, len(under_way)):
+                for row in self._dealer.deal(index, berth.parallelism, len(under_way)):
                     under_way[row.id] = row
                     lane.feed(row)
                 if self._stock.low:
@@ -231,6 +305,7 @@ class Crew:
             self._hear(await lane.events(), berth)
             self._hurry_if_last()
         if not lane.alive:
+            self.gauge.fault()
             self._work.connection_failed()
 
     # ---- what a lane says
@@ -247,6 +322,8 @@ class Crew:
             came_back += 1
             file = event.file
             del berth.under_way[file.id]
+            if type(event) is not LaneSettled:
+                self.gauge.left(file)
             told = file.id in self._on_disk
             if told:
                 self._on_disk.remove(file.id)
@@ -268,6 +345,7 @@ class Crew:
 
     def _progressed(self, event: LaneProgress) -> None:
         self._on_disk.add(event.file.id)
+        self.gauge.progressed(event.file, event.bytes)
         self._ledger.progress(Progress(event.file, event.ranges, event.bytes))
         # A large file may keep its lane for hours: the other lanes are not to wait for its end.
         self.staff()
@@ -277,6 +355,7 @@ class Crew:
             self._work.endpoints.succeeded()
         file = event.file
         moved = moved_now(file, event.bytes)
+        self.gauge.arrived(file, event.bytes or file.size if moved is None else moved)
         if moved is None:
             self._inquire(self._ask_size(file, event.bytes))
         else:
@@ -298,10 +377,10 @@ class Crew:
         decision = self._work.decide(fault, file.attempts)
         if isinstance(decision, Retry):
             self._ledger.fault(Faulted(file, fault, decision.at, ranges, new_size))
-        elif isinstance(decision, Fail):
+        elif isinstance(decision, Fail | PassOver):
             if file.temporary_path:
                 self._stock.drop([file.temporary_path])
-            self._ledger.fault(Faulted(file, fault, None, "", new_size))
+            self._ledger.fault(Faulted(file, fault, None, "", new_size, isinstance(decision, PassOver)))
 
     # ---- inquiries
 

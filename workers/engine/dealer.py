@@ -22,10 +22,10 @@ def by_size(row: FileRow) -> tuple[int, int]:
 class Dealer:
     """Chunks are formed by size class, the smallest first; a chunk is what of its class is known when it begins.
 
-    make_plan: the rules, for what is known of a class so far.
+    make_plan: the plan to begin a chunk of this class with, for what is known of the class so far.
     """
 
-    def __init__(self, make_plan: Callable[[Summary], Plan]) -> None:
+    def __init__(self, make_plan: Callable[[SizeClass, Summary], Plan]) -> None:
         self._make_plan = make_plan
         self._queues: dict[SizeClass, list[FileRow]] = {kind: [] for kind in SizeClass}
         #: All that was ever seen of a class: a plan does not fall back to that for few files near the end.
@@ -88,10 +88,14 @@ class Dealer:
             self._next_chunk()
         return self._plan if self._files else None
 
-    def deal(self, plan: Plan, have: int) -> Sequence[FileRow]:
-        """More files for a lane that was made for `plan` and has so many under way."""
+    def replan(self, plan: Plan) -> None:
+        """The chunk under way goes on with this plan."""
+        self._plan = plan
+
+    def deal(self, lane: int, parallelism: int, have: int) -> Sequence[FileRow]:
+        """More files for the lane of this number, which has so many streams and so many files under way."""
         current = self.plan()
-        if current is None or not current.same_lanes(plan):
+        if current is None or lane >= current.concurrency or current.parallelism != parallelism:
             return ()
         return self.take(lane_share(current, len(self._files) + self.under_way) - have)
 
@@ -140,5 +144,5 @@ class Dealer:
                 continue
             self._files = deque(sorted(queue, key=by_size))
             self._queues[kind] = []
-            self._plan = self._make_plan(seen)
+            self._plan = self._make_plan(kind, seen)
             return

@@ -17,23 +17,22 @@ from .dealer import Dealer
 from .desk import UnreachableError
 from .ledger import Ledger
 from .paths import is_a_name, trimmed
-from .plan import Plan, Summary
+from .plan import Plan, SizeClass, Summary
 from .ports import Faulted, FileRow, Found, ItemRow, Settled
 from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
-from .walk import FOUND, Folder, Listing, Walk, request_fault
+from .walk import DIRECTORY, FILE, FOUND, SYMLINK, Folder, Listing, Walk, request_fault
 from .work import PATIENCE, Work
 
 #: What is not there is as good as removed.
 GONE = frozenset({Kind.FILE_NOT_FOUND})
-FILE, DIRECTORY, SYMLINK = 0, 1, 2
 #: Removals that are sent at once.
 BATCH = 500
 PLAN = Plan(1, 1, BATCH, "removals are pipelined on one session")
 
 
-def delete_plan(_: Summary) -> Plan:
+def delete_plan(_kind: SizeClass, _chunk: Summary) -> Plan:
     """One session removes all: what costs time is the round trip, and pipelining hides that."""
     return PLAN
 

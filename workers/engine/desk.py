@@ -23,8 +23,16 @@ class Desk:
 
     def __init__(self, sessions: SessionFactory) -> None:
         self._factory = sessions
+        #: Told when a session was opened.
+        self.on_open: Callable[[], None] = lambda: None
         self._open: dict[Side, Session] = {}
         self._opening: dict[Side, asyncio.Task[Session]] = {}
+
+    def open_ahead(self, side: Side) -> None:
+        """Open the session of this side, that will be asked for soon; what goes wrong shows then."""
+        if side not in self._open and side not in self._opening:
+            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
         """Ask the session of this side. Raises FaultError; UnreachableError when there is no session to ask."""
@@ -69,6 +77,7 @@ class Desk:
     async def _open_one(self, side: Side) -> Session:
         try:
             session = self._open[side] = await self._factory.session(side)
+            self.on_open()
         except FaultError as error:
             raise UnreachableError(error.fault) from None
         finally:

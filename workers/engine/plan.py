@@ -70,10 +70,6 @@ class Plan:
     pipelining: int
     reason: str
 
-    def same_lanes(self, other: Plan | None) -> bool:
-        """Whether a lane made for one plan serves the other."""
-        return other is not None and (self.parallelism, self.pipelining) == (other.parallelism, other.pipelining)
-
 
 def make_plan(chunk: Summary, options: Mapping[str, object], *, stream_only: bool, max_sessions: int) -> Plan:
     """The plan for a chunk.

@@ -154,6 +154,16 @@ class ItemFaulted:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """What the scan passes over, as the user asked: a folder that cannot be listed, say. kind: as of `Found`."""
+
+    source_path: str
+    destination_path: str | None
+    kind: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Bytes of a file that are on the destination's disk, from its range markers."""
 
@@ -208,6 +218,8 @@ class Counts:
     files_pending: int
     files_failed: int
     next_try_at: datetime | None
+    #: Files and folders that were passed over.
+    skipped_errors: int = 0
 
 
 class TaskStore(Protocol):
@@ -238,6 +250,9 @@ class TaskStore(Protocol):
     async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
         """Items whose scan met a fault: their next try, their error events and counters, in one transaction."""
 
+    async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
+        """Record these as skipped, each once however often the scan is repeated."""
+
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""
 
@@ -257,7 +272,10 @@ class TaskStore(Protocol):
         """Where the task stands now."""
 
     async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
-        """Remember this of the pair of endpoints, in place of what was known, and what this slice moved."""
+        """Remember this of the pair of endpoints, in place of what was known, and what this slice moved.
+
+        The one call that needs no lease: it tells of the endpoints, and changes nothing of the task.
+        """
 
     async def finish(self) -> None:
         """End the task: SUCCEEDED when nothing failed and the counts add up, else FAILED."""
@@ -317,14 +335,17 @@ LaneEvent = LaneSettled | LaneRefused | LaneReturned | LaneProgress
 
 
 class Lane(Protocol):
-    """Two sessions with their data channels: files flow through it in order, `depth` of them under way."""
+    """Two sessions with their data channels: files flow through it in order, as many under way as the caller feeds."""
 
     @property
     def alive(self) -> bool:
         """False once a connection of it is lost; all its files have been given back then."""
 
+    def use_streams(self, parallelism: int) -> None:
+        """Move the files to come over so many data streams; only while none is under way."""
+
     def feed(self, file: FileRow) -> None:
-        """Put a file into the pipe; never blocks. The caller keeps to the depth."""
+        """Put a file into the pipe; never blocks."""
 
     async def events(self) -> Sequence[LaneEvent]:
         """Wait until something happened. Never raises for a fault of a file or of a connection."""
@@ -355,10 +376,6 @@ class Session(Protocol):
     def algorithms(self) -> Sequence[str]:
         """Checksums that this server can make, the one it likes best first (FEAT CKSM); empty when it makes none."""
 
-    @property
-    def round_trip(self) -> float | None:
-        """Seconds between a question and its answer, as seen when the session was opened."""
-
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file (CKSM), hexadecimal, lower case. However long that takes, while it goes on."""
 
@@ -372,14 +389,18 @@ class Session(Protocol):
 class SessionFactory(Protocol):
     """Opens sessions and lanes, warm ones when it has them. Raises FaultError when a server cannot be reached."""
 
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds to the farther endpoint and back: of each the shortest that was seen. None: neither was reached yet."""
+
     async def session(self, side: Side) -> Session:
         """A session to the source or the destination endpoint of the task."""
 
     async def give_back(self, session: Session) -> None:
         """The session is idle and may serve somebody else."""
 
-    async def lane(self, *, parallelism: int, depth: int) -> Lane:
-        """A lane from source to destination with this many streams and this many files under way."""
+    async def lane(self) -> Lane:
+        """A lane from source to destination; `use_streams` comes before the first file."""
 
 
 class Clock(Protocol):

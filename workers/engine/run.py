@@ -7,7 +7,6 @@ import enum
 import logging
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from functools import partial
 from random import SystemRandom
 
 from endpoints.gridftp.faults import FaultError, Side
@@ -16,11 +15,11 @@ from .crew import Crew, Movers
 from .dealer import Dealer
 from .delete import DeleteScanner, Remover, delete_plan
 from .ledger import Ledger
-from .plan import make_plan
-from .ports import Clock, LeaseLostError, Pulse, SessionFactory, TaskSpec, TaskStore
+from .ports import Clock, LeaseLostError, Pulse, Run, SessionFactory, TaskSpec, TaskStore
 from .retry import delay
 from .scan import Scanner
 from .stock import Stock, TemporaryNames
+from .tuner import Caps, Tuner
 from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, wait_for
 
 log = logging.getLogger(__name__)
@@ -80,13 +79,14 @@ class _Slice:
         self._seconds = seconds
         self._stop = stop
         spec = work.spec
-        stream_only = spec.destination is not None and spec.destination.stream_only
-        plan = partial(make_plan, options=spec.options, stream_only=stream_only, max_sessions=spec.max_sessions)
-        self._dealer = Dealer(delete_plan if spec.is_delete else plan)
+        self._begun = work.clock.now()
+        self._tuner = Tuner(spec.options, Caps.of(spec), spec.knowledge, self._begun.timestamp())
+        self._dealer = Dealer(delete_plan if spec.is_delete else self._tuner.plan)
         self._ledger = Ledger(work.store, work.clock, self._written_off)
         self._stock = Stock(work.store, work.desk, self._dealer, TemporaryNames(), self._stocked)
         parts = (work, self._dealer, self._stock, self._ledger)
-        self._movers: Movers = Remover(*parts) if spec.is_delete else Crew(*parts)
+        self._crew = None if spec.is_delete else Crew(*parts, self._tuner)
+        self._movers: Movers = self._crew or Remover(*parts)
         self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._stock)
         self._scan: asyncio.Task[None] | None = None
         self._ledger_task: asyncio.Task[None] | None = None
@@ -184,6 +184,8 @@ class _Slice:
 
     def _begin_scan(self) -> None:
         if self._scan is None:
+            for side in (Side.SOURCE,) if self.work.spec.is_delete else (Side.SOURCE, Side.DESTINATION):
+                self.work.desk.open_ahead(side)
             self._movers.scanning(True)
             self._scan = self.work.spawn(self._scan_once())
 
@@ -238,8 +240,28 @@ class _Slice:
         if isinstance(ending, Finished):
             await self._sweep()
         outcome = await self._last_word(_CANCELED if self._canceled else ending)
+        if self._crew is not None:
+            await self._learn(self._crew, whole=outcome is Outcome.FINISHED and not work.spec.started)
         await self._sweep()
         return outcome
+
+    async def _learn(self, crew: Crew, *, whole: bool) -> None:
+        """What the next task on this way may begin with. After the last word: nobody waits for it."""
+        gauge, plan = crew.gauge, crew.announced
+        if plan is None or not gauge.files:
+            return
+        run = Run(
+            seconds=(self.work.clock.now() - self._begun).total_seconds(),
+            files=gauge.files,
+            bytes=gauge.bytes,
+            faults=gauge.faults,
+            round_trip=self._tuner.round_trip,
+            concurrency=plan.concurrency,
+            parallelism=plan.parallelism,
+            pipelining=plan.pipelining,
+            whole=whole,
+        )
+        await self.work.store.learn(self._tuner.knowledge(), run)
 
     async def _drain(self) -> None:
         """Let what is under way arrive, but not for long."""

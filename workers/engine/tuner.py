@@ -63,10 +63,15 @@ class Tuner:
         #: Seconds to the farther endpoint, as seen when sessions were opened.
         self.round_trip: float | None = None
 
+    @property
+    def lanes_before(self) -> int:
+        """Lanes to open before anything is known of the files; 0 when no earlier task tells."""
+        return 0
+
     def saw_round_trip(self, seconds: float) -> None:
-        """The longer one of both endpoints': the smallest ever seen counts, the rest is waiting."""
+        """The longer one of both endpoints', by the best that the caller knows so far."""
         if seconds > 0:
-            self.round_trip = seconds if self.round_trip is None else min(self.round_trip, seconds)
+            self.round_trip = seconds
 
     def plan(self, kind: SizeClass, chunk: Summary) -> Plan:
         """The plan to begin a chunk of this class with; asked again when more of the class is known."""

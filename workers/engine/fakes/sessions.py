@@ -12,6 +12,7 @@ from datetime import datetime
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
+from workers.engine.plan import MAX_PIPELINING
 from workers.engine.ports import FileRow, LaneEvent, LaneProgress, LaneRefused, LaneReturned, LaneSettled, Session
 
 from .store import Fuse
@@ -79,9 +80,14 @@ class MemorySessions:
         self.taken = 0
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
-        self.lanes_opened: list[tuple[int, int]] = []
+        #: Streams of each lane, in the order in which lanes were told.
+        self.streams: list[int] = []
         #: Source paths in the order in which they were moved.
         self.moved: list[str] = []
+
+    @property
+    def round_trip(self) -> float | None:
+        return self.latency
 
     async def session(self, side: Side) -> MemorySession:
         await self.step("open", side, "")
@@ -91,11 +97,10 @@ class MemorySessions:
     async def give_back(self, session: Session) -> None:
         self._take(-1)
 
-    async def lane(self, *, parallelism: int, depth: int) -> MemoryLane:
+    async def lane(self) -> MemoryLane:
         await self.step("lane", Side.DESTINATION, "")
         self._take(2)
-        self.lanes_opened.append((parallelism, depth))
-        lane = MemoryLane(self, depth)
+        lane = MemoryLane(self)
         self.lanes.append(lane)
         return lane
 
@@ -147,14 +152,20 @@ class MemorySession:
             self._dead = error.fault.scope is not Scope.FILE
             raise
 
+    def _get(self, path: str, *, follow: bool = True) -> Node:
+        try:
+            return self._tree.get(path, follow=follow)
+        except FaultError as error:
+            raise FaultError(error.fault.at(self._side)) from None
+
     async def stat(self, path: str) -> Entry:
         await self._step("stat", path)
-        node = self._tree.get(path, follow=False)
+        node = self._get(path, follow=False)
         return self._tree.entry(path.rstrip("/").rpartition("/")[2] or "/", node)
 
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
         await self._step("list", path)
-        node = self._tree.get(path)
+        node = self._get(path)
         if node.children is None:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path, side=self._side))
         entries = [self._tree.entry(name, inner) for name, inner in node.children.items()]
@@ -190,10 +201,6 @@ class MemorySession:
     def algorithms(self) -> Sequence[str]:
         return self._sessions.algorithms[self._side]
 
-    @property
-    def round_trip(self) -> float | None:
-        return self._sessions.latency
-
     async def checksum(self, path: str, algorithm: str) -> str:
         await self._step("checksum", path)
         if algorithm not in self.algorithms:
@@ -227,9 +234,9 @@ class MemorySession:
 class MemoryLane:
     """A Lane with cached data channels: in order, and all later files come back when one is refused."""
 
-    def __init__(self, sessions: MemorySessions, depth: int) -> None:
+    def __init__(self, sessions: MemorySessions) -> None:
         self._sessions = sessions
-        self._depth = depth
+        self._streams: int | None = None
         self._queue: deque[FileRow] = deque()
         self._events: list[LaneEvent] = []
         self._alive = True
@@ -242,8 +249,15 @@ class MemoryLane:
     def alive(self) -> bool:
         return self._alive
 
+    def use_streams(self, parallelism: int) -> None:
+        assert not self._queue, "files are under way"
+        if parallelism != self._streams:
+            self._streams = parallelism
+            self._sessions.streams.append(parallelism)
+
     def feed(self, file: FileRow) -> None:
-        assert len(self._queue) < self._depth, "the engine does not keep to the depth"
+        assert self._streams, "nobody said how many streams"
+        assert len(self._queue) < MAX_PIPELINING, "more files under way than any plan allows"
         if self._alive:
             self._queue.append(file)
         else:

@@ -23,6 +23,7 @@ from workers.engine.ports import (
     ItemFaulted,
     ItemRow,
     LeaseLostError,
+    Missed,
     Pulse,
     Run,
     Settled,
@@ -135,6 +136,7 @@ class MemoryStore:
         self.runs: list[Run] = []
         self.violations: list[str] = []
         self.pending: dict[int, Row] = {}
+        self.missed: dict[tuple[int, str], Missed] = {}
         self._by_key: dict[str, int] = {}
 
     def lease(self, fuse: Fuse | None = None, latency: float = 0.0) -> MemoryLease:
@@ -237,6 +239,13 @@ class MemoryStore:
             self.totals.files += 1
             self._give_up(faulted.skipped)
 
+    def note_missed(self, item: ItemRow, missed: Missed) -> None:
+        if self.missed.setdefault((item.id, missed.source_path), missed) is not missed:
+            return
+        self.totals.files += 1
+        self._give_up(skipped=True)
+        self._error(missed.fault, is_error=False)
+
     def _give_up(self, skipped: bool) -> None:
         if skipped:
             self.totals.skipped += 1
@@ -308,6 +317,11 @@ class MemoryLease:
             for one in faulted:
                 store.note_item_fault(one)
 
+    async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
+        async with self._call("pass_over") as store:
+            for one in missed:
+                store.note_missed(item, one)
+
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         async with self._call("pending") as store:
             now, without = store.clock.now(), set(exclude)
@@ -347,11 +361,11 @@ class MemoryLease:
             return _counts(store)
 
     async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
-        async with self._call("learn") as store:
-            if knowledge is not None:
-                store.knowledge = json.loads(json.dumps(knowledge))
-            if run is not None:
-                store.runs.append(run)
+        self.calls["learn"] = self.calls.get("learn", 0) + 1
+        if knowledge is not None:
+            self.store.knowledge = json.loads(json.dumps(knowledge))
+        if run is not None:
+            self.store.runs.append(run)
 
     async def finish(self) -> None:
         async with self._call("finish") as store:
@@ -360,6 +374,8 @@ class MemoryLease:
                 store.violations.append(f"finished with work left: {counts}")
             if totals.files != totals.transferred + totals.skipped + totals.failed:
                 store.violations.append(f"the counts do not add up: {totals}")
+            if totals.skipped_errors:
+                store.events.append(Event("SKIPPED_ERRORS", "Some were passed over.", totals.skipped_errors, False))
             self._end("FAILED" if totals.failed else "SUCCEEDED")
 
     async def fail(self, code: str, description: str) -> None:
@@ -391,4 +407,4 @@ def _counts(store: MemoryStore) -> Counts:
     items = [item.next_try_at for item in store.items.values() if not item.scanned]
     files = [row.next_try_at for row in store.pending.values()]
     tries = [at for at in (*items, *files) if at is not None]
-    return Counts(len(items), len(files), store.totals.failed, min(tries, default=None))
+    return Counts(len(items), len(files), store.totals.failed, min(tries, default=None), store.totals.skipped_errors)
