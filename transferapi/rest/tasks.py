@@ -91,7 +91,7 @@ class SuccessfulTransfers(View):
 
 
 class SkippedErrors(View):
-    @schemas.operation("List the files that were given up", answer="skipped_errors", query=["marker", "limit"])
+    @schemas.operation("List what was given up or passed over", answer="skipped_errors", query=["marker", "limit"])
     def get(self, request: Request, task: str) -> Response:
         marker, limit = _marker(request)
         page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)

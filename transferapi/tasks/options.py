@@ -109,8 +109,6 @@ NOT_YET = {
     "verify_checksum": "compare checksums after the transfer",
     "preserve_timestamp": "keep modification times",
     "encrypt_data": "encrypt data channels",
-    "skip_source_errors": "succeed without the files that it could not read",
-    "fail_on_quota_errors": "fail at once when a quota is exceeded",
     "delete_destination_extra": "delete what is only at the destination",
     "recursive_symlinks": "copy symbolic links, or follow them,",
     "filter_rules": "leave out files by their names",

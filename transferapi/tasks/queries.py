@@ -130,12 +130,14 @@ def successful_transfers(
 
 
 def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None, limit: int = 100) -> MarkerPage[File]:
-    """Files that were given up, with error_code, error_details, error_time. -> TaskNotFoundError
+    """Files that were given up or passed over, with error_code, error_details, error_time. -> TaskNotFoundError
 
     When the task is done, also those that it was still trying to move, with the last fault of each.
     """
     lost = File.objects.filter(error_code__isnull=False, task=_known(user, task_id))
-    lost = lost.filter(Q(state=FileState.FAILED) | Q(state=FileState.PENDING, task__phase=Phase.DONE))
+    lost = lost.filter(
+        Q(state__in=[FileState.FAILED, FileState.SKIPPED]) | Q(state=FileState.PENDING, task__phase=Phase.DONE)
+    )
     return _after(lost, marker, limit)
 
 

@@ -109,6 +109,16 @@ class FaultedItem(NamedTuple):
     skipped: bool = False
 
 
+class MissedFile(NamedTuple):
+    """What the scan of an item passes over, as the user asked. kind: states.FileKind."""
+
+    item_id: int
+    source_path: str
+    destination_path: str | None
+    kind: int
+    trouble: Trouble
+
+
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """All that is written in one transaction."""
@@ -125,6 +135,7 @@ class Tally(NamedTuple):
     files_pending: int
     files_failed: int
     next_try_at: datetime | None
+    skipped_errors: int
 
 
 class RunFacts(NamedTuple):

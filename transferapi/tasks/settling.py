@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,14 +15,15 @@ from django.db import connection
 
 from . import arrays, events
 from .leases import hold
-from .rows import FaultedFile, FaultedItem, MovedBytes, SettledFile, Settlement, Trouble
+from .rows import FaultedFile, FaultedItem, MissedFile, MovedBytes, SettledFile, Settlement, Trouble
 from .states import FileKind, FileState
-from .work import file_key
+from .work import encoded, file_key
 
 #: A task has this long after its last progress, unless its deadline is fixed.
 GRACE = timedelta(hours=72)
 #: What becomes of something that met a fault: tried again from then on, "given up", or "passed over".
 _Fate = datetime | str
+_PASSED_OVER = "passed over"
 #: (path, what it met, what becomes of it)
 _Told = tuple[str, Trouble, _Fate]
 #: Paths that the event of a fault names, and characters kept of a server's words about one file.
@@ -76,6 +77,35 @@ def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem]
         faults = [fault.trouble for fault in faulted if not fault.skipped]
         _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped)
         _tell(task_id, [(fault.item.source_path, fault.trouble, _fate(fault)) for fault in faulted], now)
+
+
+def pass_over(task_id: uuid.UUID, epoch: int, missed: Sequence[MissedFile], now: datetime | None = None) -> None:
+    """What a scan leaves out becomes rows that the user's lists show; again, it is there."""
+    with hold(task_id, epoch, now) as now:
+        # No path has such a key: where another source has this destination, both have their row.
+        by_key = {file_key(f"passed over\0{file.item_id}\0{file.source_path}"): file for file in missed}
+        new = [by_key[key] for key in _insert_missed(task_id, by_key, now)]
+        changes = _Changes(files=len(new), skipped=len(new), skipped_errors=len(new))
+        _count(task_id, changes, now, progressed=False, faults=())
+        _tell(task_id, [(file.source_path, file.trouble, _PASSED_OVER) for file in new], now)
+
+
+def _insert_missed(task_id: uuid.UUID, by_key: Mapping[bytes, MissedFile], now: datetime) -> list[bytes]:
+    """The keys of the new rows."""
+    files = by_key.values()
+    with connection.cursor() as cursor:
+        cursor.execute(_MISSED, {
+            "task": task_id,
+            "now": now,
+            "items": arrays.integers(file.item_id for file in files),
+            "kinds": arrays.integers(file.kind for file in files),
+            "sources": arrays.octets(encoded(file.source_path) for file in files),
+            "destinations": arrays.octets(encoded(file.destination_path) for file in files),
+            "keys": arrays.octets(by_key),
+            "codes": [file.trouble.code for file in files],
+            "details": [_details(file.trouble) for file in files],
+        })  # fmt: skip
+        return [bytes(key) for (key,) in cursor.fetchall()]
 
 
 def _settle(task_id: uuid.UUID, settled: Sequence[SettledFile], now: datetime) -> _Changes:
@@ -187,7 +217,7 @@ def _details(trouble: Trouble) -> str:
 def _fate(fault: FaultedFile | FaultedItem) -> _Fate:
     """What becomes of it: tried again from then on, or one of the two words."""
     if fault.skipped:
-        return "passed over"
+        return _PASSED_OVER
     return fault.retry_at or "given up"
 
 
@@ -211,7 +241,7 @@ def _event(code: str, side: str, end: str | None, group: Sequence[_Told]) -> eve
     if len(group) > PATHS_TOLD:
         lines.append(f"... and {len(group) - PATHS_TOLD} more")
     text = "\n".join(line for line in lines if line)
-    return events.NewEvent(code, f"{what}{where} on {number}: {then}.", text, is_error=end != "passed over")
+    return events.NewEvent(code, f"{what}{where} on {number}: {then}.", text, is_error=end != _PASSED_OVER)
 
 
 #: Each of these three gives back by how much the counters change: what `_Changes` names, in its order.
@@ -288,6 +318,15 @@ _GIVE_UP_ITEMS = """
         code, details, %(now)s, %(now)s
     FROM items JOIN given USING (id)
     ON CONFLICT (task_id, key) DO NOTHING"""
+
+_MISSED = """
+    INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
+        ranges, bytes_done, error_code, error_details, error_time, settled_at)
+    SELECT %(task)s, item, kind, source, destination, key, 0, 2, 1, '', 0, code, details, %(now)s, %(now)s
+    FROM unnest(%(items)s::bigint[], %(kinds)s::smallint[], %(sources)s::bytea[], %(destinations)s::bytea[],
+        %(keys)s::bytea[], %(codes)s::varchar[], %(details)s::text[])
+        AS given(item, kind, source, destination, key, code, details)
+    ON CONFLICT (task_id, key) DO NOTHING RETURNING key"""
 
 _COUNT = """
     UPDATE tasks_task SET

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from endpoints.gridftp.faults import Fault, Kind
+from endpoints.gridftp.faults import Fault, Kind, Side
 
 #: Seconds before the second try; each further one waits twice as long, up to the longest.
 FIRST_DELAY = 1.0
@@ -16,6 +16,9 @@ LONGEST_DELAY = 300.0
 CREDENTIAL_KINDS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS})
 #: What no repetition of the same request mends: the request itself names the wrong thing.
 HOPELESS_KINDS = frozenset({Kind.INVALID_PATH_NAME, Kind.AMBIGUOUS_PATH, Kind.IS_A_DIRECTORY})
+#: What skip_source_errors passes over at the source, as the Globus service has it. Two sources for one destination
+#: are the source's matter, whoever notices.
+SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,44 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class PassOver:
+    """Left out, as the user asked: recorded with its fault, and no failure of the task."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """Given up."""
 
     why: str
 
 
-Decision = Retry | Suspend | Skip | Fail
+Decision = Retry | Suspend | Skip | PassOver | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user asked about faults."""
+
+    skip_source_errors: bool = False
+    fail_on_quota_errors: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> Policy:
+        """From the options of a task by their wire names."""
+        return cls(bool(options.get("skip_source_errors")), bool(options.get("fail_on_quota_errors")))
+
+    def may_pass_over(self, fault: Fault) -> bool:
+        """Whether this is a fault that the task goes on without; it is looked at twice before."""
+        at_source = fault.side is Side.SOURCE or fault.kind is Kind.AMBIGUOUS_PATH
+        return self.skip_source_errors and at_source and fault.kind in SOURCE_ERRORS
+
+    def spoils_all(self, fault: Fault) -> bool:
+        """Whether this fault ends the whole task."""
+        at_source = fault.side is Side.SOURCE
+        return self.fail_on_quota_errors and not at_source and fault.kind is Kind.QUOTA_EXCEEDED
+
+
+NO_WISHES = Policy()
 
 
 def delay(attempts: int, jitter: float) -> float:
@@ -64,10 +98,11 @@ def decide(
     jitter: float,
     *,
     skip: Collection[Kind] = (),
+    policy: Policy = Policy(),
 ) -> Decision:
     """What to do about this fault after `attempts` earlier ones.
 
-    skip: kinds that the task passes over (a missing file, where `ignore_missing` was asked). A try is never put off
+    skip: kinds that are as good as done (a missing file, where `ignore_missing` was asked). A try is never put off
     past the deadline, which ends the task anyway. What nobody knows is tried again.
     """
     if fault.kind in skip:
@@ -75,7 +110,11 @@ def decide(
     why = fault.advice or fault.raw or fault.kind.value
     if fault.kind in CREDENTIAL_KINDS:
         return Suspend(why)
-    if not fault.retryable or fault.kind in HOPELESS_KINDS:
+    hopeless = not fault.retryable or fault.kind in HOPELESS_KINDS
+    # A second look, because a file may be away for a moment only, while somebody renames it.
+    if policy.may_pass_over(fault) and (hopeless or attempts):
+        return PassOver()
+    if hopeless or policy.spoils_all(fault):
         return Fail(why)
     return Retry(min(now + timedelta(seconds=delay(attempts, jitter)), max(deadline, now)))
 

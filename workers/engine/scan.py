@@ -16,7 +16,7 @@ from .desk import UnreachableError
 from .folders import Folders
 from .paths import is_within, parent, trimmed
 from .ports import Found, ItemFaulted, ItemRow
-from .retry import Fail, Retry, Skip
+from .retry import Fail, PassOver, Retry, Skip
 from .stock import Stock
 from .walk import TRIES, Folder, Walk, request_fault
 from .work import Work
@@ -234,6 +234,8 @@ class Scanner:
             self._note_retry(decision.at)
         elif isinstance(decision, Fail):
             self._faulted.append(ItemFaulted(item, fault, None))
+        elif isinstance(decision, PassOver):
+            self._faulted.append(ItemFaulted(item, fault, None, skipped=True))
         elif isinstance(decision, Skip):
             self._skipped.append(item)
 

@@ -15,10 +15,13 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from .desk import UnreachableError
 from .folders import Folders
 from .paths import is_a_name
-from .ports import Found, ItemRow
+from .ports import Found, ItemRow, Missed
+from .retry import FIRST_DELAY
 from .stock import Stock
 from .work import Work
 
+#: Kinds of `Found`.
+FILE, DIRECTORY, SYMLINK = 0, 1, 2
 #: Folders of one item that are listed side by side.
 LISTINGS = 8
 #: Found files written at once; fewer when the last ones were written so many seconds ago.
@@ -74,6 +77,8 @@ class Walk:
         self._folders = folders
         self._root = root
         self._found: list[Found] = []
+        #: What the user asked to go on without.
+        self._missed: list[Missed] = []
         self._stack = [root]
         self._flushed_at = work.clock.now()
         self._begun = False
@@ -149,7 +154,8 @@ class Walk:
             why = f"Folders lie too deep in each other: {source[:200]}"
             self._blame(request_fault(Kind.INVALID_PATH_NAME, why))
         elif self._avoid and entry.unique == self._avoid:
-            self._blame(request_fault(Kind.AMBIGUOUS_PATH, f"The destination lies inside the source: {source}"))
+            fault = request_fault(Kind.AMBIGUOUS_PATH, f"The destination lies inside the source: {source}")
+            self._miss(Missed(source, f"{folder.destination}/{entry.name}", DIRECTORY, fault))
         else:
             destination = None if folder.destination is None else f"{folder.destination}/{entry.name}"
             listing.folders.append(Folder(source, destination, folder.depth + 1))
@@ -159,8 +165,15 @@ class Walk:
         if self.fault is None or (fault.retryable and not self.fault.retryable):
             self.fault = fault
 
+    def _miss(self, missed: Missed) -> None:
+        """This cannot be had: passed over if the user asked for that."""
+        if self._work.policy.may_pass_over(missed.fault):
+            self._missed.append(missed)
+        else:
+            self._blame(missed.fault)
+
     async def _visit(self, folder: Folder) -> None:
-        """List one folder. One that cannot be listed is a fault of this item."""
+        """List one folder. One that cannot be listed is a fault of this item, or passed over after a second look."""
         for tries_left in reversed(range(TRIES)):
             try:
                 await self._list(folder)
@@ -168,8 +181,12 @@ class Walk:
             except UnreachableError:
                 raise
             except FaultError as error:
-                if error.fault.scope is Scope.FILE:
-                    self._blame(error.fault)
+                fault = error.fault
+                if fault.scope is Scope.FILE:
+                    if tries_left == TRIES - 1 and self._work.policy.may_pass_over(fault):
+                        await self._work.clock.sleep(FIRST_DELAY)
+                        continue
+                    self._miss(Missed(folder.source, folder.destination, DIRECTORY, fault))
                     return
                 if not tries_left:
                     raise
@@ -189,7 +206,8 @@ class Walk:
 
     async def _flush_if_due(self) -> None:
         age = (self._work.clock.now() - self._flushed_at).total_seconds()
-        if len(self._found) >= (FOUND if self._begun else FIRST) or (self._found and age >= FOUND_SECONDS):
+        ready = len(self._found) + len(self._missed)
+        if ready >= (FOUND if self._begun else FIRST) or (ready and age >= FOUND_SECONDS):
             await self._flush()
 
     async def _flush(self) -> None:
@@ -203,6 +221,9 @@ class Walk:
             found = found[FIRST:]
         for start in range(0, len(found), FOUND):
             await self._add(found[start : start + FOUND])
+        missed, self._missed = self._missed, []
+        if missed:
+            await self._work.store.pass_over(self.item, missed)
 
     async def _add(self, found: Sequence[Found]) -> None:
         """Write these; one whose destination another source has is left out, the others are written."""
@@ -210,7 +231,8 @@ class Walk:
             await self._stock.add_found(self.item, found)
         except FaultError as error:
             if len(found) == 1:
-                self._blame(error.fault)
+                (one,) = found
+                self._miss(Missed(one.source_path, one.destination_path, one.kind, error.fault))
                 return
             half = len(found) // 2
             await self._add(found[:half])

@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import Fault, Kind
 
 from .desk import Desk
 from .ports import Clock, SessionFactory, TaskSpec, TaskStore
-from .retry import Decision, EndpointBackoff, Fail, Retry, Suspend, decide
+from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, decide
 
 #: Seconds of backoff that are sat out with the lease in hand; for longer ones the place is given up.
 PATIENCE = 5.0
@@ -63,6 +63,7 @@ class Work:
         self.jitter = jitter
         self.desk = Desk(sessions)
         self.endpoints = EndpointBackoff(spec.connection_failures)
+        self.policy = Policy.of(spec.options)
         self.deadline = clock.now()
         #: How the slice ends; the first word counts. An unexpected error of any part ends it too.
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -101,10 +102,13 @@ class Work:
         await asyncio.gather(*parts, return_exceptions=True)
 
     def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
-        """What to do about this fault; one that suspends the task ends the slice."""
-        decision = decide(fault, attempts, self.clock.now(), self.deadline, self.jitter(), skip=skip)
+        """What to do about this fault; one that suspends the task, or spoils all of it, ends the slice."""
+        now, jitter = self.clock.now(), self.jitter()
+        decision = decide(fault, attempts, now, self.deadline, jitter, skip=skip, policy=self.policy)
         if isinstance(decision, Suspend):
             self.end(Suspended(fault))
+        elif isinstance(decision, Fail) and self.policy.spoils_all(fault):
+            self.end(Failed(fault.kind, decision.why, drain=True))
         return decision
 
     def connection_failed(self) -> bool:

@@ -1,0 +1,102 @@
+"""What skip_source_errors leaves out: rows, counters and lists, in PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from endpoints.models import Endpoint
+from identity.models import User
+from tests.integration.cast import submit, take
+from tests.integration.rest import Api
+from tests.integration.test_work import check_sums, faulted, find, items, settled, write
+from transferapi.tasks import settling, work
+from transferapi.tasks.leases import Grant
+from transferapi.tasks.models import Event, File, Task
+from transferapi.tasks.rows import FaultedItem, MissedFile, SettledFile, Trouble
+from transferapi.tasks.states import FileState
+
+DENIED = Trouble("PERMISSION_DENIED", "source", "Change the permissions.", "550 Permission denied")
+GONE = Trouble("FILE_NOT_FOUND", "source", "Nothing is there.", "550 No such file")
+
+
+@pytest.fixture
+def task(alice: User, ep1: Endpoint, ep2: Endpoint) -> Task:
+    return submit(alice, ep1, ep2, ("/tree", "/copy"), ("/gone", "/none"))
+
+
+@pytest.fixture
+def api(alice: User) -> Api:
+    return Api(alice)
+
+
+@pytest.fixture
+def grant(task: Task) -> Grant:
+    return take(task)
+
+
+def miss(grant: Grant, *paths: str) -> None:
+    item = items(grant)[0]
+    rows = [MissedFile(item.id, path, path.replace("/tree", "/copy"), 1, DENIED) for path in paths]
+    settling.pass_over(grant.task_id, grant.epoch, rows)
+
+
+def finish(grant: Grant) -> Task:
+    for item in items(grant):
+        work.item_scanned(grant.task_id, grant.epoch, item.id, 1, 0)
+    work.finish(grant.task_id, grant.epoch)
+    return Task.objects.get(pk=grant.task_id)
+
+
+def test_a_folder_is_passed_over_once_however_often_the_scan_is_repeated(grant: Grant) -> None:
+    miss(grant, "/tree/secret", "/tree/other")
+    miss(grant, "/tree/secret", "/tree/third")
+    task = check_sums(grant)
+    assert (task.files, task.files_skipped, task.skipped_errors, task.faults) == (3, 3, 3, 0)
+    told = Event.objects.filter(task=task, code="PERMISSION_DENIED")
+    assert [event.is_error for event in told] == [False, False]
+    assert work.tally(grant.task_id, grant.epoch).skipped_errors == 3
+
+
+def test_files_folders_and_items_that_were_passed_over_leave_a_task_that_succeeded(grant: Grant, api: Api) -> None:
+    files = find(grant, 5, 7)
+    denied = faulted(files[0], trouble=DENIED)._replace(skipped=True)
+    write(grant, settled=settled(files[1]), faulted=[denied])
+    miss(grant, "/tree/secret")
+    settling.items_faulted(grant.task_id, grant.epoch, [FaultedItem(items(grant)[1], GONE, None, skipped=True)])
+    check_sums(grant)
+    task = finish(grant)
+    assert (task.status, task.files, task.files_transferred, task.files_skipped) == ("SUCCEEDED", 4, 1, 3)
+    document = api.get(f"/task/{task.pk}").body
+    assert (document["files_skipped"], document["subtasks_skipped_errors"], document["faults"]) == (3, 3, 0)
+    assert document["subtasks_total"] == document["subtasks_succeeded"] + document["subtasks_skipped_errors"]
+    assert document["subtasks_failed"] == document["subtasks_pending"] == 0
+    codes = [event["code"] for event in api.get(f"/task/{task.pk}/event_list").body["DATA"]]
+    assert codes[:2] == ["SUCCEEDED", "SKIPPED_ERRORS"]
+    rows = api.get(f"/task/{task.pk}/skipped_errors").body["DATA"]
+    told = {row["source_path"]: (row["error_code"], row["is_directory"]) for row in rows}
+    assert told == {
+        "/0/f0": ("PERMISSION_DENIED", False),
+        "/tree/secret": ("PERMISSION_DENIED", True),
+        "/gone": ("FILE_NOT_FOUND", False),
+    }
+    assert rows[0]["error_details"] == DENIED.raw
+    assert all(row["error_time"] for row in rows)
+
+
+def test_a_file_that_sync_found_in_place_is_no_error(grant: Grant, api: Api) -> None:
+    (file,) = find(grant, 5)
+    write(grant, settled=[SettledFile(file.id, True, None)])
+    task = finish(grant)
+    assert (task.files_skipped, task.skipped_errors) == (1, 0)
+    assert api.get(f"/task/{task.pk}/skipped_errors").body["DATA"] == []
+    assert not Event.objects.filter(task=task, code="SKIPPED_ERRORS").exists()
+
+
+def test_one_path_may_be_passed_over_for_two_sources_and_stands_beside_its_file(grant: Grant) -> None:
+    find(grant, 5)
+    first, second = items(grant)
+    both = [MissedFile(item.id, "/x/f0", "/to/0/f0", 0, GONE) for item in (first, second)]
+    settling.pass_over(grant.task_id, grant.epoch, both)
+    task = check_sums(grant)
+    assert (task.files, task.skipped_errors) == (3, 2)
+    assert File.objects.filter(task=task, state=FileState.SKIPPED).count() == 2
