@@ -119,7 +119,8 @@ def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Pla
     size = max(1, chunk.total // chunk.count)
     lanes = _lanes(plan, chunk, caps, round_trip)
     streams = _streams(plan, size, min(lanes, chunk.count), caps, round_trip)
-    depth = depth_for(size, streams, plan.pipelining, caps)
+    deep = chunk.count > lanes
+    depth = depth_for(size, streams, plan.pipelining, caps) if deep else plan.pipelining
     words = [
         *_words("lane", plan.concurrency, lanes),
         *_words("stream", plan.parallelism, streams, " in each lane"),
@@ -155,7 +156,12 @@ def depth_for(size: int, streams: int, least: int, caps: Caps) -> int:
     """Files under way in a lane: two windows of each stream, so that it never runs dry; not too much to send again."""
     wanted = max(least, -(-2 * WINDOW * streams // size))
     wanted = -(-wanted // 20) * 20 if wanted > least else wanted
-    return max(1, min(wanted, 1 + QUEUED // size, caps.pipelining))
+    return min(wanted, depth_limit(size, caps))
+
+
+def depth_limit(size: int, caps: Caps) -> int:
+    """Files under way in a lane at most: what is queued behind the head is sent again after a fault."""
+    return min(2 + QUEUED // size, caps.pipelining)
 
 
 def power_of_two(most: int) -> int:

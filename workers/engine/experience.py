@@ -1,0 +1,132 @@
+"""What tasks on one pair of endpoints have learned: plans and the goodput they reached, by size of file. Pure.
+
+It comes from a database and may be of another version, or broken: what is not understood is as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from .meter import Rate
+from .plan import MAX_PARALLELISM, MAX_PIPELINING, Plan, SizeClass
+
+VERSION = 1
+#: How much better than the rules a plan must have been.
+BETTER = 1.10
+#: Tasks after which a goodput says nothing any more. The rules are then measured anew.
+TASKS = 20
+#: A goodput outside of these factors of the one known: the network is another one, and what else was known is dropped.
+CHANGED = (0.7, 1.4)
+#: Sizes of files (decades, within a class) and plans for each that are remembered at most: under 4 KB of JSON.
+SIZES = 12
+PLANS = 5
+MAX_CONCURRENCY = 512
+MAX_TASKS = 10**9
+#: Seconds; what says it is longer is no round trip.
+LONGEST_ROUND_TRIP = 60.0
+MAX_WORK = 1e15
+
+Numbers = tuple[int, int, int]
+
+
+def numbers(plan: Plan) -> Numbers:
+    """Concurrency, parallelism, pipelining."""
+    return plan.concurrency, plan.parallelism, plan.pipelining
+
+
+def decade(kind: SizeClass, size: int) -> str:
+    """Files of about this average size: those of other sizes need other plans."""
+    return f"{int(kind)}:{len(str(max(0, size)))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """work: of its `Rate`, octets a second with a weight for each file. task: which one saw it last."""
+
+    work: float
+    task: int
+
+
+class Experience:
+    """The content of `knowledge`, valid whatever came in."""
+
+    def __init__(self, knowledge: Mapping[str, object]) -> None:
+        right = knowledge.get("version") == VERSION
+        content = knowledge if right else {}
+        self.round_trip = _round_trip(content.get("round_trip"))
+        #: The number of this task on the pair, from 1.
+        self.task = 1 + _tasks(content.get("tasks"))
+        self._plans = self._read(content.get("plans"))
+
+    def better(self, key: str, rule: Plan, fits: Callable[[Numbers], bool]) -> tuple[Numbers, float] | None:
+        """The best plan of all that fit, and by which factor it was better than the rule; None when none was."""
+        known = self._plans.get(key, {})
+        own = known.get(numbers(rule))
+        best = max((one for one in known if fits(one)), key=lambda one: known[one].work, default=None)
+        if own is None or best is None or known[best].work < BETTER * own.work:
+            return None
+        return best, known[best].work / own.work
+
+    def saw(self, key: str, plan: Plan, rate: Rate) -> None:
+        """This plan has just reached this goodput."""
+        if not 0 < rate.work <= MAX_WORK:
+            return
+        known = self._plans.pop(key, {})
+        before = known.pop(numbers(plan), None)
+        work = rate.work
+        if before is not None:
+            low, high = CHANGED
+            if low * before.work < work < high * before.work:
+                work = (work + before.work) / 2
+            else:
+                known.clear()
+        known[numbers(plan)] = Known(work, self.task)
+        # The newest are last, and the first go.
+        self._plans[key] = dict(list(known.items())[-PLANS:])
+        self._plans = dict(list(self._plans.items())[-SIZES:])
+
+    def content(self, round_trip: float | None) -> dict[str, object]:
+        """As JSON has it."""
+        plans = {
+            key: [[*one, round(seen.work), seen.task] for one, seen in known.items()]
+            for key, known in self._plans.items()
+        }
+        known = {"version": VERSION, "tasks": self.task, "plans": plans}
+        trip = round_trip or self.round_trip
+        return known if trip is None else {**known, "round_trip": round(trip, 6)}
+
+    def _read(self, plans: object) -> dict[str, dict[Numbers, Known]]:
+        if not isinstance(plans, Mapping):
+            return {}
+        keys = {f"{int(kind)}:{digits}" for kind in SizeClass for digits in range(1, 20)}
+        read = {key: self._read_plans(plans[key]) for key in plans if key in keys}
+        return dict(list(read.items())[-SIZES:])
+
+    def _read_plans(self, rows: object) -> dict[Numbers, Known]:
+        if not isinstance(rows, list):
+            return {}
+        good = [row for row in rows[-PLANS:] if isinstance(row, list) and len(row) == 5 and self._valid(*row)]
+        return {(row[0], row[1], row[2]): Known(float(row[3]), row[4]) for row in good}
+
+    def _valid(self, lanes: object, streams: object, depth: object, work: object, task: object) -> bool:
+        plan = (
+            _whole(lanes, 1, MAX_CONCURRENCY)
+            and _whole(streams, 1, MAX_PARALLELISM)
+            and _whole(depth, 1, MAX_PIPELINING)
+        )
+        return plan and _whole(work, 1, MAX_WORK) and _whole(task, self.task - TASKS, self.task - 1)
+
+
+def _whole(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _tasks(value: object) -> int:
+    return value if isinstance(value, int) and _whole(value, 0, MAX_TASKS) else 0
+
+
+def _round_trip(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 < value <= LONGEST_ROUND_TRIP else None

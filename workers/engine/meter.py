@@ -1,0 +1,143 @@
+"""Goodput, measured over windows in which nothing but the plan limits it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Octets that the handling of one file weighs: between 1 KB and 1 MB neither octets nor files alone tell of progress.
+FILE_WEIGHT = 64 * 2**10
+#: A window has at least so many seconds or round trips, and so many files unless it has LONGEST seconds: markers of
+#: large files come once a second and lane, and a file too small for markers tells of itself only when it is settled.
+SHORTEST = 1.0
+ROUND_TRIPS = 5
+FILES = 20
+LONGEST = 5.0
+#: Seconds and round trips of goodput whose mean is a level, and what makes another one of it, so often running.
+LEVEL_SECONDS = 5.0
+LEVEL_ROUND_TRIPS = 20
+LEVEL_MEMORY = 10
+SHIFT = (0.7, 1.4)
+SHIFTED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What happened to the chunk that is being moved since the last sample."""
+
+    #: Seconds on any steady clock.
+    at: float
+    #: Octets that arrived, those that markers of large files tell of included.
+    bytes: int
+    #: Files that were settled.
+    files: int
+    #: Lanes as the plan has them that had work all the time.
+    lanes: int
+    #: Files that no lane has yet.
+    waiting: int
+    under_way: int
+    #: Refused connections, busy servers, resets.
+    faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Octets and files in a second."""
+
+    bytes: float
+    files: float
+
+    @property
+    def work(self) -> float:
+        """What plans are compared by: octets, with a weight for each file."""
+        return self.bytes + FILE_WEIGHT * self.files
+
+    def __str__(self) -> str:
+        if self.bytes < FILE_WEIGHT * self.files:
+            return f"{self.files:,.0f} files a second"
+        return f"{self.bytes / 1e6:.3g} MB/s"
+
+
+def mean(rates: Sequence[Rate]) -> Rate:
+    """Of windows of about the same length."""
+    return Rate(sum(rate.bytes for rate in rates) / len(rates), sum(rate.files for rate in rates) / len(rates))
+
+
+def settling(round_trip: float) -> float:
+    """Seconds until new lanes and streams are up to speed: slow start takes about ten round trips."""
+    return max(0.5, 10 * round_trip)
+
+
+class Meter:
+    """Adds samples up to windows. A plan is measured when all its lanes have work, and have had it for a while."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._from = 0.0
+        self._clear()
+
+    def restart(self, until: float) -> None:
+        """Something has changed: what is seen before `until` does not count."""
+        self._from = until
+        self._clear()
+
+    def add(self, sample: Sample, lanes: int, round_trip: float) -> Rate | None:
+        """The goodput of a window that ends with this sample. lanes: that the plan wants."""
+        seconds = 0.0 if self._last is None else sample.at - self._last
+        began = sample.at - seconds
+        self._last = sample.at
+        if sample.lanes < lanes or sample.waiting <= 0:
+            self.restart(sample.at + settling(round_trip))
+            return None
+        if began < self._from or seconds <= 0:
+            return None
+        self._seconds += seconds
+        self._bytes += sample.bytes
+        self._files += sample.files
+        enough = self._files >= FILES or self._seconds >= LONGEST
+        if not enough or self._seconds < max(SHORTEST, ROUND_TRIPS * round_trip):
+            return None
+        rate = Rate(self._bytes / self._seconds, self._files / self._seconds)
+        self._clear()
+        return rate
+
+    def _clear(self) -> None:
+        self._seconds = 0.0
+        self._bytes = self._files = 0
+
+
+class Level:
+    """The long mean of goodput, to notice that the network has become another one. Single windows say little."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """The plan is another one."""
+        self._work = 0.0
+        self._count = 0
+        self._shifted = 0
+        self.pause()
+
+    def pause(self) -> None:
+        """The plan was another one for a while."""
+        self._since: float | None = None
+        self._windows: list[float] = []
+
+    def shifted(self, rate: Rate, at: float, round_trip: float) -> bool:
+        """Whether goodput, this window included, has left the level it had."""
+        if self._since is None:
+            self._since = at
+        self._windows.append(rate.work)
+        if at - self._since < LEVEL_SECONDS + LEVEL_ROUND_TRIPS * round_trip:
+            return False
+        work = sum(self._windows) / len(self._windows)
+        self.pause()
+        low, high = SHIFT
+        if self._count and not low * self._work <= work <= high * self._work:
+            self._shifted += 1
+            return self._shifted >= SHIFTED
+        self._shifted = 0
+        self._count = min(self._count + 1, LEVEL_MEMORY)
+        self._work += (work - self._work) / self._count
+        return False
