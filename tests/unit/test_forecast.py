@@ -56,7 +56,7 @@ def errors(model: Model, held_out: Sequence[Past]) -> float:
 
 
 @pytest.mark.parametrize("law", [sum_of_parts, the_slower_of_two, small_windows])
-@pytest.mark.parametrize("count", [20, 60, 200])
+@pytest.mark.parametrize("count", [40, 200])
 def test_what_was_not_seen_is_foretold_within_a_tenth(law: Law, count: int) -> None:
     off = [errors(Model(world(law, count, seed=seed)), world(law, 40, seed=seed + 100)) for seed in range(5)]
     assert fmean(off) < 0.1

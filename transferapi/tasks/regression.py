@@ -18,6 +18,7 @@ Matrix = list[list[float]]
 ROUNDS = 12
 #: What the prior coefficients weigh against one measurement: errors of 0.2, and priors that may be twice off.
 RIDGE = 0.01
+STEADY = 1e-9
 #: Errors up to 1.345 deviations count in full (95 % as good as least squares where nothing is odd).
 HUBER = 1.345
 MAD_TO_DEVIATION = 1.4826
@@ -111,6 +112,9 @@ def _solve(rows: Sequence[Vector], aims: Vector, weights: Vector, columns: Seque
             for place, other in enumerate(few):
                 line[place] += weight * value * other
         right = [sum_ + weight * aim * value for sum_, value in zip(right, few, strict=True)]
+    for place in range(len(columns)):
+        # Where two columns say the same of all rows, the difference must be more than a rounding error.
+        normal[place][place] *= 1.0 + STEADY
     inverse = _inverse(normal)
     return _through(inverse, right), inverse
 
