@@ -119,6 +119,9 @@ class PostgresTaskStore:
     async def add_found(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
         return self._files(await self._call(work.add_found, [_new_file(item, file) for file in found]))
 
+    async def has_found(self, item: ItemRow) -> bool:
+        return await self._call(work.has_found, item.id)
+
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         await self._call(work.item_scanned, item.id, directories, symlinks)
 

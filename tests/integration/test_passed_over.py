@@ -100,3 +100,10 @@ def test_one_path_may_be_passed_over_for_two_sources_and_stands_beside_its_file(
     task = check_sums(grant)
     assert (task.files, task.skipped_errors) == (3, 2)
     assert File.objects.filter(task=task, state=FileState.SKIPPED).count() == 2
+
+
+def test_whether_an_item_was_ever_found_to_hold_something_is_known(grant: Grant) -> None:
+    find(grant, 5)
+    first, second = items(grant)
+    assert work.has_found(grant.task_id, grant.epoch, first.id)
+    assert not work.has_found(grant.task_id, grant.epoch, second.id)

@@ -147,7 +147,7 @@ def test_an_option_of_a_later_version_is_refused_and_not_passed_over(api: Api, n
 
 
 @pytest.mark.usefixtures("endpoints")
-@pytest.mark.parametrize(("name", "value"), [("interpret_globs", True), ("local_user", "root")])
+@pytest.mark.parametrize(("name", "value"), [("local_user", "root")])
 def test_an_option_of_a_later_version_is_refused_for_a_delete(api: Api, name: str, value: object) -> None:
     _assert_not_yet(api.post("/delete", delete("/a", **{name: value})), name)
     assert api.post("/delete", delete("/a", **{name: None})).status == 202

@@ -122,7 +122,7 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
         (options.TRANSFER, "filter_rules", [{"method": "exclude", "name": "*.tmp", "type": "file"}]),
         (options.TRANSFER, "store_base_path_info", True), (options.TRANSFER, "perf_udt", True),
         (options.TRANSFER, "source_local_user", "root"), (options.TRANSFER, "destination_local_user", "root"),
-        (options.DELETE, "interpret_globs", True), (options.DELETE, "local_user", "root"),
+        (options.DELETE, "local_user", "root"),
     ],
 )  # fmt: skip
 def test_what_only_a_later_version_can_do_is_refused_by_its_name(

@@ -117,7 +117,6 @@ NOT_YET = {
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",
     "perf_udt": "transfer over UDT",
-    "interpret_globs": "expand patterns",
     "external_checksum": "compare files with a checksum that is given",
     "checksum_algorithm": "compare files with a checksum that is given",
     "transfer_symlink_item": "copy symbolic links",

@@ -44,6 +44,12 @@ def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: dat
         return _insert_found(task_id, found, now)
 
 
+def has_found(task_id: uuid.UUID, epoch: int, item_id: int, now: datetime | None = None) -> bool:
+    """Whether any scan of this item has found something."""
+    with hold(task_id, epoch, now):
+        return File.objects.filter(task=task_id, item=item_id).exists()
+
+
 def item_scanned(
     task_id: uuid.UUID, epoch: int, item_id: int, directories: int, symlinks: int, now: datetime | None = None
 ) -> None:

@@ -11,5 +11,6 @@ arrival   whether what arrived is the whole file. Pure
 retry     what follows from a fault. Pure
 ledger    settlement, in batches
 delete    the same for DELETE: found first, then removed, folders last
+globs     what the patterns in its paths stand for
 ports     what all this needs from the world; `fakes` has it in memory
 """

@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import Sequence
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 
 from .dealer import Dealer
 from .desk import UnreachableError
+from .globs import Expansion, is_pattern
 from .ledger import Ledger
 from .paths import is_a_name, trimmed
 from .plan import Plan, SizeClass, Summary
-from .ports import Faulted, FileRow, Found, ItemRow, Settled
+from .ports import Faulted, FileRow, Found, ItemRow, Missed, Settled
 from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
@@ -27,6 +28,7 @@ from .work import PATIENCE, Work
 
 #: What is not there is as good as removed.
 GONE = frozenset({Kind.FILE_NOT_FOUND})
+NOT_RECURSIVE = "This is a folder; to delete it with all that is in it, recursive must be true."
 #: Removals that are sent at once.
 BATCH = 500
 PLAN = Plan(1, 1, BATCH, "removals are pipelined on one session")
@@ -59,6 +61,11 @@ class DeleteWalk(Walk):
         else:
             self._found.append(Found(path, None, 0, entry.modified, FILE))
 
+    def _miss(self, missed: Missed) -> None:
+        """A folder that somebody else has removed meanwhile is as good as removed by us."""
+        if missed.fault.kind not in GONE:
+            super()._miss(missed)
+
     async def _conclude(self) -> None:
         """A folder that could not be seen whole cannot be removed, nor what it lies in."""
         if self.fault:
@@ -69,6 +76,37 @@ class DeleteWalk(Walk):
             await self._add(batch)
 
 
+class GlobWalk(DeleteWalk):
+    """The same for all that a path with patterns matches.
+
+    It may match nothing in a later scan, because an earlier one that broke off found what there was: it is gone then.
+    """
+
+    async def _prepare(self) -> None:
+        self._seen = []
+        self._stack = []
+        expansion = Expansion(self._work.desk, self.item.source_path)
+        matched = False
+        async for above, entries in expansion.matches():
+            matched = matched or bool(entries)
+            self._take_all(Folder(above, None, -1), entries)
+            await self._flush_if_due()
+        if expansion.fault:
+            self._blame(expansion.fault)
+        elif not matched and not await self._work.store.has_found(self.item):
+            raise FaultError(make_fault(Kind.FILE_NOT_FOUND, "Nothing matches this path.", side=Side.SOURCE))
+
+    def _take_all(self, above: Folder, entries: Sequence[Entry]) -> None:
+        listing = Listing()
+        for entry in entries:
+            self._take(above, entry, listing)
+        if listing.folders and not self._work.spec.options.get("recursive"):
+            self._blame(request_fault(Kind.IS_A_DIRECTORY, NOT_RECURSIVE, raw=listing.folders[0].source))
+            return
+        self._seen += listing.folders
+        self._stack += listing.folders
+
+
 class DeleteScanner(Scanner):
     """Scans the items of a DELETE."""
 
@@ -77,11 +115,20 @@ class DeleteScanner(Scanner):
         if work.spec.options.get("ignore_missing"):
             self.skip = GONE
 
+    async def _look(self, item: ItemRow) -> Entry | Fault:
+        if self._is_pattern(item):
+            return Entry("", "dir")  # to be walked through, whatever it may match
+        return await super()._look(item)
+
+    def _is_pattern(self, item: ItemRow) -> bool:
+        return bool(self.work.spec.options.get("interpret_globs")) and is_pattern(item.source_path)
+
     def make_walk(self, item: ItemRow) -> Walk:
         root = trimmed(item.source_path)
+        if self._is_pattern(item):
+            return GlobWalk(self.work, self.stock, self.folders, item, Folder(root, None))
         if not self.work.spec.options.get("recursive"):
-            why = "This is a folder; to delete it with all that is in it, recursive must be true."
-            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
+            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, NOT_RECURSIVE))
         if not root:
             raise FaultError(request_fault(Kind.INVALID_PATH_NAME, "The root of an endpoint cannot be deleted."))
         return DeleteWalk(self.work, self.stock, self.folders, item, Folder(root, None))

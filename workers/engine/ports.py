@@ -252,6 +252,9 @@ class TaskStore(Protocol):
 
     async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
         """Record these as skipped, each once however often the scan is repeated."""
+    async def has_found(self, item: ItemRow) -> bool:
+        """Whether any scan of this item has found something."""
+
 
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""

@@ -119,6 +119,11 @@ def decide(
     return Retry(min(now + timedelta(seconds=delay(attempts, jitter)), max(deadline, now)))
 
 
+def worse(known: Fault | None, fault: Fault) -> Fault:
+    """Of two faults of one thing that to decide by: what a repetition may mend goes before what it cannot."""
+    return fault if known is None or (fault.retryable and not known.retryable) else known
+
+
 @dataclass(slots=True)
 class EndpointBackoff:
     """How long to leave the endpoints alone after connections were refused or lost, one after another.

@@ -16,7 +16,7 @@ from .desk import UnreachableError
 from .folders import Folders
 from .paths import is_a_name
 from .ports import Found, ItemRow, Missed
-from .retry import FIRST_DELAY
+from .retry import FIRST_DELAY, worse
 from .stock import Stock
 from .work import Work
 
@@ -55,9 +55,9 @@ class Listing:
     specials: int = 0
 
 
-def request_fault(kind: Kind, why: str, side: Side = Side.SOURCE) -> Fault:
+def request_fault(kind: Kind, why: str, side: Side = Side.SOURCE, raw: str = "") -> Fault:
     """A fault of the request itself: no repetition helps."""
-    return Fault(kind, side, retryable=False, advice=why)
+    return Fault(kind, side, retryable=False, advice=why, raw=raw)
 
 
 class Walk:
@@ -161,9 +161,8 @@ class Walk:
             listing.folders.append(Folder(source, destination, folder.depth + 1))
 
     def _blame(self, fault: Fault) -> None:
-        """Something failed; the rest goes on. What a repetition may mend decides over what it cannot."""
-        if self.fault is None or (fault.retryable and not self.fault.retryable):
-            self.fault = fault
+        """Something failed; the rest goes on."""
+        self.fault = worse(self.fault, fault)
 
     def _miss(self, missed: Missed) -> None:
         """This cannot be had: passed over if the user asked for that."""

@@ -298,6 +298,10 @@ class MemoryLease:
         async with self._call("add_found") as store:
             return store.add(item, found)
 
+    async def has_found(self, item: ItemRow) -> bool:
+        async with self._call("has_found") as store:
+            return any(row.file.item_id == item.id for row in store.rows.values())
+
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         async with self._call("item_scanned") as store:
             store.items[item.id].scanned = True
