@@ -219,7 +219,8 @@ class Crew:
 
     def _sample(self, now: float, before: float, plan: Plan) -> Sample:
         octets = max(0.0, (self._moved - before) * (1 + self._random.gauss(0, self.network.noise))) + self._held
-        self._held = octets if self.network.lumps and self._random.random() < 0.5 else 0.0
+        lump = self.network.lumps and not self._held and self._random.random() < 0.5
+        self._held = octets if lump else 0.0
         octets -= self._held
         ready = sum(lanes.count for lanes in self._lanes if lanes.ready_at <= now - self.SAMPLE)
         under_way = min(self._files_left(), ready * plan.pipelining)

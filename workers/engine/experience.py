@@ -55,8 +55,11 @@ class Experience:
         right = knowledge.get("version") == VERSION
         content = knowledge if right else {}
         self.round_trip = _round_trip(content.get("round_trip"))
+        #: Lanes that the last task used when it began.
+        self.lanes = _number(content.get("lanes"), MAX_CONCURRENCY)
+        self._lanes_now = 0
         #: The number of this task on the pair, from 1.
-        self.task = 1 + _tasks(content.get("tasks"))
+        self.task = 1 + _number(content.get("tasks"), MAX_TASKS)
         self._plans = self._read(content.get("plans"))
 
     def better(self, key: str, rule: Plan, fits: Callable[[Numbers], bool]) -> tuple[Numbers, float] | None:
@@ -67,6 +70,10 @@ class Experience:
         if own is None or best is None or known[best].work < BETTER * own.work:
             return None
         return best, known[best].work / own.work
+
+    def begun(self, plan: Plan, files: int) -> None:
+        """A chunk of so many files is begun with this plan."""
+        self._lanes_now = max(self._lanes_now, min(plan.concurrency, files))
 
     def saw(self, key: str, plan: Plan, rate: Rate) -> None:
         """This plan has just reached this goodput."""
@@ -92,7 +99,7 @@ class Experience:
             key: [[*one, round(seen.work), seen.task] for one, seen in known.items()]
             for key, known in self._plans.items()
         }
-        known = {"version": VERSION, "tasks": self.task, "plans": plans}
+        known = {"version": VERSION, "tasks": self.task, "lanes": self._lanes_now or self.lanes, "plans": plans}
         trip = round_trip or self.round_trip
         return known if trip is None else {**known, "round_trip": round(trip, 6)}
 
@@ -122,8 +129,8 @@ def _whole(value: object, least: float, most: float) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _tasks(value: object) -> int:
-    return value if isinstance(value, int) and _whole(value, 0, MAX_TASKS) else 0
+def _number(value: object, most: int) -> int:
+    return value if isinstance(value, int) and _whole(value, 0, most) else 0
 
 
 def _round_trip(value: object) -> float | None:

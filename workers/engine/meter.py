@@ -13,6 +13,8 @@ SHORTEST = 1.0
 ROUND_TRIPS = 5
 FILES = 20
 LONGEST = 5.0
+#: Seconds between two samples at most: in a longer silence nobody had work.
+SILENCE = 2.5
 #: Seconds and round trips of goodput whose mean is a level, and what makes another one of it, so often running.
 LEVEL_SECONDS = 5.0
 LEVEL_ROUND_TRIPS = 20
@@ -86,7 +88,7 @@ class Meter:
         seconds = 0.0 if self._last is None else sample.at - self._last
         began = sample.at - seconds
         self._last = sample.at
-        if sample.lanes < lanes or sample.waiting <= 0:
+        if sample.lanes < lanes or sample.waiting <= 0 or seconds > SILENCE:
             self.restart(sample.at + settling(round_trip))
             return None
         if began < self._from or seconds <= 0:

@@ -43,10 +43,10 @@ class Caps:
 
     @classmethod
     def of(cls, spec: TaskSpec) -> Caps:
-        """Both endpoints' limits; one session to each is kept for the scan."""
+        """Both endpoints' limits, and what the task itself may have."""
         ends = [end for end in (spec.source, spec.destination) if end is not None]
         return cls(
-            lanes=max(1, min([spec.max_sessions - 1, *_given(ends, "max_concurrency")])),
+            lanes=max(1, min([spec.most_lanes, *_given(ends, "max_concurrency")])),
             parallelism=max(1, min([MAX_PARALLELISM, *_given(ends, "max_parallelism")])),
             preferred_concurrency=min(_given(ends, "preferred_concurrency"), default=None),
             preferred_parallelism=min(_given(ends, "preferred_parallelism"), default=None),

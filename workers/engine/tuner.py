@@ -69,10 +69,15 @@ class Tuner:
         self._courses: dict[SizeClass, _Course] = {}
         self._kind: SizeClass | None = None
 
+    @property
+    def lanes_before(self) -> int:
+        """Lanes to open before anything is known of the files; 0 when no earlier task tells."""
+        return min(self._experience.lanes, self._caps.lanes)
+
     def saw_round_trip(self, seconds: float) -> None:
-        """The longer one of both endpoints': the smallest ever seen counts, the rest is waiting."""
+        """The longer one of both endpoints', by the best that the caller knows so far."""
         if 0 < seconds <= LONGEST_ROUND_TRIP:
-            self.round_trip = seconds if self.round_trip is None else min(self.round_trip, seconds)
+            self.round_trip = seconds
 
     def plan(self, kind: SizeClass, chunk: Summary) -> Plan:
         """The plan to begin a chunk of this class with; asked again when more of the class is known."""
@@ -83,6 +88,7 @@ class Tuner:
         known = self._courses.get(kind)
         if known is None or _other(known, course):
             self._courses[kind] = known = course
+            self._experience.begun(known.climb.plan, chunk.count)
         return known.climb.plan
 
     def measured(self, sample: Sample) -> Plan | None:
