@@ -1,4 +1,4 @@
-"""The Grid Community Toolkit's `globus-gridftp-server`, anonymous, on loopback, as a child process of ours."""
+"""The Grid Community Toolkit's `globus-gridftp-server`, anonymous, as a child process of ours; usually on loopback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.stack.child import spawn, stop, wait_ready
@@ -16,6 +17,7 @@ from deploy.stack.places import unprivileged_account
 
 SERVER = "globus-gridftp-server"
 CLIENT = "globus-url-copy"
+LOOPBACK = "127.0.0.1"
 START_SECONDS = 20
 #: Somebody may take the port between our look and the server's bind.
 PORT_TRIES = 5
@@ -34,7 +36,7 @@ def _server() -> str | None:
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody has right now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
 
@@ -43,19 +45,30 @@ class ToolkitServer:
     """One server over the folder `root`; clients use the folder's full path (the server sees the whole machine).
 
     Started by root, sessions run as `nobody`: the folder must be open to that account (`hand_over` does it).
-    `extra` are further options of the server, such as "-rp" and a path.
+    `extra` are further options of the server, such as "-rp" and a path. `address` is the only one it listens on;
+    `prefix` are words before its command that do not change its process number (`ip netns exec NAME`).
     """
 
-    def __init__(self, root: Path, *extra: str, log: Path | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *extra: str,
+        log: Path | None = None,
+        port: int = 0,
+        address: str = LOOPBACK,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.root = root
         self.extra = extra
         self.log = log
         self.port = port
+        self.address = address
+        self.prefix = prefix
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"ftp://127.0.0.1:{self.port}"
+        return f"ftp://{self.address}:{self.port}"
 
     def start(self, *, timeout: float = START_SECONDS) -> None:
         """Start on a free port (or the given one), and wait for the banner. Raises StartError."""
@@ -75,8 +88,8 @@ class ToolkitServer:
         program = _server()
         if program is None:
             raise StartError(SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
-        words = [program, "-c", "/dev/null", "-aa", "-p", str(self.port)]
-        words += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
+        words = [*self.prefix, program, "-c", "/dev/null", "-aa", "-p", str(self.port)]
+        words += ["-control-interface", self.address, "-data-interface", self.address]
         if account := unprivileged_account():
             words += ["-anonymous-user", account.pw_name, "-allow-disabled-login", "-home-dir", "/"]
         return [*words, *self.extra]
@@ -84,7 +97,7 @@ class ToolkitServer:
     def _greets(self) -> bool:
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection,
+            socket.create_connection((self.address, self.port), timeout=2) as connection,
         ):
             return connection.recv(3) == b"220"
         return False
