@@ -20,6 +20,7 @@ class Kind(enum.StrEnum):
     CONNECTION_RESET = "CONNECTION_RESET"
     ENDPOINT_ERROR = "ENDPOINT_ERROR"
     ENDPOINT_TOO_BUSY = "ENDPOINT_TOO_BUSY"
+    EXTERNAL_CHECKSUM_MISMATCH = "EXTERNAL_CHECKSUM_MISMATCH"
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
     FILE_SIZE_CHANGED = "FILE_SIZE_CHANGED"
     INVALID_PATH_NAME = "INVALID_PATH_NAME"
@@ -36,6 +37,7 @@ class Kind(enum.StrEnum):
     TIMEOUT = "TIMEOUT"
     UNSUPPORTED = "UNSUPPORTED"
     UNKNOWN = "UNKNOWN"
+    VERIFY_CHECKSUM = "VERIFY_CHECKSUM"
 
 
 class Side(enum.StrEnum):
@@ -154,6 +156,8 @@ _ADVICE: dict[Kind, str] = {
     Kind.PATH_EXISTS: "Something is there already under this path.",
     Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
     Kind.UNSUPPORTED: "The server does not know how to do this.",
+    Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
+    Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",
 }
 
 _SCOPES: dict[Kind, Scope] = {

@@ -15,6 +15,21 @@ def octets(ranges: str) -> int:
         return 0
 
 
+def size_of(arrived: Settled) -> int:
+    """Octets of a file that has arrived."""
+    return arrived.file.size if arrived.new_size is None else arrived.new_size
+
+
+def kept(arrived: Settled) -> str:
+    """The ranges by which a file that has arrived is continued where nothing is left to send; "" to begin afresh.
+
+    What has another name in the store, or another size, would be looked for where it is not.
+    """
+    if arrived.file.temporary_path or arrived.new_size is not None or not arrived.file.size:
+        return ""
+    return RangeSet([(0, arrived.file.size)]).format()
+
+
 def moved_now(file: FileRow, received: int | None) -> int | None:
     """Octets that this transfer moved, when that makes the file whole; None when it must be looked at.
 

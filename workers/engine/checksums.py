@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+
+from .ports import Checksum
 
 #: They find damage, not design: taken only where there is nothing better.
 WEAK = frozenset({"ADLER32", "CRC32", "CRC32C"})
@@ -25,6 +27,22 @@ def common_algorithm(
     if not common:
         raise FaultError(_unsupported(source_algorithms, destination_algorithms, wanted))
     return min(common, key=lambda name: name in WEAK)
+
+
+def mismatch(wanted: Checksum | None, algorithm: str, source: str, destination: str) -> Fault | None:
+    """What these two checksums of a file say, hexadecimal in lower case; None: all is well.
+
+    wanted: what the user says that the content has. Where the source itself has another one, sending it again would
+    only bring the same again: given up at once. What was only spoiled on its way, or was changed under way, is not.
+    """
+    raw = f"{algorithm} {source} at the source, {destination} at the destination"
+    if wanted and wanted.value:
+        raw = f"{raw}, {wanted.value} was given"
+        if source != wanted.value:
+            return make_fault(Kind.EXTERNAL_CHECKSUM_MISMATCH, raw, side=Side.SOURCE, retryable=False)
+        if destination != wanted.value:
+            return make_fault(Kind.EXTERNAL_CHECKSUM_MISMATCH, raw, side=Side.DESTINATION)
+    return make_fault(Kind.VERIFY_CHECKSUM, raw, side=Side.DESTINATION) if source != destination else None
 
 
 def _unsupported(source: Sequence[str], destination: Sequence[str], wanted: str | None) -> Fault:

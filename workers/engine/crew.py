@@ -85,7 +85,7 @@ class Crew:
         self._stock = stock
         self._ledger = ledger
         self._tuner = tuner
-        self._aftercare = Aftercare(work, ledger)
+        self._aftercare = Aftercare(work, ledger, self._fault)
         self._hands: dict[int, asyncio.Task[None]] = {}
         self._berths: dict[int, _Berth] = {}
         self._parked: list[_Berth] = []
@@ -101,7 +101,7 @@ class Crew:
         self._fetching: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._closed_to_new = False
-        self._lanes_limit = max(1, work.spec.max_sessions - 1)
+        self._lanes_limit = work.spec.most_lanes
         #: Opens so many lanes before it is known what for.
         self._ahead: asyncio.Task[None] | None = None
         self._ahead_count = 0
@@ -117,6 +117,7 @@ class Crew:
         """Start as many hands as have something to do; fetch more files when few are left."""
         if self._closed_to_new or self._work.seconds_blocked() > PATIENCE:
             return
+        self._aftercare.go_on()
         for row in self._dealer.take_begun():
             self._inquire(self._look_at_begun(row))
         if self._stock.low and (self._fetching is None or self._fetching.done()):
@@ -125,6 +126,7 @@ class Crew:
             self._timer = self._work.spawn(self._decide_later())
         for index in range(min(self._dealer.lanes_wanted(), self._lanes_limit)):
             if index not in self._hands:
+                self._aftercare.prepare()
                 self._hands[index] = self._work.spawn(self._hand(index))
 
     def scanning(self, now: bool) -> None:
@@ -294,14 +296,17 @@ class Crew:
         """Keep the lane full until there is nothing more for it, or it is lost."""
         lane, under_way = berth.lane, berth.under_way
         while True:
-            if lane.alive and not (self._closed_to_new or self._work.is_blocked()):
+            if lane.alive and not (self._closed_to_new or self._aftercare.full or self._work.is_blocked()):
                 for row in self._dealer.deal(index, berth.parallelism, len(under_way)):
                     under_way[row.id] = row
                     lane.feed(row)
                 if self._stock.low:
                     self.staff()
             if not under_way:
-                break
+                if not self._aftercare.full or not lane.alive or self._closed_to_new:
+                    break
+                await self._aftercare.room()
+                continue
             self._hear(await lane.events(), berth)
             self._hurry_if_last()
         if not lane.alive:
@@ -372,15 +377,18 @@ class Crew:
         else:
             self._fault(file, fault, ranges=event.trusted_ranges)
 
-    def _fault(self, file: FileRow, fault: Fault, *, ranges: str = "", new_size: int | None = None) -> None:
+    def _fault(
+        self, file: FileRow, fault: Fault, *, ranges: str = "", new_size: int | None = None, checksummed: int = 0
+    ) -> None:
         """Write down what becomes of the file. One that waits for a new credential is left as it is."""
         decision = self._work.decide(fault, file.attempts)
         if isinstance(decision, Retry):
-            self._ledger.fault(Faulted(file, fault, decision.at, ranges, new_size))
+            self._ledger.fault(Faulted(file, fault, decision.at, ranges, new_size, checksummed=checksummed))
         elif isinstance(decision, Fail | PassOver):
             if file.temporary_path:
                 self._stock.drop([file.temporary_path])
-            self._ledger.fault(Faulted(file, fault, None, "", new_size, isinstance(decision, PassOver)))
+            passed_over = isinstance(decision, PassOver)
+            self._ledger.fault(Faulted(file, fault, None, "", new_size, passed_over, checksummed))
 
     # ---- inquiries
 

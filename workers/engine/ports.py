@@ -19,7 +19,7 @@ class LeaseLostError(Exception):
 
 
 class Checksum(NamedTuple):
-    """algorithm: as FEAT has it ("MD5", "SHA256" ...). value: hexadecimal, lower case."""
+    """algorithm: as FEAT has it ("MD5", "SHA256" ...). value: hexadecimal, lower case, or "" where none is known."""
 
     algorithm: str
     value: str
@@ -60,6 +60,20 @@ class TaskSpec:
     connection_failures: int = 0
     #: What earlier tasks learned of the way between these endpoints (`TaskStore.learn`).
     knowledge: Mapping[str, object] = field(default_factory=dict)
+    #: Codes of warnings that a task gives once, and that this one has given.
+    warned: frozenset[str] = frozenset()
+
+    @property
+    def check_sessions(self) -> int:
+        """Of max_sessions: those that only make checksums. A second one where enough are left to move files."""
+        if not (self.options.get("verify_checksum") or self.options.get("external_checksum")):
+            return 0
+        return 2 if self.max_sessions >= 5 else 1
+
+    @property
+    def most_lanes(self) -> int:
+        """Lanes that there may be: one session to each endpoint is kept for looking around, some for checksums."""
+        return max(1, self.max_sessions - 1 - self.check_sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,7 @@ class FileRow:
     #: The source's, as the scan saw it.
     modified: datetime | None = None
     link_target: str | None = None
-    #: What the content must have, by the user's word.
+    #: What the content must have, by the user's word, or only the algorithm to compare both sides with.
     checksum: Checksum | None = None
 
 

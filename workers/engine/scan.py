@@ -68,6 +68,9 @@ class Scanner:
         if item.recursive is False:
             why = "This is a folder; to move it with all that is in it, recursive must not be false."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
+        if item.checksum and item.checksum.value:
+            why = "This is a folder; only a file has a checksum that can be given."
+            raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
         destination = item.destination_path or ""
         if self.work.same_endpoint and is_within(destination, item.source_path):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The destination lies inside the source."))
@@ -88,7 +91,7 @@ class Scanner:
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
         if self.work.same_endpoint and is_within(destination, item.source_path):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are one file."))
-        return Found(item.source_path, destination, entry.size, entry.modified)
+        return Found(item.source_path, destination, entry.size, entry.modified, checksum=item.checksum)
 
     async def prepare_files(self, found: Sequence[tuple[ItemRow, Found, Entry]]) -> dict[int, Fault]:
         """Make the folders that these files go into; what went wrong, by item."""

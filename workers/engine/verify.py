@@ -1,0 +1,186 @@
+"""Verification: both sides make the checksum of what has arrived, while other files are still on their way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+
+from .arrival import kept, size_of
+from .checksums import common_algorithm, mismatch
+from .desk import Desk, UnreachableError
+from .plan import SizeClass, size_class
+from .ports import Checksum, FileRow, Session, SessionFactory, Settled
+from .work import Failed, Work
+
+#: Checksums that one session is asked for at once: the answers come in order, so small files hide each other's round
+#: trips; for large ones it is enough that the next one is there when the server has time.
+DEPTH = 100
+DEPTH_LARGE = 2
+
+
+class NoteFault(Protocol):
+    """What becomes of a file that met a fault is decided and written down."""
+
+    def __call__(
+        self, file: FileRow, fault: Fault, *, ranges: str = "", new_size: int | None = None, checksummed: int = 0
+    ) -> None: ...
+
+
+class Bench:
+    """A session to each side that only makes checksums, and the files that wait for them."""
+
+    def __init__(self, sessions: SessionFactory, depth: int) -> None:
+        self.desk = Desk(sessions)
+        self.depth = depth
+        self.queue: deque[Settled] = deque()
+        self.under_way: dict[asyncio.Task[None], Settled] = {}
+
+
+class Verifier:
+    """agreed: told of each file that is the same on both sides. fault: told of all others. left: when one is through.
+
+    Large files have a bench of their own, if the task may have so many sessions: the checksum of 100 GB takes minutes.
+    A bench gives its sessions back when it has nothing to do.
+    """
+
+    def __init__(
+        self, work: Work, agreed: Callable[[Settled], None], fault: NoteFault, left: Callable[[], None]
+    ) -> None:
+        self._work = work
+        self._agreed = agreed
+        self._fault = fault
+        self._left = left
+        small = Bench(work.sessions, DEPTH)
+        large = Bench(work.sessions, DEPTH_LARGE) if work.spec.check_sessions > 1 else small
+        self._benches = [small, large] if large is not small else [small]
+        self._by_class = {SizeClass.SMALL: small, SizeClass.MEDIUM: large, SizeClass.LARGE: large}
+        self._prepared = False
+
+    @property
+    def waiting(self) -> int:
+        """Files that are being compared, or wait for it."""
+        return sum(len(bench.queue) + len(bench.under_way) for bench in self._benches)
+
+    @property
+    def moving(self) -> int:
+        """Files that are being compared."""
+        return sum(len(bench.under_way) for bench in self._benches)
+
+    def prepare(self) -> None:
+        """Files are about to arrive: open the sessions meanwhile."""
+        if not self._prepared:
+            self._prepared = True
+            self._work.spawn(self._prepare())
+
+    def take(self, arrived: Settled) -> None:
+        """Compare this file when its turn comes."""
+        bench = self._by_class[size_class(size_of(arrived))]
+        bench.queue.append(arrived)
+        self._start(bench)
+        self._wake_if_blocked()
+
+    def go_on(self) -> None:
+        """The endpoints may be reached again."""
+        for bench in self._benches:
+            self._start(bench)
+
+    async def leave(self) -> Sequence[Settled]:
+        """End all at once; the files that are not compared."""
+        left: list[Settled] = []
+        for bench in self._benches:
+            tasks = [task for task in bench.under_way if not task.done()]
+            left += [*(bench.under_way[task] for task in tasks), *bench.queue]
+            bench.queue.clear()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await bench.desk.close()
+        return left
+
+    # ---- inside
+
+    async def _prepare(self) -> None:
+        """Where nothing can be compared, nothing need be moved."""
+        try:
+            await self._algorithm(self._benches[0], None)
+        except FaultError as error:
+            if error.fault.kind is Kind.UNSUPPORTED:
+                self._end(error.fault)
+
+    def _end(self, fault: Fault) -> None:
+        self._work.end(Failed(fault.kind, fault.advice, drain=True))
+
+    def _start(self, bench: Bench) -> None:
+        while bench.queue and len(bench.under_way) < bench.depth and not self._work.is_blocked():
+            arrived = bench.queue.popleft()
+            task = self._work.spawn(self._verify(bench, arrived))
+            bench.under_way[task] = arrived
+            task.add_done_callback(lambda done: self._done(bench, done))
+
+    def _done(self, bench: Bench, task: asyncio.Task[None]) -> None:
+        del bench.under_way[task]
+        if task.cancelled():
+            return
+        self._start(bench)
+        self._wake_if_blocked()
+        if not bench.queue and not bench.under_way:
+            self._work.spawn(bench.desk.close())
+        self._left()
+
+    def _wake_if_blocked(self) -> None:
+        """Somebody has to come back when the endpoints may be reached again."""
+        if self._work.is_blocked():
+            self._work.wake.set()
+
+    async def _verify(self, bench: Bench, arrived: Settled) -> None:
+        file = arrived.file
+        try:
+            algorithm = await self._algorithm(bench, file.checksum)
+            source, destination = await asyncio.gather(
+                bench.desk.ask(Side.SOURCE, lambda session: session.checksum(file.source_path, algorithm)),
+                bench.desk.ask(
+                    Side.DESTINATION, lambda session: session.checksum(file.destination_path or "", algorithm)
+                ),
+            )
+        except UnreachableError as error:
+            bench.queue.append(arrived)
+            await self._work.unreachable(error.fault)
+        except FaultError as error:
+            self._not_made(bench, arrived, error.fault)
+        else:
+            self._compared(arrived, algorithm, source.lower(), destination.lower())
+
+    async def _algorithm(self, bench: Bench, wanted: Checksum | None) -> str:
+        source, destination = await asyncio.gather(
+            bench.desk.ask(Side.SOURCE, _algorithms), bench.desk.ask(Side.DESTINATION, _algorithms)
+        )
+        return common_algorithm(source, destination, wanted and wanted.algorithm)
+
+    def _compared(self, arrived: Settled, algorithm: str, source: str, destination: str) -> None:
+        if self._work.endpoints.failures:
+            self._work.endpoints.succeeded()
+        file, size = arrived.file, size_of(arrived)
+        fault = mismatch(file.checksum, algorithm, source, destination)
+        if fault is None:
+            self._agreed(replace(arrived, checksum=Checksum(algorithm, destination), checksummed=size))
+        else:
+            self._fault(file, fault, new_size=arrived.new_size, checksummed=size)
+
+    def _not_made(self, bench: Bench, arrived: Settled, fault: Fault) -> None:
+        """A connection that is lost is the fault of the file that was being read; the others wait for another one."""
+        if fault.scope is not Scope.FILE and not self._work.connection_failed():
+            bench.queue.append(arrived)
+            return
+        gone = fault.kind is Kind.FILE_NOT_FOUND and fault.side is not Side.SOURCE
+        self._fault(arrived.file, fault, ranges="" if gone else kept(arrived), new_size=arrived.new_size)
+        if fault.kind is Kind.UNSUPPORTED and not fault.retryable and not arrived.file.checksum:
+            self._end(fault)
+
+
+async def _algorithms(session: Session) -> Sequence[str]:
+    return session.algorithms
