@@ -12,5 +12,6 @@ retry     what follows from a fault. Pure
 ledger    settlement, in batches
 delete    the same for DELETE: found first, then removed, folders last
 globs     what the patterns in its paths stand for
+uproot    things removed with all that is in them, as they are found
 ports     what all this needs from the world; `fakes` has it in memory
 """

@@ -17,20 +17,17 @@ from .dealer import Dealer
 from .desk import UnreachableError
 from .globs import Expansion, is_pattern
 from .ledger import Ledger
-from .paths import is_a_name, trimmed
+from .paths import is_a_name, is_within, trimmed
 from .plan import Plan, SizeClass, Summary
 from .ports import Faulted, FileRow, Found, ItemRow, Missed, Settled
 from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
+from .uproot import BATCH, GONE, Uprooter
 from .walk import DIRECTORY, FILE, FOUND, SYMLINK, Folder, Listing, Walk, request_fault
 from .work import PATIENCE, Work
 
-#: What is not there is as good as removed.
-GONE = frozenset({Kind.FILE_NOT_FOUND})
 NOT_RECURSIVE = "This is a folder; to delete it with all that is in it, recursive must be true."
-#: Removals that are sent at once.
-BATCH = 500
 PLAN = Plan(1, 1, BATCH, "removals are pipelined on one session")
 
 
@@ -222,11 +219,34 @@ class Remover:
         self._dealer.came_back(len(rows))
         self._size = min(BATCH, self._size * 2)
         self._work.endpoints.succeeded()
+        refilled: list[FileRow] = []
         for row, fault in zip(rows, faults, strict=True):
             if fault is None:
                 self._ledger.settle(Settled(row, 0))
+            elif fault.kind is Kind.DIRECTORY_NOT_EMPTY and row.attempts:
+                refilled.append(row)
             else:
                 self._fault(row, fault)
+        await self._clear(refilled)
+
+    async def _clear(self, folders: Sequence[FileRow]) -> None:
+        """What appeared in these folders since the scan, deepest first, goes with them."""
+        stuck = ""
+        for index, row in enumerate(folders):
+            if is_within(stuck, row.source_path):
+                self._fault(row, make_fault(Kind.DIRECTORY_NOT_EMPTY, stuck, side=Side.SOURCE))
+                continue
+            uprooter = Uprooter(self._work, Side.SOURCE)
+            try:
+                await uprooter.remove_folders([row.source_path])
+            except FaultError as error:
+                await self._lost(folders[index:], error)
+                return
+            if uprooter.fault:
+                stuck = row.source_path
+                self._fault(row, uprooter.fault)
+            else:
+                self._ledger.settle(Settled(row, 0))
 
     async def _lost(self, rows: Sequence[FileRow], error: FaultError) -> None:
         """The batch is done again; what brings down a connection all by itself waits longer than the others."""

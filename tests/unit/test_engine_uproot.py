@@ -1,0 +1,116 @@
+"""What appears in a folder that is being deleted goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from endpoints.gridftp.faults import Kind, Side, make_fault
+from tests.unit.engine_world import World
+from tests.unit.test_engine_delete import delete_world, fill, kept
+from workers.engine import uproot
+from workers.engine.fakes import run
+from workers.engine.ports import TaskStore
+from workers.engine.uproot import Uprooter
+from workers.engine.work import Work
+
+
+def work_in(world: World) -> Work:
+    lease: TaskStore = world.store.lease()
+    return Work(world.spec(), lease, world.sessions, world.clock, lambda: 0.5)
+
+
+def test_a_file_that_appears_during_a_deletion_goes_too() -> None:
+    async def main() -> None:
+        world = delete_world("/old", latency=0.01)
+        fill(world)
+        task = asyncio.create_task(world.run())
+        await world.until(lambda: world.source.find("/old/a1/b1/f1") is None)
+        world.source.write("/old/a1/b1/f1", b"again")
+        world.source.write("/old/a1/new/deep/f", b"new")
+        world.source.link("/old/a1/new/link", "/keep")
+        assert await task == "SUCCEEDED"
+        assert kept(world)
+
+    run(main())
+
+
+def test_a_folder_that_cannot_be_emptied_is_tried_again_and_tells_why() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        world.script.add("remove", "/old/a1/b1/f1", make_fault(Kind.PERMISSION_DENIED), 12)
+        assert await world.run() == "SUCCEEDED"
+        assert kept(world)
+        assert "PERMISSION_DENIED" in world.store.codes()
+
+    run(main())
+
+
+def test_all_under_a_folder_goes_and_what_stays_keeps_only_its_own_folders() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        work = work_in(world)
+        uprooter = Uprooter(work, Side.SOURCE, spares=lambda entry: entry.name == "f7")
+        await uprooter.remove_folders(["/old"])
+        assert uprooter.fault is None
+        assert world.source.paths("/old") == {"/a1", "/a1/b1", "/a1/b1/f7"}
+        assert (uprooter.spared, uprooter.symlinks) == (1, 3)
+        assert uprooter.files == 31
+        await work.desk.close()
+
+    run(main())
+
+
+def test_a_fault_keeps_the_folders_above_and_is_told() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        world.script.add("remove", "/old/a2/b0/f2", make_fault(Kind.PERMISSION_DENIED), 1)
+        work = work_in(world)
+        uprooter = Uprooter(work, Side.SOURCE)
+        await uprooter.remove_folders(["/old"])
+        assert uprooter.fault
+        assert uprooter.fault.kind is Kind.PERMISSION_DENIED
+        assert world.source.paths("/old") == {"/a2", "/a2/b0", "/a2/b0/f2"}
+        again = Uprooter(work, Side.SOURCE)
+        await again.remove_folders(["/old"])
+        assert again.fault is None
+        assert kept(world)
+        await work.desk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("leaves", [1, 7, 10, 1000])
+def test_a_folder_of_more_names_than_are_remembered_is_listed_again(
+    leaves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uproot, "LEAVES", leaves)
+
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        work = work_in(world)
+        uprooter = Uprooter(work, Side.SOURCE)
+        await uprooter.remove_folders(["/old"])
+        assert kept(world)
+        assert len(uprooter.names) == uproot.NAMES
+        assert uprooter.folders == 12
+        await work.desk.close()
+
+    run(main())
+
+
+def test_a_deep_tree_needs_no_deep_stack() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        world.source.write("/old" + "/d" * 400 + "/f", b"x")
+        work = work_in(world)
+        await Uprooter(work, Side.SOURCE).remove_folders(["/old"])
+        assert kept(world)
+        await work.desk.close()
+
+    run(main())
