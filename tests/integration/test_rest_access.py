@@ -40,6 +40,7 @@ _TRANSFER = {
     "DATA": [_ITEM],
 }
 _DELETE = {"submission_id": str(uuid.UUID(int=1)), "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
+_FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
 _SERVER = {"hostname": "dtn9.example.org"}
 _E = "endpoint/<str:endpoint>"
 _T = "task/<str:task>"
@@ -61,6 +62,7 @@ ENDPOINT: dict[tuple[str, str], Row] = {
     ("POST", f"operation/{_E}/rename"): Row(502, 502, {"old_path": "/a", "new_path": "/b"}),
     ("POST", "transfer"): Row(202, 202, _TRANSFER),
     ("POST", "delete"): Row(202, 202, _DELETE),
+    ("GET", "forecast"): Row(200, 200, query=_FORECAST),
 }
 #: Routes that are about one task: its owner's alone.
 TASK: dict[tuple[str, str], Row] = {
@@ -104,7 +106,8 @@ class Stage:
         if route == "transfer":
             # From the endpoint to one of the caller's own, or to itself where the caller owns it.
             body["DATA"] = [{"source_path": "/a", "destination_path": "/elsewhere"}]
-        return self.api[who].call(method, f"/{path}{ALL[key].query}", body or None)
+        query = ALL[key].query.replace("{endpoint}", str(endpoint))
+        return self.api[who].call(method, f"/{path}{query}", body or None)
 
 
 @pytest.fixture

@@ -115,6 +115,10 @@ def test_the_document_of_a_task(api: Api, alice: User, ep1: Endpoint, ep2: Endpo
         "bytes_transferred": 7,
         "bytes_checksummed": 0,
         "effective_bytes_per_second": 3,
+        "forecast_seconds_left": None,
+        "forecast_bytes_per_second": None,
+        "forecast_completion_time": None,
+        "forecast_basis": None,
         "nice_status": None,
         "nice_status_details": None,
         "nice_status_short_description": None,
@@ -249,7 +253,11 @@ _BODIES: dict[tuple[str, str], str] = {
     ("POST", "delete"): "delete",
     ("PUT", _T): "task",
 }
-_QUERIES = {("GET", "endpoint_search"): "?filter_fulltext=e", **_OPERATIONS}
+_QUERIES = {
+    ("GET", "endpoint_search"): "?filter_fulltext=e",
+    ("GET", "forecast"): "?source_endpoint=mine&destination_endpoint=go%23ep1&bytes=1000",
+    **_OPERATIONS,
+}
 
 
 def _described_routes() -> list[tuple[str, str]]:

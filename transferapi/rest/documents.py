@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from endpoints.gridftp.facts import Entry
@@ -12,10 +12,15 @@ from endpoints.limits import limits
 from endpoints.models import Endpoint, Server
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
+from transferapi.tasks.forecast import Forecast
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileKind, Phase, TaskType
 
+from . import ranges
+
 VERSION = "v0.10"
+#: Seconds to the last end of a task that has a date: a century.
+LONGEST = 100 * 365 * 86400.0
 #: Rows of a long list that are documents at one time.
 PART = 1000
 
@@ -163,7 +168,8 @@ def file(entry: Entry) -> dict[str, Any]:
     }
 
 
-def task(row: Task) -> dict[str, Any]:
+def task(row: Task, rest: Forecast | None = None) -> dict[str, Any]:
+    """rest: what is left of it; lists do not ask for that."""
     options: Mapping[str, Any] = row.options
     done = row.phase == Phase.DONE
     nice = None if done else row.nice_status or ("Queued" if row.phase == Phase.QUEUED else "OK")
@@ -182,6 +188,7 @@ def task(row: Task) -> dict[str, Any]:
         **_places(row),
         **_options(row, options),
         **_counters(row),
+        **_rest(rest),
         "command": "API 0.10",
         "history_deleted": False,
         "nice_status": nice,
@@ -270,6 +277,17 @@ def _rate(row: Task) -> int:
     end = row.completion_time or row.last_progress_at
     seconds = (end - row.request_time).total_seconds() if end else 0.0
     return int(row.bytes_transferred / seconds) if seconds > 0 else 0
+
+
+def _rest(found: Forecast | None) -> dict[str, Any]:
+    """An extension of ours. Nobody is told of an end beyond all calendars."""
+    end = datetime.now(UTC) + timedelta(seconds=found.expected) if found and found.expected < LONGEST else None
+    return {
+        "forecast_seconds_left": found and ranges.seconds(found),
+        "forecast_bytes_per_second": found and ranges.bytes_per_second(found),
+        "forecast_completion_time": time(end),
+        "forecast_basis": found and found.basis,
+    }
 
 
 def _fatal_error(row: Task) -> dict[str, Any] | None:

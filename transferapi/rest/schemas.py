@@ -17,6 +17,10 @@ _QUERY: dict[str, str] = {
     "fields": "only these fields of each document, with commas",
     "filter": "conditions such as status:ACTIVE,INACTIVE/label:~night*; of a listing, several such are alternatives",
     "orderby": "a field, with ASC or DESC; several with commas",
+    "source_endpoint": "id, owner#name, or the name of one of your own",
+    "destination_endpoint": "the same",
+    "files": "how many, 1 when it is not given",
+    "bytes": "how many in all of them",
     "limit": "how many at most",
     "offset": "how many to pass over",
     "marker": "where to go on: next_marker of the page before",
@@ -29,7 +33,7 @@ _QUERY: dict[str, str] = {
     "filter_host_endpoint": "the endpoint that others are shared from; there are no shares in this version",
     "filter_non_functional": "1: those that do not work; in this version there are none",
 }
-_NUMBERS = {"limit", "offset", "marker"}
+_NUMBERS = {"limit", "offset", "marker", "files", "bytes"}
 _IN_PATH = {
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",

@@ -227,6 +227,20 @@ _TASK_TOLD = {
     },
 }
 
+_RANGE: Schema = {
+    "type": "object",
+    "properties": _each("low expected high", {"type": "number"}),
+    "required": ["low", "expected", "high"],
+    "additionalProperties": False,
+    "description": "one in ten is below low, and one in ten above high",
+}
+#: An extension of ours; null in lists, and where nothing is known.
+_TASK_TOLD |= {
+    **_each("forecast_seconds_left forecast_bytes_per_second", {**_RANGE, "nullable": True}),
+    "forecast_completion_time": MAYBE_TIME,
+    "forecast_basis": _about("what the forecast is made from", MAYBE_TEXT),
+}
+
 ERROR: Schema = {
     "type": "object",
     "properties": _DONE,
@@ -319,6 +333,16 @@ ANSWERS: dict[str, Schema] = {
     "delete_result": _told("delete_result", _ACCEPTED),
     "task": _told("task", _TASK_TOLD),
     "task_list": _page("task_list", "task", **_PAGE, total=NUMBER),
+    "forecast": _told(
+        "forecast",
+        {
+            **_each("source_endpoint_id destination_endpoint_id", UUID),
+            **_each("files bytes", NUMBER),
+            **_each("seconds bytes_per_second", _RANGE),
+            "basis": _about("what the forecast is made from", TEXT),
+            "runs": _about("how many between these endpoints are among them", NUMBER),
+        },
+    ),
     "event": _told("event", {**_each("code description details", TEXT), "is_error": FLAG, "time": TIME}),
     "event_list": _page("event_list", "event", **_PAGE, total=NUMBER),
     "successful_transfer": _told(

@@ -7,7 +7,7 @@ import uuid
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.tasks import moves, queries
+from transferapi.tasks import moves, outlook, queries
 
 from . import documents, filters, schemas
 from .base import View, listing, result
@@ -46,7 +46,9 @@ class TaskDetail(View):
     @schemas.operation("Show a task", answer="task", query=["fields"])
     def get(self, request: Request, task: str) -> Response:
         row = queries.get(self.user, task_id(task))
-        return Response(filters.pick(documents.task(row), request.query_params.get("fields")))
+        fields = request.query_params.get("fields")
+        rest = outlook.during(row) if not fields or "forecast" in fields else None
+        return Response(filters.pick(documents.task(row, rest), fields))
 
     @schemas.operation("Change the label or the deadline of a task", body="task", answer="result")
     def put(self, request: Request, task: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import endpoints, landing, operations, submission, tasks
+from . import endpoints, forecasts, landing, operations, submission, tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -30,5 +30,6 @@ urlpatterns = [
     path(f"{T}/event_list", tasks.EventList.as_view()),
     path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
     path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
+    path("forecast", forecasts.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),
 ]

@@ -1,0 +1,98 @@
+"""What is asked of forecasts: before a task, and while it runs. The arithmetic is in `forecast.py`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from django.db.models import Sum
+
+from endpoints import registry
+from endpoints.models import Endpoint
+from endpoints.permissions import Verb
+from identity.models import User
+
+from .forecast import ENOUGH, Forecast, Model, Past, Work
+from .models import Event, Run, Task
+from .states import Status, TaskType
+
+#: The latest runs of a pair, and of all others, that a forecast is made from.
+RUNS_SEEN = 200
+#: Seconds for which a pair's model serves, and how many of them a process keeps.
+FRESH = 5.0
+MODELS_KEPT = 256
+
+Pair = tuple[uuid.UUID, uuid.UUID]
+
+_models: dict[Pair, tuple[float, Model]] = {}
+
+
+def before(user: User, source: str, destination: str, work: Work) -> tuple[Endpoint, Endpoint, Forecast]:
+    """How long it would take to move this much if it began now. -> as `registry.resolve`"""
+    from_ = registry.resolve(user, source, Verb.TRANSFER_FROM)
+    to = registry.resolve(user, destination, Verb.TRANSFER_TO)
+    return from_, to, model((from_.pk, to.pk)).whole(work)
+
+
+def during(task: Task, now: datetime | None = None) -> Forecast | None:
+    """How long the rest of a transfer will take. None: it is over, waits for a person, or has found nothing yet."""
+    if task.type != TaskType.TRANSFER or task.status != Status.ACTIVE or task.destination_id is None:
+        return None
+    scanning = task.items_scanned < task.items_total
+    files = task.files - task.files_transferred - task.files_skipped - task.files_failed
+    if scanning and not files:
+        return None
+    left = Work(files, max(0, task.bytes_total - task.bytes_transferred) if files else 0)
+    done, seconds = _so_far(task, now or datetime.now(UTC))
+    return model((task.source_id, task.destination_id)).rest(done, left, seconds, scanning=scanning)
+
+
+def model(pair: Pair) -> Model:
+    """What the history says of this way; a moment old at most."""
+    expires, found = _models.get(pair, (0.0, None))
+    now = time.monotonic()
+    if found is None or now >= expires:
+        found = _read(pair)
+        while len(_models) >= MODELS_KEPT:
+            _models.pop(next(iter(_models)), None)
+        _models[pair] = (now + FRESH, found)
+    return found
+
+
+def _read(pair: Pair) -> Model:
+    source, destination = pair
+    of_pair = Run.objects.filter(source=source, destination=destination)
+    own = _pasts(of_pair.order_by("-ended_at")[:RUNS_SEEN])
+    if len(own) >= ENOUGH:
+        return Model(own)
+    return Model(own, _pasts(Run.objects.exclude(source=source, destination=destination).order_by("-id")[:RUNS_SEEN]))
+
+
+def _pasts(runs: Iterable[Run]) -> list[Past]:
+    return [
+        Past(
+            run.seconds,
+            Work(run.files, run.bytes),
+            run.faults,
+            run.round_trip,
+            run.concurrency,
+            run.parallelism,
+            run.pipelining,
+        )
+        for run in runs
+    ]
+
+
+def _so_far(task: Task, now: datetime) -> tuple[Work, float]:
+    """What this task has moved, and in how many seconds of work: waiting and suspension are none.
+
+    By its earlier slices, when there were any; else since it was started.
+    """
+    sums = Run.objects.filter(task=task).aggregate(Sum("files"), Sum("bytes"), Sum("seconds"))
+    if sums["seconds__sum"]:
+        return Work(sums["files__sum"], sums["bytes__sum"]), sums["seconds__sum"]
+    started = Event.objects.filter(task=task, code="STARTED").values_list("time", flat=True).first()
+    seconds = max(0.0, (now - started).total_seconds()) if started else 0.0
+    return Work(task.files_transferred, task.bytes_transferred), seconds
