@@ -1,11 +1,10 @@
 """A network of two servers far apart, as a fluid, and a crew that moves a chunk over it as a tuner says.
 
-What is modelled, and what it was fitted to (1 Gbit/s, cubic, MB/s; measured with real servers):
-a lane opens in `setup` round trips and the time of its processes; its streams begin with ten segments, double each round
-trip until all together have EARLY of what the way holds (HyStart leaves slow start early), then grow by GROWTH of it
-each round trip; a stream has WINDOW octets under way at most, and a lane `depth` files. Streams share the bottleneck by
-their windows. 2,560 files of 100 KB, 4 lanes of 1 stream, 100 deep: 65 at 60 ms, 31 at 200 ms; one file of 256 MB: 63
-and 28; 1 GB at 60 ms: 93 to 100. `test_tuner.py` holds the model to these within 15 %.
+A lane opens in `setup` round trips and the time of its processes. Its streams begin with ten segments and double each
+round trip until all together have EARLY of what the way holds (HyStart leaves slow start early), then grow by GROWTH of
+it each round trip. A stream has `window` octets under way at most, a lane as many files as the plan says. Streams share
+the bottleneck evenly. Fitted to what real servers did at 1 Gbit/s with cubic (`test_tuner.py` has the figures).
+What it does not explain: why many lanes of depth 10 are slower in fact (19 MB/s at 200 ms) than in this model.
 """
 
 from __future__ import annotations
