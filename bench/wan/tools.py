@@ -147,7 +147,7 @@ def paper_plan(data: DataSet) -> Plan:
 
 def grid(data: DataSet, concurrencies: Sequence[int], parallelisms: Sequence[int]) -> list[tuple[int, int]]:
     """(concurrency, parallelism), the likely ones first; more lanes than files are the same as a lane for each."""
-    useful = [cc for cc in concurrencies if cc < 2 * data.files]
+    useful = [cc for cc in concurrencies if not any(data.files <= less < cc for less in concurrencies)]
     return sorted(((cc, p) for cc in useful for p in parallelisms), key=lambda one: (abs(one[0] * one[1] - 16), one))
 
 
