@@ -43,8 +43,8 @@ lock: venv-test ## write the lock files anew from pyproject.toml
 		--no-emit-index-url --no-emit-find-links --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
 
 bench: venv-test ## how to run the benchmarks
-	@for file in $$(grep -l __main__ bench/*.py); do \
-		name=$$(basename "$$file" .py); \
-		echo "$(PYTHON_IN_VENV) -m bench.$$name"; \
+	@for file in $$(grep -l 'if __name__ == "__main__"' bench/*.py bench/*/*.py); do \
+		name=$$(echo "$$file" | sed 's:/__main__::; s:\.py$$::; s:/:.:g'); \
+		echo "$(PYTHON_IN_VENV) -m $$name"; \
 		sed -n '1s/^"""\([^"]*\).*/    \1/p' "$$file"; \
 	done
