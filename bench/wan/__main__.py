@@ -12,18 +12,17 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.instance import Api, instance
 from deploy.endpoint.toolkit import CLIENT, hand_over, installed
 
 from . import report, ssh, tools
-from .datasets import COUNTS, DataSet, empty, hashes, octets_below
+from .cell import Cell, Line
+from .datasets import COUNTS, DataSet, empty
 from .network import NETWORK, Network, NetworkError
 from .report import Result
-from .tools import Job, Pair, Tool, ToolError, TooSlowError
+from .tools import Job, Pair, Tool
 
 RTTS = (0.6, 15.0, 30.0, 60.0, 200.0)
 #: Where the table has a line with loss as well.
@@ -33,73 +32,6 @@ ALLOWED = f"127.0.0.1/32,{NETWORK}.0/24"
 FINALISTS = 2
 #: A run of the search is stopped when it takes so many times as long as the best one yet.
 HOPELESS = 1.25
-
-
-@dataclass(frozen=True)
-class Line:
-    rtt_ms: float
-    loss: float
-
-
-class Cell:
-    """One data set over one line: runs tools on it and keeps their results."""
-
-    def __init__(self, net: Network, line: Line, job: Job, sent: dict[str, str], json: Path | None) -> None:
-        self.net = net
-        self.line = line
-        self.job = job
-        self.sent = sent
-        self.json = json
-        self.results: list[Result] = []
-
-    def run(self, tool: Tool, number: int = 1, *, search: bool = False, limit: float | None = None) -> Result:
-        """Once, from an empty destination and with lines that nobody has used; checked by count and hash."""
-        empty(self.job.destination)
-        self.net.shape(rtt_ms=self.line.rtt_ms, loss=self.line.loss)
-        job = self.job if limit is None else tools.limited(self.job, limit)
-        outcome, octets = "done", self.job.data.size * self.job.data.files
-        try:
-            seconds = tool.run(job)
-            if hashes(job.destination) != self.sent:
-                outcome = "wrong: what arrived is not what was sent"
-        except TooSlowError:
-            seconds, outcome, octets = job.limit, "slow", octets_below(job.destination)
-        except ToolError as error:
-            seconds, outcome, octets = job.limit, f"failed: {error}", 0
-        result = self._result(tool, number, search, outcome, seconds, octets)
-        self.results.append(result)
-        return result
-
-    def _result(self, tool: Tool, number: int, search: bool, outcome: str, seconds: float, octets: int) -> Result:
-        counts = self.net.counts()
-        data = self.job.data
-        result = Result(
-            when=datetime.now(UTC).isoformat(timespec="seconds"),
-            set=data.name,
-            files=data.files,
-            total=data.total,
-            rtt_ms=self.line.rtt_ms,
-            loss=self.line.loss,
-            tool=tool.name,
-            options=tool.options,
-            round=number,
-            search=search,
-            outcome=outcome,
-            seconds=round(seconds, 4),
-            mb_per_s=round(octets / seconds / 1e6, 3),
-            dropped=counts.dropped,
-            lost=counts.lost,
-        )
-        _say(result)
-        if self.json:
-            report.append(self.json, result)
-        return result
-
-    def rounds(self, tool: Tool, count: int) -> None:
-        """One is enough where a run is not done in time."""
-        for number in range(1, count + 1):
-            if self.run(tool, number).outcome == "slow":
-                break
 
 
 class Bench:
@@ -179,15 +111,6 @@ class Bench:
                 best = min(best, result.seconds)
                 found.append((result.seconds, tool))
         return [tool for _, tool in sorted(found, key=lambda one: one[0])[:FINALISTS]]
-
-
-def _say(result: Result) -> None:
-    kind = "search" if result.search else f"round {result.round}" if result.round else "first"
-    sys.stdout.write(
-        f"{result.set} {result.rtt_ms:g} ms {result.loss * 100:g} % {result.tool:<13} {result.options:<18} {kind:<8}"
-        f"{result.seconds:8.3f} s {result.mb_per_s:7.1f} MB/s  {result.outcome}\n"
-    )
-    sys.stdout.flush()
 
 
 # ---- the command

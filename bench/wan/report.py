@@ -31,8 +31,11 @@ COLOURS = ("#999999", "#4e79a7", "#76b7b2", "#e15759", "#bab0ac", "#9c755f", "#e
 
 @dataclass(frozen=True)
 class Result:
-    """One run. `round` 0 is the first of ours between two endpoints (no open session, no history); `search` runs only
-    look for the expert's best. `mb_per_s` of one that was not done in time: what had arrived by then."""
+    """One run. `round` 0 is the first of ours between two endpoints: no open session, no history.
+
+    `search`: only to find the expert's best. `mb_per_s` of one that was not done in time: what had arrived by then.
+    `idle`: the share of the machine's processors; near 0 the figure says more about the machine than about the line.
+    """
 
     when: str
     set: str
@@ -49,6 +52,7 @@ class Result:
     mb_per_s: float
     dropped: int
     lost: int
+    idle: float
 
     @property
     def cell(self) -> tuple[int, str, float, float]:

@@ -16,7 +16,22 @@ def result(
     tool: str, speed: float, options: str = "", *, number: int = 1, search: bool = False, outcome: str = "done"
 ) -> Result:
     return Result(
-        "2026-01-01", "DS6", 2560, 256_000_000, 60, 0, tool, options, number, search, outcome, 256 / speed, speed, 0, 0
+        "2026-01-01",
+        "DS6",
+        2560,
+        256_000_000,
+        60,
+        0,
+        tool,
+        options,
+        number,
+        search,
+        outcome,
+        256 / speed,
+        speed,
+        0,
+        0,
+        1,
     )
 
 
