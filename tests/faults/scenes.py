@@ -1,0 +1,129 @@
+"""What is moved in the matrix, where it lies, and how one tells whether it arrived."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from endpoints.gridftp.faults import Kind
+from endpoints.gridftp.ranges import RangeSet
+from tests.faults.stations import KINDS, Station
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of a scene. half: its first half lies at the destination already, and is told as its ranges."""
+
+    name: str
+    size: int
+    missing: bool = False
+    blocked: bool = False  # a folder lies at the destination under its name
+    temporary: bool = False
+    half: bool = False
+
+    @property
+    def good(self) -> bool:
+        return not (self.missing or self.blocked)
+
+    @property
+    def content(self) -> bytes:
+        """Its own in every part: octets of any other file at any place are noticed."""
+        seed = hashlib.sha256(self.name.encode()).digest()
+        return (seed * (self.size // len(seed) + 1))[: self.size]
+
+
+#: Two of one size stand side by side: nothing but their content tells them apart.
+SCENES: dict[str, tuple[Piece, ...]] = {
+    "plain": (Piece("a", 5000), Piece("b", 0), Piece("c", 300_000), Piece("d", 300_000)),
+    "refused": (
+        Piece("a", 70_000),
+        Piece("b", 70_000, missing=True),
+        Piece("c", 70_000),
+        Piece("d", 1000, blocked=True),
+        Piece("e", 70_000),
+    ),
+    "renamed": (Piece("a", 70_000, temporary=True), Piece("b", 500_000, half=True), Piece("c", 1000, temporary=True)),
+}
+#: What a file that cannot be moved is refused with.
+REAL_REFUSALS = {Kind.FILE_NOT_FOUND, Kind.IS_A_DIRECTORY, Kind.PERMISSION_DENIED}
+
+
+class Arena:
+    """Two servers over one folder, for one case after another."""
+
+    def __init__(self, root: Path, source: Station, destination: Station) -> None:
+        self.root = root
+        self.source = source
+        self.destination = destination
+        self.there = root / "there"
+
+    async def ready(self) -> None:
+        """What was killed serves again."""
+        await self.source.start()
+        await self.destination.start()
+
+    def thaw(self) -> None:
+        self.source.thaw()
+        self.destination.thaw()
+
+    def end(self) -> None:
+        self.thaw()
+        self.source.end()
+        self.destination.end()
+
+    async def left_over(self) -> int:
+        """Sessions of servers that do not end though their clients are gone. They are ended the hard way."""
+        count = await self.source.empty() + await self.destination.empty()
+        if count:
+            self.end()
+            await self.ready()
+        return count
+
+    def here(self, scene: str) -> Path:
+        return self.root / f"here-{scene}"
+
+    def set_up(self, scene: str) -> None:
+        """The scene's files at the source, and a clean destination."""
+        here = self.here(scene)
+        if not here.exists():
+            here.mkdir()
+            for piece in SCENES[scene]:
+                if not piece.missing:
+                    (here / piece.name).write_bytes(piece.content)
+        shutil.rmtree(self.there, ignore_errors=True)
+        self.there.mkdir()
+        self.there.chmod(0o777)
+        for piece in SCENES[scene]:
+            if piece.blocked:
+                (self.there / piece.name).mkdir()
+            if piece.half:
+                path = self.there / piece.name
+                path.write_bytes(piece.content[: piece.size // 2])
+                path.chmod(0o666)
+
+    def is_right(self, piece: Piece) -> bool:
+        path = self.there / piece.name
+        return path.is_file() and path.read_bytes() == piece.content
+
+    def wrong(self, pieces: Collection[Piece]) -> list[str]:
+        """Those of these, all settled, that are not what they should be."""
+        return [piece.name for piece in pieces if not self.is_right(piece)]
+
+
+def half(piece: Piece) -> RangeSet | None:
+    return RangeSet([(0, piece.size // 2)]) if piece.half else None
+
+
+@contextmanager
+def arena(root: Path, source: str, destination: str) -> Iterator[Arena]:
+    """An arena between servers of these kinds; they start with its first case."""
+    root.chmod(0o777)
+    place = Arena(root, KINDS[source](root), KINDS[destination](root))
+    try:
+        yield place
+    finally:
+        place.end()

@@ -1,0 +1,190 @@
+"""Servers of both kinds whose processes can be killed, stopped and counted while they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.endpoint.toolkit import ToolkitServer, free_port
+from deploy.stack.child import spawn, stop
+from deploy.stack.places import drop_to, unprivileged_account
+from tests.waiting import children_of, is_alive
+
+#: Seconds for the sessions of clients that are gone to end.
+PATIENCE = 5.0
+_TIME_WAIT, _CLOSED, _LISTEN = "06", "07", "0A"
+
+
+class Station(ABC):
+    """One server that shows `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._stopped: set[int] = set()
+
+    @property
+    @abstractmethod
+    def port(self) -> int: ...
+
+    @abstractmethod
+    def path(self, path: Path) -> bytes:
+        """What a client calls this file."""
+
+    @abstractmethod
+    def processes(self, client_port: int) -> list[int]:
+        """Those that serve the client at this port."""
+
+    @abstractmethod
+    def sessions(self) -> int:
+        """How many clients are served, or what remains of it."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start, or start again after it was killed; return once it answers."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the server with all of its sessions."""
+
+    def kill(self, client_port: int) -> None:
+        for pid in self.processes(client_port):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def freeze(self, client_port: int) -> None:
+        for pid in self.processes(client_port):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                self._stopped.add(pid)
+
+    def thaw(self) -> None:
+        """Let all that were frozen go on."""
+        for pid in self._stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._stopped.clear()
+
+    async def empty(self) -> int:
+        """Wait a while for all sessions to end; how many did not."""
+        for _ in range(int(PATIENCE / 0.01)):
+            if not self.sessions():
+                return 0
+            await asyncio.sleep(0.01)
+        return self.sessions()
+
+
+class ToolkitStation(Station):
+    """The toolkit's: forks a process for each client. It shows the whole machine."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._server = ToolkitServer(root)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def path(self, path: Path) -> bytes:
+        return os.fsencode(path)
+
+    def processes(self, client_port: int) -> list[int]:
+        inode = _inode(self.port, client_port)
+        return [pid for pid in self._children() if inode in _sockets(pid)] if inode else []
+
+    def sessions(self) -> int:
+        return len(self._children())
+
+    def _children(self) -> list[int]:
+        assert self._server.process
+        return [pid for pid in children_of(self._server.process.pid) if is_alive(pid)]
+
+    async def start(self) -> None:
+        if self._server.process is None:
+            self._server.start()
+
+    def end(self) -> None:
+        self._server.stop()
+
+
+class OwnStation(Station):
+    """Ours: one process for all clients. It shows `root` only."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def path(self, path: Path) -> bytes:
+        return b"/" + os.fsencode(path.relative_to(self.root))
+
+    def processes(self, client_port: int) -> list[int]:
+        return [self._process.pid] if self._process else []
+
+    def sessions(self) -> int:
+        return sum(
+            local == self._port and state not in (_TIME_WAIT, _CLOSED, _LISTEN) and inode != "0"
+            for local, _, state, inode in _connections()
+        )
+
+    async def start(self) -> None:
+        if self._process and self._process.poll() is None:
+            return
+        account = unprivileged_account()
+        words = drop_to(account, self.root, Path(sys.prefix)) if account else []
+        words += [sys.executable, "-m", "endpoints.gridftp.server", "--root", str(self.root)]
+        self._process = spawn([*words, "--port", str(self._port)], log=subprocess.DEVNULL)
+        async with asyncio.timeout(20):
+            while not await _answers(self._port):  # noqa: ASYNC110 (another process; nothing to be told by)
+                await asyncio.sleep(0.01)
+
+    def end(self) -> None:
+        if self._process:
+            stop(self._process, signal.SIGKILL)
+            self._process = None
+
+
+KINDS: dict[str, type[Station]] = {"toolkit": ToolkitStation, "own": OwnStation}
+
+
+async def _answers(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    try:
+        return await reader.read(3) == b"220"
+    finally:
+        writer.transport.abort()
+
+
+def _connections() -> Iterator[tuple[int, int, str, str]]:
+    """Local port, remote port, state and inode of every TCP connection over IPv4 (proc(5))."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        yield int(words[1].rpartition(":")[2], 16), int(words[2].rpartition(":")[2], 16), words[3], words[9]
+
+
+def _inode(local: int, remote: int) -> str | None:
+    """Of the server's end of the connection between these ports."""
+    return next((inode for one, two, _, inode in _connections() if (one, two) == (local, remote)), None)
+
+
+def _sockets(pid: int) -> set[str]:
+    """Inodes of the sockets that the process has open."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(entry.path).removeprefix("socket:[").removesuffix("]"))
+    return found
