@@ -122,6 +122,12 @@ class PostgresTaskStore:
     async def has_found(self, item: ItemRow) -> bool:
         return await self._call(work.has_found, item.id)
 
+    async def items(self, after: int, limit: int) -> list[tuple[ItemRow, bool]]:
+        return [(_item_row(item), is_file) for item, is_file in await self._call(work.items, after, limit)]
+
+    async def known(self, destinations: Sequence[str]) -> set[str]:
+        return await self._call(work.known, destinations)
+
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         await self._call(work.item_scanned, item.id, directories, symlinks)
 

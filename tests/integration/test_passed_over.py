@@ -12,7 +12,7 @@ from tests.integration.test_work import check_sums, faulted, find, items, settle
 from transferapi.tasks import settling, work
 from transferapi.tasks.leases import Grant
 from transferapi.tasks.models import Event, File, Task
-from transferapi.tasks.rows import FaultedItem, MissedFile, SettledFile, Trouble
+from transferapi.tasks.rows import FaultedItem, MissedFile, NewFile, SettledFile, Trouble
 from transferapi.tasks.states import FileState
 
 DENIED = Trouble("PERMISSION_DENIED", "source", "Change the permissions.", "550 Permission denied")
@@ -107,3 +107,25 @@ def test_whether_an_item_was_ever_found_to_hold_something_is_known(grant: Grant)
     first, second = items(grant)
     assert work.has_found(grant.task_id, grant.epoch, first.id)
     assert not work.has_found(grant.task_id, grant.epoch, second.id)
+
+
+def test_items_are_told_apart_by_the_row_that_a_file_has(grant: Grant) -> None:
+    first, second = items(grant)
+    made = NewFile(second.id, second.source_path, second.destination_path, 3, None, 0)
+    work.file_items_scanned(grant.task_id, grant.epoch, [made])
+    find(grant, 5)
+    assert work.items(grant.task_id, grant.epoch, 0, 10) == [(first, False), (second, True)]
+    assert work.items(grant.task_id, grant.epoch, 0, 1) == [(first, False)]
+    assert work.items(grant.task_id, grant.epoch, first.id, 10) == [(second, True)]
+    assert work.items(grant.task_id, grant.epoch, second.id, 10) == []
+
+
+def test_destinations_of_files_are_known_to_their_task_alone(
+    grant: Grant, alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    find(grant, 5, 6)
+    asked = ["/to/0/f0", "/to/0/f1", "/to/0/f2", "/to/0", "/0/f0"]
+    assert work.known(grant.task_id, grant.epoch, asked) == {"/to/0/f0", "/to/0/f1"}
+    assert work.known(grant.task_id, grant.epoch, []) == set()
+    other = take(submit(alice, ep1, ep2, ("/x", "/y")))
+    assert work.known(other.task_id, other.epoch, asked) == set()

@@ -127,7 +127,7 @@ def test_endpoints_are_named_by_id_by_full_name_and_by_own_name(api: Api, ep1: E
 LATER: list[tuple[str, Any]] = [
     ("sync_level", 0), ("sync_level", 1), ("sync_level", 3), ("verify_checksum", True), ("preserve_timestamp", True),
     ("encrypt_data", True),
-    ("delete_destination_extra", True), ("recursive_symlinks", "keep"), ("recursive_symlinks", "copy"),
+    ("recursive_symlinks", "keep"), ("recursive_symlinks", "copy"),
     ("filter_rules", [{"method": "exclude", "name": "*.tmp"}]), ("perf_udt", True), ("store_base_path_info", True),
     ("source_local_user", "root"), ("destination_local_user", "root"),
 ]  # fmt: skip

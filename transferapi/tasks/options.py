@@ -109,7 +109,6 @@ NOT_YET = {
     "verify_checksum": "compare checksums after the transfer",
     "preserve_timestamp": "keep modification times",
     "encrypt_data": "encrypt data channels",
-    "delete_destination_extra": "delete what is only at the destination",
     "recursive_symlinks": "copy symbolic links, or follow them,",
     "filter_rules": "leave out files by their names",
     "store_base_path_info": "keep base paths",

@@ -32,10 +32,7 @@ def unscanned(
 ) -> list[ItemFacts]:
     """Items whose scan is not complete and whose next try is due, in the user's order."""
     with hold(task_id, epoch, now) as now:
-        rows = _rows(_UNSCANNED, [task_id, now, [*exclude], limit], ITEM_PATHS)
-        for row in rows:
-            row[-1] = json.loads(row[-1])
-        return [ItemFacts(*row) for row in rows]
+        return _item_facts(_UNSCANNED, [task_id, now, [*exclude], limit])
 
 
 def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
@@ -48,6 +45,28 @@ def has_found(task_id: uuid.UUID, epoch: int, item_id: int, now: datetime | None
     """Whether any scan of this item has found something."""
     with hold(task_id, epoch, now):
         return File.objects.filter(task=task_id, item=item_id).exists()
+
+
+def items(
+    task_id: uuid.UUID, epoch: int, after: int, limit: int, now: datetime | None = None
+) -> list[tuple[ItemFacts, bool]]:
+    """Items in the user's order behind the one of this id (0: from the first), each with whether it is one file."""
+    with hold(task_id, epoch, now):
+        found = _item_facts(_ITEMS, {"task": task_id, "after": after, "limit": limit})
+        files = _files_at(task_id, [item.destination_path or item.source_path for item in found])
+        return [(item, (item.destination_path or item.source_path) in files) for item in found]
+
+
+def known(task_id: uuid.UUID, epoch: int, destinations: Sequence[str], now: datetime | None = None) -> set[str]:
+    """Those of these paths that are the destination of a file of this task."""
+    with hold(task_id, epoch, now):
+        return _files_at(task_id, destinations)
+
+
+def _files_at(task_id: uuid.UUID, paths: Sequence[str]) -> set[str]:
+    by_key = {file_key(path): path for path in paths}
+    keys = File.objects.filter(task=task_id, key__in=list(by_key)).values_list("key", flat=True)
+    return {by_key[bytes(key)] for key in keys}
 
 
 def item_scanned(
@@ -282,11 +301,24 @@ def _rows(query: str, parameters: Any, paths: Collection[int] = ()) -> list[list
     return rows
 
 
+def _item_facts(query: str, parameters: Any) -> list[ItemFacts]:
+    rows = _rows(query, parameters, ITEM_PATHS)
+    for row in rows:
+        row[-1] = json.loads(row[-1])
+    return [ItemFacts(*row) for row in rows]
+
+
 _UNSCANNED = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
     WHERE task_id = %s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= %s)
         AND id <> ALL(%s::bigint[])
     ORDER BY position LIMIT %s"""
+
+_ITEMS = """
+    SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
+    WHERE task_id = %(task)s
+        AND position > coalesce((SELECT position FROM tasks_item WHERE id = %(after)s AND task_id = %(task)s), -1)
+    ORDER BY position LIMIT %(limit)s"""
 
 _INSERT = """
     INSERT INTO tasks_file (task_id, settled_at, item_id, kind, source_path, destination_path, key, size, modified,

@@ -9,6 +9,7 @@ stock     where files come in hand: from the scan, and from the store when memor
 crew      the lanes: opened, fed, listened to, replaced when they die
 arrival   whether what arrived is the whole file. Pure
 retry     what follows from a fault. Pure
+extras    what only the destination has is removed at the end; `survey` says where that may be done
 ledger    settlement, in batches
 delete    the same for DELETE: found first, then removed, folders last
 globs     what the patterns in its paths stand for

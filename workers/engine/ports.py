@@ -5,7 +5,7 @@ The engine never sees Django, a socket or a clock of its own. Paths are `str` de
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -252,6 +252,18 @@ class TaskStore(Protocol):
         (of an earlier batch, or of this one) already has one of the destinations.
         """
 
+    async def has_found(self, item: ItemRow) -> bool:
+        """Whether any scan of this item has found something."""
+
+    async def items(self, after: int, limit: int) -> Sequence[tuple[ItemRow, bool]]:
+        """Items in the user's order, from the one behind the item of this id (0: the first).
+
+        With each, whether it is one file (its own row is there) and no folder; true only of items that are scanned.
+        """
+
+    async def known(self, destinations: Sequence[str]) -> Collection[str]:
+        """Those of these paths that are the destination of a file of this task."""
+
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         """The scan of this item is complete."""
 
@@ -266,9 +278,6 @@ class TaskStore(Protocol):
 
     async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
         """Record these as skipped, each once however often the scan is repeated."""
-    async def has_found(self, item: ItemRow) -> bool:
-        """Whether any scan of this item has found something."""
-
 
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""

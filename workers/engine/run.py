@@ -14,6 +14,7 @@ from endpoints.gridftp.faults import FaultError, Side
 from .crew import Crew, Movers
 from .dealer import Dealer
 from .delete import DeleteScanner, Remover, delete_plan
+from .extras import Extras
 from .ledger import Ledger
 from .ports import Clock, LeaseLostError, Pulse, Run, SessionFactory, TaskSpec, TaskStore
 from .retry import delay
@@ -88,6 +89,7 @@ class _Slice:
         self._crew = None if spec.is_delete else Crew(*parts, self._tuner)
         self._movers: Movers = self._crew or Remover(*parts)
         self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._stock)
+        self._extras = Extras(work)
         self._scan: asyncio.Task[None] | None = None
         self._ledger_task: asyncio.Task[None] | None = None
         #: When the store has something to do again, as far as is known.
@@ -214,7 +216,8 @@ class _Slice:
         work = self.work
         counts = await work.store.counts()
         if not counts.items_unscanned and not counts.files_pending:
-            work.end(Finished())
+            if await self._extras.over(counts):
+                work.end(Finished())
             return
         now = work.clock.now()
         # Some may be due and not in hand: looked for at once, but not again and again if that brings nothing.

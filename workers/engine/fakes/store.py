@@ -6,7 +6,7 @@ import asyncio
 import enum
 import heapq
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -148,6 +148,11 @@ class MemoryStore:
     def file(self, source_path: str) -> Row:
         """The row of this source."""
         return next(row for row in self.rows.values() if row.file.source_path == source_path)
+
+    @property
+    def destinations(self) -> set[str]:
+        """Of all rows."""
+        return {row.file.destination_path for row in self.rows.values() if row.file.destination_path is not None}
 
     def codes(self) -> list[str]:
         """The codes of all events, in order."""
@@ -301,6 +306,15 @@ class MemoryLease:
     async def has_found(self, item: ItemRow) -> bool:
         async with self._call("has_found") as store:
             return any(row.file.item_id == item.id for row in store.rows.values())
+
+    async def items(self, after: int, limit: int) -> Sequence[tuple[ItemRow, bool]]:
+        async with self._call("items") as store:
+            rows = [item.row for item in store.items.values() if item.row.id > after][:limit]
+            return [(row, row.destination_path in store.destinations) for row in rows]
+
+    async def known(self, destinations: Sequence[str]) -> Collection[str]:
+        async with self._call("known") as store:
+            return store.destinations.intersection(destinations)
 
     async def item_scanned(self, item: ItemRow, directories: int, symlinks: int) -> None:
         async with self._call("item_scanned") as store:

@@ -1,0 +1,191 @@
+"""delete_destination_extra: what the destination has and the source has not is removed, after all else has succeeded.
+
+Both sides are walked through together once all files are settled, so that nothing has to be remembered of them: when a
+worker dies in the middle, the next one walks again. Of a folder nothing is removed before both listings were complete.
+A name that the source has, whatever it is there, stays; so do names that filter_rules exclude (as rsync has it), what
+this task wrote, even if the source has lost it since, and folders of other items. Symlinks at the destination are
+removed, and neither followed nor looked through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+
+from .desk import UnreachableError
+from .filters import Filter
+from .paths import is_a_name
+from .ports import Counts
+from .retry import Retry, worse
+from .survey import RefusedError, Survey
+from .uproot import LEAVES, Uprooter, is_folder
+from .walk import LISTINGS, MAX_DEPTH
+from .work import PATIENCE, Released, Work
+
+SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A folder on both sides, without a slash at the end."""
+
+    source: str
+    destination: str
+    depth: int = 0
+
+
+class Extras:
+    """The last part of a TRANSFER that asks for it."""
+
+    def __init__(self, work: Work) -> None:
+        options = work.spec.options
+        self._work = work
+        self._over = not options.get("delete_destination_extra")
+        self._part: asyncio.Task[None] | None = None
+        self._fault: Fault | None = None
+        self._survey = Survey(work)
+        self._follow = options.get("recursive_symlinks") == "copy"
+        rules = options.get("filter_rules")
+        self._filter = Filter(rules if isinstance(rules, list) else [])
+        self._uprooter = Uprooter(work, Side.DESTINATION, spares=self._stays, knows=work.store.known)
+
+    async def over(self, counts: Counts) -> bool:
+        """Whether nothing is left to do. If something is, it is begun, and `work.wake` is set when to ask again."""
+        if self._over or self._part:
+            return self._over
+        if counts.files_failed or counts.skipped_errors:
+            await self._skip("Not all of the source could be read and moved: what is missing there is not known.")
+        elif self._work.seconds_blocked() > PATIENCE:
+            self._work.end(Released(self._work.endpoints.until or self._work.clock.now()))
+        elif not self._work.is_blocked():
+            self._part = self._work.spawn(self._run())
+        return self._over
+
+    async def _run(self) -> None:
+        self._begin()
+        try:
+            await self._survey.make()
+            for destination, source in self._survey.roots.items():
+                await self._walk(_Pair(source, destination))
+            await self._end(self._fault or self._uprooter.fault)
+        except RefusedError as error:
+            await self._skip(str(error))
+        except UnreachableError as error:
+            await self._work.unreachable(error.fault)
+        except FaultError as error:
+            await self._end(error.fault)
+        finally:
+            self._part = None
+            self._work.wake.set()
+
+    def _begin(self) -> None:
+        self._fault = self._uprooter.fault = None
+        self._survey = Survey(self._work)
+
+    # ---- how it ends
+
+    async def _end(self, fault: Fault | None) -> None:
+        """All is done; or it is tried again from the beginning, as long as that may help."""
+        if fault is None:
+            await self._tell()
+            self._over = True
+        elif isinstance(self._work.decide(fault, self._work.endpoints.failures), Retry):
+            self._work.connection_failed()
+            text = f"Extras at the destination are looked for again later. {fault.advice}".rstrip()
+            await self._work.store.event(fault.kind, text, fault.raw, is_error=True)
+        elif not self._work.ended.done():
+            await self._tell()
+            await self._skip(f"Some of it cannot be deleted: {fault.advice or fault.raw}")
+
+    async def _skip(self, why: str) -> None:
+        self._over = True
+        text = "What the source does not have was not deleted at the destination."
+        await self._work.store.event(SKIPPED, text, why)
+
+    async def _tell(self) -> None:
+        done = self._uprooter
+        if not done.removed:
+            return
+        text = (
+            f"Deleted at the destination, because the source does not have them: {done.files} files, "
+            f"{done.folders} folders, {done.symlinks} symbolic links."
+        )
+        details = {"files": done.files, "directories": done.folders, "symlinks": done.symlinks, "paths": done.names}
+        await self._work.store.event("PROGRESS", text, details)
+
+    # ---- the walk
+
+    async def _walk(self, root: _Pair) -> None:
+        stack = [root]
+        while stack:
+            wave = [stack.pop() for _ in range(min(LISTINGS, len(stack)))]
+            visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
+            for inner in visits:
+                if isinstance(inner, BaseException):
+                    raise inner
+                stack += inner
+
+    async def _visit(self, pair: _Pair) -> Sequence[_Pair]:
+        """Remove the extras of this folder; the folders in it that both sides have."""
+        try:
+            names = await self._names(pair)
+            inner, extras, more = await self._compare(pair, names)
+            await self._uprooter.remove(pair.destination, extras)
+            while more:
+                before = self._uprooter.removed
+                _, extras, more = await self._compare(pair, names)
+                await self._uprooter.remove(pair.destination, extras)
+                more = more and self._uprooter.removed > before
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                raise
+            if error.fault.kind is not Kind.FILE_NOT_FOUND or error.fault.side is not Side.DESTINATION:
+                self._fault = worse(self._fault, error.fault)
+            return ()
+        return inner
+
+    async def _names(self, pair: _Pair) -> Mapping[int, str]:
+        """What the source has, by hashes of the names: a folder may hold millions. Folders are told by theirs.
+
+        Two names of one hash would only make an extra stay.
+        """
+        names: dict[int, str] = {}
+        async for entries in self._work.desk.listing(Side.SOURCE, pair.source or "/"):
+            names.update((hash(entry.name), entry.name if self._is_walked(entry) else "") for entry in entries)
+        return names
+
+    def _is_walked(self, entry: Entry) -> bool:
+        """Whether the scan went through this folder of the source."""
+        real = is_folder(entry) or (self._follow and entry.is_directory)
+        return real and self._filter.includes(entry.name, folder=True)
+
+    async def _compare(self, pair: _Pair, names: Mapping[int, str]) -> tuple[list[_Pair], list[Entry], bool]:
+        """Folders of both sides, extras, and whether there were more of these than could be remembered."""
+        inner: list[_Pair] = []
+        extras: list[Entry] = []
+        more = False
+        async for entries in self._work.desk.listing(Side.DESTINATION, pair.destination or "/"):
+            for entry in entries:
+                name = entry.name
+                known = names.get(hash(name))
+                if known == name:
+                    if is_folder(entry) and entry.unique not in self._survey.shunned and pair.depth < MAX_DEPTH:
+                        inner.append(_Pair(f"{pair.source}/{name}", f"{pair.destination}/{name}", pair.depth + 1))
+                elif known is None and is_a_name(name) and not self._stays(entry):
+                    if len(extras) < LEAVES:
+                        extras.append(entry)
+                    else:
+                        more = True
+        return inner, extras, more
+
+    def _stays(self, entry: Entry) -> bool:
+        folder = is_folder(entry)
+        if not self._filter.includes(entry.name, folder=folder):
+            return True
+        return folder and entry.unique in self._survey.shunned
