@@ -19,13 +19,13 @@ from workers.engine.fakes import (
     MemoryTree,
     State,
 )
-from workers.engine.ports import EndpointRef, TaskSpec
+from workers.engine.ports import EndpointRef, ItemRow, TaskSpec
 from workers.engine.run import Outcome, run_slice
 
 SOURCE = EndpointRef("1", "go#ep1")
 DESTINATION = EndpointRef("2", "go#ep2")
 
-ItemSpec = tuple[str, str | None, bool | None]
+ItemSpec = tuple[str, str | None, bool | None] | ItemRow
 
 
 @dataclass
@@ -85,6 +85,7 @@ class World:
             suspect_up_to=self.suspect_up_to,
             started="STARTED" in self.store.codes(),
             connection_failures=self.store.connection_failures,
+            warned=frozenset(self.store.codes()),
         )
 
     async def slice(self, fuse: Fuse | None = None) -> Outcome:

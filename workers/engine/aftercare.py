@@ -85,6 +85,10 @@ class Aftercare:
         if self._timestamps:
             self._timestamps.go_on()
 
+    async def last(self) -> None:
+        """Begin nothing more, and wait for what cannot be continued by another slice."""
+        await self._verifier.last()
+
     async def leave(self) -> None:
         """End all at once: what is not settled is looked after by the next slice."""
         notes = list(self._notes)
@@ -109,7 +113,7 @@ class Aftercare:
         """All of it is on the destination's disk: a worker that dies now does not cost its being sent again."""
         ranges = kept(arrived)
         if ranges:
-            self._ledger.progress(Progress(arrived.file, ranges, size_of(arrived)))
+            self._ledger.progress(Progress(arrived.file, ranges, size_of(arrived)), last=True)
 
     def _agreed(self, certain: Settled) -> None:
         if self._timestamps:

@@ -159,6 +159,11 @@ class Crew:
     def stop_feeding(self) -> None:
         self._closed_to_new = True
 
+    async def last(self) -> None:
+        """Begin nothing more, and wait for what another slice would have to begin anew."""
+        self._closed_to_new = True
+        await self._aftercare.last()
+
     async def leave(self, mark: bool) -> None:
         self._closed_to_new = True
         tasks = [*self._hands.values(), *self._inquiries, *filter(None, [self._ahead])]

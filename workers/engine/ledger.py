@@ -45,10 +45,10 @@ class Ledger:
         if at is not None and (self.next_retry is None or at < self.next_retry):
             self.next_retry = at
 
-    def progress(self, progress: Progress) -> None:
-        """A large file is so far."""
+    def progress(self, progress: Progress, *, last: bool = False) -> None:
+        """A large file is so far. last: no other word of it comes for long, so this one is not put off."""
         self._progress[progress.file.id] = progress
-        if self._clock.now() - self._progress_at >= timedelta(seconds=PROGRESS_INTERVAL):
+        if last or self._clock.now() - self._progress_at >= timedelta(seconds=PROGRESS_INTERVAL):
             self._wanted.set()
 
     def hurry(self) -> None:

@@ -21,7 +21,7 @@ from .retry import delay
 from .scan import Scanner
 from .stock import Stock, TemporaryNames
 from .tuner import Caps, Tuner
-from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, wait_for
+from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, first_of, wait_for
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,9 @@ class _Slice:
             self.work.end(Failed("EXPIRED", "The deadline has passed.", drain=True))
 
     async def _watch_time(self) -> None:
-        await wait_for(self.work.clock, self._stop, self._seconds)
+        stopped = await wait_for(self.work.clock, self._stop, self._seconds)
+        if self._crew is not None and not stopped:
+            await first_of(self._crew.last(), self._stop.wait())
         self.work.end(Released(self.work.clock.now(), drain=True))
 
     # ---- supply: the scan, what is due again, and the end

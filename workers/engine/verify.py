@@ -60,6 +60,7 @@ class Verifier:
         self._benches = [small, large] if large is not small else [small]
         self._by_class = {SizeClass.SMALL: small, SizeClass.MEDIUM: large, SizeClass.LARGE: large}
         self._prepared = False
+        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -89,6 +90,13 @@ class Verifier:
         for bench in self._benches:
             self._start(bench)
 
+    async def last(self) -> None:
+        """Begin no more checksums, and wait for those that are being made: half a one is worth nothing."""
+        self._closed = True
+        under_way = [task for bench in self._benches for task in bench.under_way]
+        if under_way:
+            await asyncio.wait(under_way)
+
     async def leave(self) -> Sequence[Settled]:
         """End all at once; the files that are not compared."""
         left: list[Settled] = []
@@ -116,7 +124,9 @@ class Verifier:
         self._work.end(Failed(fault.kind, fault.advice, drain=True))
 
     def _start(self, bench: Bench) -> None:
-        while bench.queue and len(bench.under_way) < bench.depth and not self._work.is_blocked():
+        if self._closed or self._work.is_blocked():
+            return
+        while bench.queue and len(bench.under_way) < bench.depth:
             arrived = bench.queue.popleft()
             task = self._work.spawn(self._verify(bench, arrived))
             bench.under_way[task] = arrived

@@ -142,7 +142,8 @@ class Walk:
             self._take_folder(folder, entry, listing)
         elif entry.kind == "file":
             destination = f"{folder.destination}/{name}"
-            self._found.append(Found(f"{folder.source}/{name}", destination, entry.size, entry.modified))
+            source, wanted = f"{folder.source}/{name}", self.item.checksum
+            self._found.append(Found(source, destination, entry.size, entry.modified, checksum=wanted))
         else:
             listing.specials += 1
 

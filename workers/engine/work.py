@@ -137,11 +137,15 @@ class Work:
 
 async def wait_for(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
     """Wait until the event is set, or so many seconds have passed; whether it is set."""
-    waiter = asyncio.ensure_future(event.wait())
-    sleeper = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiter.cancel()
-        sleeper.cancel()
+    await first_of(event.wait(), clock.sleep(seconds))
     return event.is_set()
+
+
+async def first_of(*things: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of these has happened; the others are given up."""
+    tasks = [asyncio.ensure_future(thing) for thing in things]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
