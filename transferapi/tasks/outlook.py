@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
 from endpoints import registry
 from endpoints.models import Endpoint
@@ -23,6 +22,23 @@ RUNS_SEEN = 200
 #: Seconds for which a pair's model serves, and how many of them a process keeps.
 FRESH = 5.0
 MODELS_KEPT = 256
+
+#: Seconds from a request to its lease that are our own; longer is a wait for a turn.
+BEGIN = 1.0
+
+_COLUMNS = (
+    "seconds",
+    "files",
+    "bytes",
+    "faults",
+    "round_trip",
+    "concurrency",
+    "parallelism",
+    "pipelining",
+    "whole",
+    "ended_at",
+    "task__request_time",
+)
 
 Pair = tuple[uuid.UUID, uuid.UUID]
 
@@ -64,25 +80,25 @@ def model(pair: Pair) -> Model:
 def _read(pair: Pair) -> Model:
     source, destination = pair
     of_pair = Run.objects.filter(source=source, destination=destination)
-    own = _pasts(of_pair.order_by("-ended_at")[:RUNS_SEEN])
+    own = _pasts(of_pair.order_by("-ended_at"))
     if len(own) >= ENOUGH:
         return Model(own)
-    return Model(own, _pasts(Run.objects.exclude(source=source, destination=destination).order_by("-id")[:RUNS_SEEN]))
+    return Model(own, _pasts(Run.objects.exclude(source=source, destination=destination).order_by("-id")))
 
 
-def _pasts(runs: Iterable[Run]) -> list[Past]:
-    return [
-        Past(
-            run.seconds,
-            Work(run.files, run.bytes),
-            run.faults,
-            run.round_trip,
-            run.concurrency,
-            run.parallelism,
-            run.pipelining,
-        )
-        for run in runs
-    ]
+def _pasts(runs: QuerySet[Run]) -> list[Past]:
+    return [_past(run) for run in runs.select_related("task").only(*_COLUMNS)[:RUNS_SEEN]]
+
+
+def _past(run: Run) -> Past:
+    work = Work(run.files, run.bytes)
+    return Past(_seconds(run), work, run.faults, run.round_trip, run.concurrency, run.parallelism, run.pipelining)
+
+
+def _seconds(run: Run) -> float:
+    """Of a whole task from its request on; what it waited for its turn, and not for us, does not count."""
+    waited = (run.ended_at - run.task.request_time).total_seconds() - run.seconds
+    return run.seconds + (min(max(0.0, waited), BEGIN) if run.whole else 0.0)
 
 
 def _so_far(task: Task, now: datetime) -> tuple[Work, float]:
