@@ -100,9 +100,9 @@ class PooledSession:
             async for entries in self.inner.listing(path):
                 yield entries
 
-    async def make_directories(self, paths: Sequence[str]) -> None:
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         with _seen_from(self.side):
-            await self.inner.make_directories(paths)
+            return await self.inner.make_directories(paths)
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         with _seen_from(self.side):
@@ -116,6 +116,10 @@ class PooledSession:
     @property
     def algorithms(self) -> Sequence[str]:
         return self.inner.algorithms
+
+    @property
+    def resolves_links(self) -> bool:
+        return self.inner.resolves_links
 
     async def checksum(self, path: str, algorithm: str) -> str:
         with _seen_from(self.side):

@@ -109,6 +109,7 @@ class PostgresTaskStore:
 
     def __init__(self, grant: leases.Grant) -> None:
         self._grant = grant
+        self._compares = grant.options.get("sync_level") is not None
 
     async def heartbeat(self) -> Pulse:
         return Pulse(*await self._call(leases.heartbeat))
@@ -117,7 +118,8 @@ class PostgresTaskStore:
         return [_item_row(item) for item in await self._call(work.unscanned, limit, exclude)]
 
     async def add_found(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
-        return self._files(await self._call(work.add_found, [_new_file(item, file) for file in found]))
+        rows = [_new_file(item, file) for file in found]
+        return self._files(await self._call(work.add_found, rows, durable=self._compares))
 
     async def has_found(self, item: ItemRow) -> bool:
         return await self._call(work.has_found, item.id)
@@ -132,7 +134,8 @@ class PostgresTaskStore:
         await self._call(work.item_scanned, item.id, directories, symlinks)
 
     async def file_items_scanned(self, found: Sequence[tuple[ItemRow, Found]]) -> list[FileRow]:
-        return self._files(await self._call(work.file_items_scanned, [_new_file(*pair) for pair in found]))
+        rows = [_new_file(*pair) for pair in found]
+        return self._files(await self._call(work.file_items_scanned, rows, durable=self._compares))
 
     async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
         rows = [FaultedItem(_item(one.item), _trouble(one.fault), one.retry_at, one.skipped) for one in faulted]
@@ -227,7 +230,9 @@ def _new_file(item: ItemRow, found: Found) -> NewFile:
         found.kind,
         found.skipped,
         found.link_target,
-        *(found.checksum or (None, None)),
+        found.checksum and found.checksum.algorithm,
+        found.checksum and found.checksum.value,
+        found.checksummed,
     )
 
 

@@ -289,6 +289,11 @@ class GridFTPSession:
         """
         return "UTF8" in self.features and "DSI" not in self.features
 
+    @property
+    def resolves_links(self) -> bool:
+        """Whether the server tells of a symlink the full path of what it leads to in the end, rather than its text."""
+        return "DSI" in self.features
+
     def encode_path(self, path: str) -> bytes:
         """A path as it goes over the wire: absolute, `/~/` taken from the home. Raises FaultError."""
         if path == "/~" or path.startswith("/~/"):
@@ -319,14 +324,17 @@ class GridFTPSession:
                 if entries:
                     yield entries
 
-    async def make_directories(self, paths: Sequence[str]) -> None:
-        """MKD for each, pipelined, in this order; one that is there already is fine."""
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        """MKD for each, pipelined, in this order; False for one that was there already, which is fine."""
+        made: list[bool] = []
         for window in _windows(paths, MAX_PIPELINE):
             encoded = [self.encode_path(path) for path in window]
             replies = await asyncio.gather(*(self.connection.request("MKD", path) for path in encoded))
             for path, reply in zip(window, replies, strict=True):
                 if reply.is_error:
                     await self._be_a_directory(path, reply)
+                made.append(not reply.is_error)
+        return made
 
     async def _be_a_directory(self, path: str, reply: Reply) -> None:
         """Servers say "exists" in many ways: a look is surer than the words."""

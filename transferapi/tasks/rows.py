@@ -34,6 +34,8 @@ class NewFile(NamedTuple):
     link_target: str | None = None
     checksum_algorithm: str | None = None
     checksum: str | None = None
+    #: Octets that were read to compare it with what is at the destination.
+    checksummed: int = 0
 
 
 class FileFacts(NamedTuple):

@@ -35,10 +35,16 @@ def unscanned(
         return _item_facts(_UNSCANNED, [task_id, now, [*exclude], limit])
 
 
-def add_found(task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None) -> list[FileFacts]:
-    """Write what the scan found; the rows that are new. -> AmbiguousPathError, and then nothing is written"""
+def add_found(
+    task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None, *, durable: bool = False
+) -> list[FileFacts]:
+    """Write what the scan found; the rows that are new. -> AmbiguousPathError, and then nothing is written
+
+    durable: not even a crash of the database's host loses them. A scan that compares needs that: what is half
+    written at the destination is told from what was there before by its row alone.
+    """
     with hold(task_id, epoch, now) as now:
-        return _insert_found(task_id, found, now)
+        return _insert_found(task_id, found, now, durable=durable)
 
 
 def has_found(task_id: uuid.UUID, epoch: int, item_id: int, now: datetime | None = None) -> bool:
@@ -80,12 +86,13 @@ def item_scanned(
 
 
 def file_items_scanned(
-    task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None
+    task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None, *, durable: bool = False
 ) -> list[FileFacts]:
-    """`add_found` and `item_scanned` for items that are one file each. -> AmbiguousPathError"""
+    """`add_found` and `item_scanned` for items that are one file, or one kept link, each. -> AmbiguousPathError"""
     with hold(task_id, epoch, now) as now:
-        rows = _insert_found(task_id, found, now)
-        _mark_scanned(task_id, [file.item_id for file in found], now)
+        rows = _insert_found(task_id, found, now, durable=durable)
+        links = sum(file.link_target is not None for file in found)
+        _mark_scanned(task_id, [file.item_id for file in found], now, symlinks=F("symlinks") + links)
         return rows
 
 
@@ -101,21 +108,25 @@ def file_key(path: str) -> bytes:
     return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
-def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile], now: datetime) -> list[FileFacts]:
+def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile], now: datetime, *, durable: bool) -> list[FileFacts]:
     by_key: dict[bytes, NewFile] = {}
     for file in found:
         target = file.source_path if file.destination_path is None else file.destination_path
         first = by_key.setdefault(file_key(target), file)
         if first.source_path != file.source_path:
             raise AmbiguousPathError(target)
+    if durable:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL synchronous_commit TO on")
     new = _insert(task_id, by_key, now)
     _check_same_sources(task_id, by_key, new)
     files = [file for key, file in by_key.items() if key in new and file.kind == FileKind.FILE]
     if files:
         skipped = sum(file.skipped for file in files)
         size = sum(file.size for file in files if not file.skipped)
+        checksummed = sum(file.checksummed for file in files)
         with connection.cursor() as cursor:
-            cursor.execute(_COUNT_FOUND, [len(files), skipped, size, task_id])
+            cursor.execute(_COUNT_FOUND, [len(files), skipped, size, checksummed, task_id])
     return [_pending_file(new[key], file) for key, file in by_key.items() if key in new and not file.skipped]
 
 
@@ -337,7 +348,8 @@ _OTHER_SOURCE = """
 #: A server may claim exabytes for each of its files: the sum stops at the largest number there is.
 _COUNT_FOUND = """
     UPDATE tasks_task SET files = files + %s, files_skipped = files_skipped + %s,
-        bytes_total = least(bytes_total + %s::numeric, 9223372036854775807) WHERE id = %s"""
+        bytes_total = least(bytes_total + %s::numeric, 9223372036854775807),
+        bytes_checksummed = least(bytes_checksummed + %s::numeric, 9223372036854775807) WHERE id = %s"""
 
 _COLUMNS = (
     "id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path, modified, link_target,"

@@ -15,6 +15,7 @@ from .dealer import Dealer
 from .desk import UnreachableError
 from .gauge import Gauge
 from .ledger import Ledger
+from .links import make_links
 from .plan import Plan
 from .ports import (
     Faulted,
@@ -102,6 +103,7 @@ class Crew:
         self._timer: asyncio.Task[None] | None = None
         self._closed_to_new = False
         self._lanes_limit = work.spec.most_lanes
+        self._scanning = False
         #: Opens so many lanes before it is known what for.
         self._ahead: asyncio.Task[None] | None = None
         self._ahead_count = 0
@@ -120,6 +122,10 @@ class Crew:
         self._aftercare.go_on()
         for row in self._dealer.take_begun():
             self._inquire(self._look_at_begun(row))
+        # Some servers make links only to what is there already: after all files.
+        all_through = not (self._scanning or self._dealer.waiting or self._dealer.under_way)
+        if all_through and (links := self._dealer.take_links()):
+            self._inquire(make_links(self._work, links, self._link_made, self._fault))
         if self._stock.low and (self._fetching is None or self._fetching.done()):
             self._fetching = self._inquire(self._stock.fetch())
         if self._dealer.waiting and not self._dealer.decided and self._timer is None:
@@ -130,6 +136,7 @@ class Crew:
                 self._hands[index] = self._work.spawn(self._hand(index))
 
     def scanning(self, now: bool) -> None:
+        self._scanning = now
         if not now:
             self._dealer.decided = True
             self.staff()
@@ -370,6 +377,9 @@ class Crew:
             self._inquire(self._ask_size(file, event.bytes))
         else:
             self._aftercare.accept(Settled(file, moved))
+
+    def _link_made(self, row: FileRow) -> None:
+        self._ledger.settle(Settled(row, 0))
 
     def _refused(self, event: LaneRefused, alive: bool) -> None:
         file, fault = event.file, event.fault

@@ -35,6 +35,7 @@ class Dealer:
         self._waiting = 0
         self._in_hand: set[int] = set()
         self._begun: list[FileRow] = []
+        self._links: list[FileRow] = []
         #: Files given to lanes and not come back.
         self.under_way = 0
         #: Whether few small files may be planned for: not while the scan may find many more any moment.
@@ -68,6 +69,9 @@ class Dealer:
             if len(in_hand) >= CAPACITY:
                 return False
             in_hand.add(row.id)
+            if row.link_target is not None:
+                self._links.append(row)
+                continue
             kind = size_class(row.size)
             self._seen[kind].add(row.size)
             if row.ranges:
@@ -81,6 +85,11 @@ class Dealer:
         """Files in hand that are to be continued: not dealt before somebody has looked, and put them back."""
         begun, self._begun = self._begun, []
         return begun
+
+    def take_links(self) -> Sequence[FileRow]:
+        """Symlinks in hand that are to be made: no lane has anything to do with them."""
+        links, self._links = self._links, []
+        return links
 
     def plan(self) -> Plan | None:
         """The plan of the chunk that is being dealt; None when there is nothing to deal."""

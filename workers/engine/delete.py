@@ -19,12 +19,12 @@ from .globs import Expansion, is_pattern
 from .ledger import Ledger
 from .paths import is_a_name, is_within, trimmed
 from .plan import Plan, SizeClass, Summary
-from .ports import Faulted, FileRow, Found, ItemRow, Missed, Settled
+from .ports import DIRECTORY, FILE, SYMLINK, Faulted, FileRow, Found, ItemRow, Missed, Settled
 from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
 from .uproot import BATCH, GONE, Uprooter
-from .walk import DIRECTORY, FILE, FOUND, SYMLINK, Folder, Listing, Walk, request_fault
+from .walk import FOUND, Folder, Listing, Walk, request_fault
 from .work import PATIENCE, Work
 
 NOT_RECURSIVE = "This is a folder; to delete it with all that is in it, recursive must be true."

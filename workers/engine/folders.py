@@ -20,17 +20,17 @@ class Folders:
         self._desk = desk
         self._known: set[str] = {""}
 
-    async def make(self, path: str) -> None:
-        """Make this folder, and those above it that are missing.
+    async def make(self, path: str) -> bool:
+        """Make this folder, and those above it that are missing; False when it was there already.
 
         From below, because of those above many a user may make none, or not even look: they are there as a rule.
         """
         if path in self._known:
-            return
+            return False
         missing = [path]
         while True:
             try:
-                await self.make_all(missing[-1:])
+                made = await self.make_all(missing[-1:])
                 break
             except FaultError as error:
                 above = parent(missing[-1])
@@ -39,12 +39,13 @@ class Folders:
                 missing.append(above)
         missing.pop()
         if missing:
-            await self.make_all(missing[::-1])
+            made = await self.make_all(missing[::-1])
         self._remember(path)
+        return made[-1]
 
-    async def make_all(self, paths: Sequence[str]) -> None:
-        """Make these folders; what they lie in is there, or stands before them."""
-        await self._desk.ask(Side.DESTINATION, lambda session: session.make_directories(paths))
+    async def make_all(self, paths: Sequence[str]) -> Sequence[bool]:
+        """Make these folders; what they lie in is there, or stands before them. False for one that was there."""
+        return await self._desk.ask(Side.DESTINATION, lambda session: session.make_directories(paths))
 
     async def make_parents(self, paths: Iterable[str]) -> dict[str, FaultError]:
         """Make the folders that these files go into; what went wrong, by folder."""

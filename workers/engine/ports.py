@@ -13,6 +13,9 @@ from typing import NamedTuple, Protocol
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, Side
 
+#: Kinds of `Found` and of rows.
+FILE, DIRECTORY, SYMLINK = 0, 1, 2
+
 
 class LeaseLostError(Exception):
     """Somebody else holds the task now: stop at once and write nothing more."""
@@ -103,6 +106,8 @@ class Found:
     #: Of a symlink that is to be made at the destination: what it leads to.
     link_target: str | None = None
     checksum: Checksum | None = None
+    #: Octets that were read to compare it with what is at the destination.
+    checksummed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,8 +394,8 @@ class Session(Protocol):
     def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
         """The entries of a folder, in batches, without "." and ".."."""
 
-    async def make_directories(self, paths: Sequence[str]) -> None:
-        """Make these folders (parents first in the list), pipelined; one that exists already is fine."""
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        """Make these folders (parents first in the list), pipelined; False for one that was there already."""
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """Remove (path, is_directory) in this order, pipelined; None where it went well."""
@@ -408,8 +413,15 @@ class Session(Protocol):
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
         """Set the modification times of these (MFMT), pipelined; None where it went well."""
 
+    @property
+    def resolves_links(self) -> bool:
+        """Whether it tells of a symlink the full path of what it leads to in the end, rather than its text."""
+
     async def make_symlink(self, target: str, path: str) -> None:
-        """Make a symlink; one that leads there already is fine. What else is there is a fault (PATH_EXISTS)."""
+        """Make a symlink; one that leads there already is fine. What else is there is a fault (PATH_EXISTS).
+
+        Some servers want that to be there which it leads to: else FILE_NOT_FOUND.
+        """
 
 
 class SessionFactory(Protocol):

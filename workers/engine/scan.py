@@ -6,18 +6,22 @@ A repeated scan finds nothing new, so that it may be ended at any moment and beg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 
+from .contents import Compared
 from .desk import UnreachableError
 from .folders import Folders
+from .links import found_link_item
 from .paths import is_within, parent, trimmed
 from .ports import Found, ItemFaulted, ItemRow
 from .retry import Fail, PassOver, Retry, Skip
+from .selection import Selection
 from .stock import Stock
+from .sync import Sync, WalkSync
 from .walk import TRIES, Folder, Walk, request_fault
 from .work import Work
 
@@ -26,6 +30,8 @@ ITEMS = 1000
 LOOKS = 200
 #: Items that are folders and walked side by side.
 WALKS = 4
+#: Items that wait for their contents to be compared; the scan of further ones pauses while there are more.
+BACKLOG = 3000
 
 
 class Scanner:
@@ -38,6 +44,11 @@ class Scanner:
         self.work = work
         self.stock = stock
         self.folders = Folders(work.desk)
+        self._selection = Selection.of(work.spec.options)
+        self._sync = Sync.of(work)
+        self._files_sync = self._sync.of_walk(self._compared, BACKLOG) if self._sync else None
+        #: Items whose contents are being compared.
+        self._comparing: set[int] = set()
         self._walks: dict[int, asyncio.Task[None]] = {}
         self._faulted: list[ItemFaulted] = []
         self._skipped: list[ItemRow] = []
@@ -48,17 +59,20 @@ class Scanner:
         """Scan every item that is due, once. Ends early when an endpoint cannot be reached."""
         try:
             while True:
-                items = await self.work.store.unscanned(ITEMS, list(self._walks))
+                items = await self.work.store.unscanned(ITEMS, [*self._walks, *self._comparing])
                 for start in range(0, len(items), LOOKS):
                     await self._scan_items(items[start : start + LOOKS])
                 if len(items) < ITEMS:
                     break
             await self._walks_done(0)
+            if self._files_sync:
+                await self._files_sync.finish()
         except UnreachableError as error:
             await self.work.unreachable(error.fault)
             self._note_retry(self.work.endpoints.until)
         finally:
             await self._stop_walks()
+            await self._stop_sync()
         await self._write_faulted()
 
     # ---- what DELETE does otherwise
@@ -75,10 +89,12 @@ class Scanner:
         if self.work.same_endpoint and is_within(destination, item.source_path):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The destination lies inside the source."))
         root = Folder(trimmed(item.source_path), trimmed(destination))
-        return Walk(self.work, self.stock, self.folders, item, root)
+        return Walk(self.work, self.stock, self.folders, item, root, self._selection, self._sync)
 
     def make_file(self, item: ItemRow, entry: Entry) -> Found:
-        """The row of an item that is a file. Raises FaultError when it makes no sense."""
+        """The row of an item that is a file, or a symlink to be kept. Raises FaultError when it makes no sense."""
+        if item.symlink:
+            return found_link_item(item, entry)
         destination = item.destination_path or ""
         if item.recursive:
             raise FaultError(request_fault(Kind.NOT_A_DIRECTORY, "This is no folder; recursive must not be true."))
@@ -115,23 +131,14 @@ class Scanner:
     # ---- looking at items
 
     async def _scan_items(self, items: Sequence[ItemRow]) -> None:
-        looks = await asyncio.gather(*(self._look(item) for item in items))
+        looks = await self._looks(self._look, items)
         files: list[tuple[ItemRow, Found, Entry]] = []
         walks: list[Walk] = []
-        lost = 0
-        for item, first_look in zip(items, looks, strict=True):
-            look = first_look
-            if isinstance(look, Fault) and look.scope is not Scope.FILE:
-                # The connection was lost under many looks at once: one by one it shows whose fault that was.
-                look = await self._look(item)
-                if isinstance(look, Fault) and look.scope is not Scope.FILE:
-                    lost += 1
-                    if lost >= TRIES:
-                        raise UnreachableError(look)
+        for item, look in zip(items, looks, strict=True):
             try:
                 if isinstance(look, Fault):
                     self.faulted(item, look)
-                elif look.is_directory and not self.is_link(look):
+                elif look.is_directory and not (item.symlink or self.is_link(look)):
                     walks.append(self.make_walk(item))
                 else:
                     files.append((item, self.make_file(item, look), look))
@@ -150,9 +157,30 @@ class Scanner:
         """Whether a folder is to be treated as the symlink that leads to it: an item's own is followed."""
         return False
 
+    async def _looks(
+        self, look_at: Callable[[ItemRow], Awaitable[Entry | Fault]], items: Sequence[ItemRow]
+    ) -> Sequence[Entry | Fault]:
+        """What is there, item by item. Raises UnreachableError when one connection after the other is lost."""
+        looks = await asyncio.gather(*(look_at(item) for item in items))
+        lost = 0
+        for index, item in enumerate(items):
+            if _is_lost(looks[index]):
+                # The connection was lost under many looks at once: one by one it shows whose fault that was.
+                look = looks[index] = await look_at(item)
+                lost += _is_lost(look)
+                if isinstance(look, Fault) and lost >= TRIES:
+                    raise UnreachableError(look)
+        return looks
+
     async def _look(self, item: ItemRow) -> Entry | Fault:
+        return await self._ask(Side.SOURCE, item.source_path)
+
+    async def _look_beside(self, item: ItemRow) -> Entry | Fault:
+        return await self._ask(Side.DESTINATION, item.destination_path or "")
+
+    async def _ask(self, side: Side, path: str) -> Entry | Fault:
         try:
-            return await self.work.desk.ask(Side.SOURCE, lambda session: session.stat(item.source_path))
+            return await self.work.desk.ask(side, lambda session: session.stat(path))
         except UnreachableError:
             raise
         except FaultError as error:
@@ -164,7 +192,31 @@ class Scanner:
         for item, _, _ in files:
             if item.id in faults:
                 self.faulted(item, faults[item.id])
-        await self._add_files([(item, found) for item, found, _ in files if item.id not in faults])
+        good = [(item, found) for item, found, _ in files if item.id not in faults]
+        await self._add_files(await self._compare(good, self._files_sync) if self._files_sync else good)
+
+    async def _compare(self, files: Sequence[tuple[ItemRow, Found]], sync: WalkSync) -> list[tuple[ItemRow, Found]]:
+        """Those whose fate shows at the first look at the destination; the others come by `_compared`."""
+        ready = []
+        looks = await self._looks(self._look_beside, [item for item, _ in files])
+        for (item, found), look in zip(files, looks, strict=True):
+            if isinstance(look, Fault) and look.kind is not Kind.FILE_NOT_FOUND:
+                self.faulted(item, look)
+                continue
+            self._comparing.add(item.id)
+            known = await sync.decide(item, found, None if isinstance(look, Fault) else look)
+            if known is not None:
+                self._comparing.discard(item.id)
+                ready.append((item, known))
+        return ready
+
+    async def _compared(self, compared: Sequence[Compared]) -> None:
+        for one in compared:
+            if one.fault:
+                self.faulted(one.item, one.fault)
+        await self._add_files([(one.item, one.found) for one in compared if not one.fault])
+        await self._write_faulted()
+        self._comparing.difference_update(one.item.id for one in compared)
 
     async def _add_files(self, found: Sequence[tuple[ItemRow, Found]]) -> None:
         """Write these; one whose destination another source has is left out, the others are written."""
@@ -220,6 +272,12 @@ class Scanner:
                     del self._walks[item_id]
                     walk.result()
 
+    async def _stop_sync(self) -> None:
+        if self._sync and self._files_sync:
+            await self._files_sync.stop()
+            await self._sync.close()
+        self._comparing.clear()
+
     async def _stop_walks(self) -> None:
         walks = list(self._walks.values())
         self._walks.clear()
@@ -252,3 +310,8 @@ class Scanner:
         if faulted:
             await self.work.store.items_faulted(faulted)
         await asyncio.gather(*(self.work.store.item_scanned(item, 0, 0) for item in skipped))
+
+
+def _is_lost(look: Entry | Fault) -> bool:
+    """Whether it was the connection that failed, not the look."""
+    return isinstance(look, Fault) and look.scope is not Scope.FILE

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
+from .compare import Beside
+from .contents import Compared
 from .desk import UnreachableError
 from .folders import Folders
+from .links import found_link, is_link, relative, resolves_links
 from .paths import is_a_name
-from .ports import Found, ItemRow, Missed
+from .ports import DIRECTORY, Found, ItemRow, Missed
 from .retry import FIRST_DELAY, worse
+from .selection import EVERYTHING, Links, Selection
 from .stock import Stock
+from .sync import Sync
 from .work import Work
 
-#: Kinds of `Found`.
-FILE, DIRECTORY, SYMLINK = 0, 1, 2
 #: Folders of one item that are listed side by side.
 LISTINGS = 8
 #: Found files written at once; fewer when the last ones were written so many seconds ago.
@@ -43,12 +46,18 @@ class Folder:
     source: str
     destination: str | None
     depth: int = 0
+    #: It was made just now: nothing is in it at the destination.
+    fresh: bool = False
+    #: Where symlinks are followed: the identity of the source's folder, and the folder it was found in.
+    unique: str = ""
+    above: Folder | None = None
 
 
 @dataclass(slots=True)
 class Listing:
-    """What one folder holds besides files."""
+    """What one folder holds. found: what is not decided upon yet."""
 
+    found: list[Found] = field(default_factory=list)
     folders: list[Folder] = field(default_factory=list)
     symlinks: int = 0
     #: Pipes, sockets, devices: nothing that could be moved.
@@ -66,7 +75,16 @@ class Walk:
     A walk may be ended at any moment and begun again: a repetition finds nothing new.
     """
 
-    def __init__(self, work: Work, stock: Stock, folders: Folders, item: ItemRow, root: Folder) -> None:
+    def __init__(
+        self,
+        work: Work,
+        stock: Stock,
+        folders: Folders,
+        item: ItemRow,
+        root: Folder,
+        selection: Selection = EVERYTHING,
+        sync: Sync | None = None,
+    ) -> None:
         self.item = item
         self.directories = 1
         self.symlinks = 0
@@ -79,15 +97,30 @@ class Walk:
         self._found: list[Found] = []
         #: What the user asked to go on without.
         self._missed: list[Missed] = []
+        self._selection = selection
+        self._sync = sync.of_walk(self._compared) if sync else None
         self._stack = [root]
         self._flushed_at = work.clock.now()
         self._begun = False
         #: The identity of the destination, where the source is on the same endpoint.
         self._avoid = ""
+        #: Where the server tells full paths of what links lead to: the root's.
+        self._real_root: str | None = None
 
     async def run(self) -> None:
         """Raises FaultError when the root cannot be used, or when the connection is lost again and again."""
         await self._prepare()
+        try:
+            await self._visit_all()
+            if self._sync:
+                await self._sync.finish()
+        finally:
+            if self._sync:
+                await self._sync.stop()
+        await self._flush()
+        await self._conclude()
+
+    async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
         try:
             while self._stack or running:
@@ -100,19 +133,28 @@ class Walk:
             for visit in running:
                 visit.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-        await self._flush()
-        await self._conclude()
 
     # ---- what DELETE does otherwise
 
     async def _prepare(self) -> None:
         """Make the destination, and the folders above it that are missing."""
         destination = self._root.destination or ""
-        await self._folders.make(destination)
+        fresh = await self._folders.make(destination)
+        self._root = replace(self._root, fresh=fresh)
+        if self._selection.links is not Links.IGNORE:
+            await self._prepare_for_links()
+        self._stack = [self._root]
         if self._work.same_endpoint:
             self._avoid = await self._folders.identity(Side.DESTINATION, destination)
             if self._avoid and self._avoid == await self._folders.identity(Side.SOURCE, self._root.source):
                 raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are one folder."))
+
+    async def _prepare_for_links(self) -> None:
+        path = self._root.source or "/"
+        root = await self._work.desk.ask(Side.SOURCE, lambda session: session.stat(path))
+        self._root = replace(self._root, unique=root.unique)
+        if await self._work.desk.ask(Side.SOURCE, resolves_links):
+            self._real_root = root.link_target or self._root.source
 
     async def _conclude(self) -> None:
         """All has been seen."""
@@ -120,7 +162,7 @@ class Walk:
     async def _enter(self, folders: Sequence[Folder]) -> Sequence[Folder]:
         """Make these at the destination, ahead of their files; those that could be made are given back."""
         try:
-            await self._folders.make_all([folder.destination or "" for folder in folders])
+            made = await self._folders.make_all([folder.destination or "" for folder in folders])
         except FaultError as error:
             if error.fault.scope is not Scope.FILE:
                 raise
@@ -129,23 +171,44 @@ class Walk:
                 return ()
             half = len(folders) // 2
             return [*await self._enter(folders[:half]), *await self._enter(folders[half:])]
-        return folders
+        if self._sync is None:
+            return folders
+        return [replace(folder, fresh=True) if new else folder for folder, new in zip(folders, made, strict=True)]
 
     def _take(self, folder: Folder, entry: Entry, listing: Listing) -> None:
-        """Sort an entry of a folder. Symlinks are left out, as the Globus service does: counted, never followed."""
+        """Sort an entry of a folder."""
         name = entry.name
+        link = is_link(entry)
+        followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
             self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {name!r} in {folder.source}"))
-        elif entry.link_target is not None or entry.kind == "link":
-            listing.symlinks += 1
+        elif not self._selection.includes(name, folder=entry.is_directory and (followed or not link)):
+            return
+        elif link and not followed:
+            self._take_link(folder, entry, listing)
         elif entry.is_directory:
             self._take_folder(folder, entry, listing)
-        elif entry.kind == "file":
+        elif entry.kind in ("file", "link"):
+            # A link that leads nowhere is looked for as the file that it should be: its fault is that file's.
             destination = f"{folder.destination}/{name}"
             source, wanted = f"{folder.source}/{name}", self.item.checksum
-            self._found.append(Found(source, destination, entry.size, entry.modified, checksum=wanted))
+            listing.found.append(Found(source, destination, entry.size, entry.modified, checksum=wanted))
         else:
             listing.specials += 1
+
+    def _take_link(self, folder: Folder, entry: Entry, listing: Listing) -> None:
+        """Symlinks that are not followed are counted, and found when they are to be kept."""
+        listing.symlinks += 1
+        if self._selection.links is not Links.KEEP:
+            return
+        source = f"{folder.source}/{entry.name}"
+        if self._real_root is not None and entry.link_target:
+            real = self._real_root + source.removeprefix(self._root.source)
+            entry = replace(entry, link_target=relative(entry.link_target, real, self._real_root))
+        try:
+            listing.found.append(found_link(source, f"{folder.destination}/{entry.name}", entry))
+        except FaultError as error:
+            self._blame(error.fault)
 
     # ---- inside
 
@@ -159,7 +222,13 @@ class Walk:
             self._miss(Missed(source, f"{folder.destination}/{entry.name}", DIRECTORY, fault))
         else:
             destination = None if folder.destination is None else f"{folder.destination}/{entry.name}"
-            listing.folders.append(Folder(source, destination, folder.depth + 1))
+            inner = Folder(source, destination, folder.depth + 1)
+            if self._selection.links is Links.COPY:
+                if is_link(entry) and (loop := _loop(folder, entry)):
+                    self._miss(Missed(source, destination, DIRECTORY, loop))
+                    return
+                inner = replace(inner, unique=entry.unique, above=folder)
+            listing.folders.append(inner)
 
     def _blame(self, fault: Fault) -> None:
         """Something failed; the rest goes on."""
@@ -193,16 +262,36 @@ class Walk:
 
     async def _list(self, folder: Folder) -> None:
         """Of a listing that breaks off nothing counts but the files, and those are found only once."""
-        listing = Listing()
-        async for entries in self._work.desk.listing(Side.SOURCE, folder.source or "/"):
-            for entry in entries:
-                self._take(folder, entry, listing)
-            await self._flush_if_due()
+        if self._sync is None or folder.fresh:
+            listing = await self._read(folder, None)
+        else:
+            async with self._sync.folder(folder.destination or "") as beside:
+                listing = await self._read(folder, beside)
         entered = await self._enter(listing.folders) if listing.folders else ()
         self.directories += len(entered)
         self.symlinks += listing.symlinks
         self.specials += listing.specials
         self._stack.extend(reversed(entered))
+
+    async def _read(self, folder: Folder, beside: Beside | None) -> Listing:
+        """Go through the source's listing; beside: the destination's folder, where files are compared."""
+        listing = Listing()
+        async for entries in self._work.desk.listing(Side.SOURCE, folder.source or "/"):
+            for entry in entries:
+                self._take(folder, entry, listing)
+            found, listing.found = listing.found, []
+            self._found += await self._sync.sort(self.item, found, beside) if self._sync and beside else found
+            await self._flush_if_due()
+        return listing
+
+    async def _compared(self, compared: Sequence[Compared]) -> None:
+        """Files whose contents were compared."""
+        for one in compared:
+            if one.fault:
+                self._blame(one.fault)
+            else:
+                self._found.append(one.found)
+        await self._flush_if_due()
 
     async def _flush_if_due(self) -> None:
         age = (self._work.clock.now() - self._flushed_at).total_seconds()
@@ -237,3 +326,17 @@ class Walk:
             half = len(found) // 2
             await self._add(found[:half])
             await self._add(found[half:])
+
+
+def _loop(folder: Folder, entry: Entry) -> Fault | None:
+    """What is wrong with following this link into a folder, if anything: it would never end, or nobody could tell."""
+    if not entry.unique:
+        why = "The source's server does not tell folders apart, so that a loop of symbolic links could not be seen."
+        return Fault(Kind.UNSUPPORTED, Side.SOURCE, retryable=False, advice=why, raw=folder.source)
+    above: Folder | None = folder
+    while above is not None:
+        if above.unique == entry.unique:
+            why = f"This symbolic link leads to a folder that it lies in: {folder.source}/{entry.name}"
+            return request_fault(Kind.INVALID_SYMLINK, why)
+        above = above.above
+    return None

@@ -76,6 +76,8 @@ class MemorySessions:
         self.trusted = trusted
         #: What the servers of each side can make checksums with, the best first.
         self.algorithms: dict[Side, Sequence[str]] = dict.fromkeys(Side, ("MD5", "SHA1", "SHA256"))
+        #: Whether the servers tell where a symlink leads in the end rather than its text, as the toolkit's does.
+        self.resolves_links = False
         #: Sessions taken and not given back, those of lanes included, and the most there ever were at once.
         self.taken = 0
         self.most_taken = 0
@@ -174,11 +176,14 @@ class MemorySession:
                 await self._step("list", path)
             yield entries[start : start + 500]
 
-    async def make_directories(self, paths: Sequence[str]) -> None:
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        made: list[bool] = []
         for path in paths:
             await self._step("mkdir", path)
             _check_name(path, self._side)
+            made.append(self._tree.find(path) is None)
             self._tree.make_directory(path)
+        return made
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         outcome: list[Fault | None] = []
@@ -222,6 +227,10 @@ class MemorySession:
                     raise
                 outcome.append(error.fault)
         return outcome
+
+    @property
+    def resolves_links(self) -> bool:
+        return self._sessions.resolves_links
 
     async def make_symlink(self, target: str, path: str) -> None:
         await self._step("symlink", path)

@@ -188,8 +188,9 @@ class MemoryStore:
             self.rows[row.id] = Row(row, State.SKIPPED if one.skipped else State.PENDING)
             self._by_key[key] = row.id
             self.totals.files += one.kind == 0
+            self.totals.bytes_checksummed += one.checksummed
             if one.skipped:
-                self.totals.skipped += 1
+                self.totals.skipped += one.kind == 0
             else:
                 self.pending[row.id] = self.rows[row.id]
                 rows.append(row)
@@ -326,8 +327,9 @@ class MemoryLease:
         async with self._call("file_items_scanned") as store:
             # All or nothing: the whole batch is tried as one before anything is kept.
             rows = store.add(found[0][0], [one for _, one in found]) if found else []
-            for item, _ in found:
+            for item, one in found:
                 store.items[item.id].scanned = True
+                store.totals.symlinks += one.link_target is not None
             return rows
 
     async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
