@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .client import STALL_TIMEOUT, GridFTPSession
+from .client import GridFTPSession
+from .connection import STALL_TIMEOUT
 from .control import ControlEvent, Lost
 from .faults import Fault, Kind, Scope, Side, make_fault
 from .pair import Flush, PairEvent, State, ThirdPartyPair, Transfer

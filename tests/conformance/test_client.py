@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.server import Limits, Server
 
 NAMES = ["plain", " leading and  double blanks ", "semi;colon", "per%cent#hash", "*?[]", "quote'\"", "~x", "x" * 255]
 
@@ -180,6 +181,60 @@ async def test_a_server_that_hangs_is_given_up_in_time(greeting: bytes) -> None:
         done.set()
         await asyncio.sleep(0.01)
     assert caught.value.fault.kind is Kind.TIMEOUT
+
+
+async def test_a_login_waits_for_nothing_before_all_of_it_is_sent() -> None:
+    """The server greets only when it has heard everything: one round trip after that of the connection."""
+    heard: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.extend([await reader.readline() for _ in range(7)])
+        answers = [b"220 hello", b"331 go on", b"230 come in", b"211 no features", b'257 "/home"', b"200 I"]
+        writer.write(b"\r\n".join([*answers, b"200 facts", b"200 markers", b""]))
+        heard.append(await reader.readline())
+        writer.close()
+
+    server = await serve(handler)
+    async with server:
+        session = await GridFTPSession.open("127.0.0.1", server.sockets[0].getsockname()[1], timeout=5)
+        assert session.home == "/home"
+        await session.close()
+        await asyncio.sleep(0.01)
+    assert [line.split()[0] for line in heard] == [
+        b"USER",
+        b"PASS",
+        b"FEAT",
+        b"PWD",
+        b"TYPE",
+        b"OPTS",
+        b"OPTS",
+        b"QUIT",
+    ]
+
+
+async def test_a_server_with_too_many_sessions_says_so_to_a_client_that_has_spoken_already(tmp_path: Path) -> None:
+    with Server(tmp_path, limits=Limits(sessions=1)) as server:
+        async with opened(server.port):
+            for _ in range(20):
+                with pytest.raises(FaultError) as caught:
+                    await GridFTPSession.open("127.0.0.1", server.port, timeout=5)
+                assert caught.value.fault.kind is Kind.ENDPOINT_TOO_BUSY
+
+
+@pytest.mark.toolkit
+async def test_the_toolkit_with_too_many_sessions_is_a_fault_of_the_session(
+    tmp_path: Path, toolkit_server_factory: Callable[..., ToolkitServer]
+) -> None:
+    server = toolkit_server_factory(tmp_path, "-connections-max", "2")
+    async with AsyncExitStack() as stack:
+
+        async def open_three() -> None:
+            for _ in range(3):
+                await stack.enter_async_context(opened(server.port))
+
+        with pytest.raises(FaultError) as caught:
+            await open_three()
+    assert caught.value.fault.kind is Kind.ENDPOINT_TOO_BUSY
 
 
 async def test_a_refused_login_is_an_auth_fault() -> None:

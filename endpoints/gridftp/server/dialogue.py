@@ -78,6 +78,8 @@ def features(session: Session, _: bytes) -> None:
         "MLSC",
         "PARALLEL",
         "REST STREAM",
+        "SITE SYMLINKFROM",
+        "SITE SYMLINKTO",
         "SIZE",
         "SPAS",
         "SPOR",

@@ -91,6 +91,27 @@ def rename_to(session: Session, argument: bytes) -> None:
     session.reply(250, "OK.")
 
 
+@site("SYMLINKFROM")
+def symlink_from(session: Session, argument: bytes) -> None:
+    """`SITE SYMLINKFROM target`, before SYMLINKTO: any text. Where it leads is asked when somebody follows it."""
+    session.require_writable()
+    session.link_target = argument
+    if not argument:
+        raise RefusedError(501, "SITE SYMLINKFROM: a target is wanted.")
+    session.reply(350, "OK. Send SITE SYMLINKTO with symlink name.")
+
+
+@site("SYMLINKTO")
+def symlink_to(session: Session, argument: bytes) -> None:
+    session.require_writable()
+    target, session.link_target = session.link_target, b""
+    if not target:
+        raise RefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
+    with session.service.root.parent(session.path(argument)) as (folder, name):
+        os.symlink(target, name, dir_fd=folder)
+    session.reply(250, "OK.")
+
+
 @site("CHMOD")
 def change_mode(session: Session, argument: bytes) -> None:
     """`SITE CHMOD 644 path`. No set-user-id and its like: nobody asks for them over a network in good faith."""

@@ -76,6 +76,7 @@ class Session:
         self.checksum_interval = 0.0
         self.restart: Restart | None = None
         self.rename_from: bytes | None = None
+        self.link_target = b""
         self.quitting = False
         self._outbox = outbox
         self._when_done = when_done

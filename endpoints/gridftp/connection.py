@@ -1,0 +1,195 @@
+"""A control channel on a TCP connection: a thin asyncio driver of the pure machine in `control`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ssl import SSLError
+from typing import Self, cast
+
+from .commands import CommandError
+from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
+from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
+from .replies import Reply
+
+#: Seconds for a connection to be made, and for the greeting and the login together.
+CONNECT_TIMEOUT = 15.0
+#: Seconds in which something must arrive while an answer is due. Servers answer even the slowest command
+#: (a checksum, a listing of a cold disk) within this, or send preliminary replies.
+STALL_TIMEOUT = 90.0
+#: Commands under way at once on one connection: the toolkit's server drops a client at 1000.
+MAX_PIPELINE = 300
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A command somebody awaits."""
+
+    answer: asyncio.Future[Reply]
+    on_preliminary: Callable[[Reply], None] | None = None
+
+
+class ControlConnection(asyncio.Protocol):
+    """A control channel on a TCP connection.
+
+    Events of commands sent by `ask` and `request` go to their futures; all others, as many as arrived together,
+    to `listener`, which also hears of the loss of the connection.
+    """
+
+    def __init__(self, *, stall_timeout: float | None = STALL_TIMEOUT) -> None:
+        self.channel = ControlChannel()
+        self.listener: Callable[[Sequence[ControlEvent]], None] | None = None
+        self.stall_timeout = stall_timeout
+        self.last_activity = 0.0
+        self.lost: Fault | None = None
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        #: Seconds that the connection took to be made: one round trip.
+        self.round_trip: float | None = None
+        self._window = asyncio.Semaphore(MAX_PIPELINE)
+        self._flush_due = False
+        self._watch: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> Self:
+        """Connect, and do not wait for the greeting: commands may go out at once. Raises FaultError."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(timeout):
+                _, connection = await loop.create_connection(cls, host, port)
+                connection.round_trip = loop.time() - begun
+        except TimeoutError:
+            raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
+        except (OSError, SSLError) as error:
+            raise FaultError(session_fault(Kind.CONNECT_FAILED, str(error), Scope.ENDPOINT)) from None
+        return connection
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_activity = self._loop.time()
+        self._watch_later()
+
+    def data_received(self, data: bytes) -> None:
+        self.last_activity = self._loop.time()
+        self._dispatch(self.channel.receive(data))
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch:
+            self._watch.cancel()
+        fault = session_fault(Kind.CONNECTION_RESET, str(exc)) if exc else None
+        self._dispatch(self.channel.receive_eof(fault))
+
+    # ---- use
+
+    @property
+    def usable(self) -> bool:
+        return self.lost is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def peer_host(self) -> str:
+        """The address this connection goes to."""
+        assert self._transport is not None
+        return str(self._transport.get_extra_info("peername")[0])
+
+    def flush(self) -> None:
+        """Write what the channel holds."""
+        self._flush_due = False
+        data = self.channel.data_to_send()
+        if data and self._transport and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def flush_soon(self) -> None:
+        """Write when the caller is done queueing: many commands, one segment."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self.flush)
+
+    async def request(
+        self, verb: str, argument: bytes = b"", on_preliminary: Callable[[Reply], None] | None = None
+    ) -> Reply:
+        """Send a command, wait for its final reply, whatever it is. Raises FaultError when the connection is lost."""
+        async with self._window:
+            if self.lost:
+                raise FaultError(self.lost)
+            pending = _Pending(self._loop.create_future(), on_preliminary)
+            try:
+                self.channel.send(verb, argument, tag=pending)
+            except CommandError as error:
+                raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
+            self.flush_soon()
+            return await pending.answer
+
+    async def ask(self, verb: str, argument: bytes = b"") -> Reply:
+        """`request`, and an error reply raises FaultError too."""
+        reply = await self.request(verb, argument)
+        if reply.is_error:
+            raise FaultError(classify(reply))
+        return reply
+
+    def abort(self, fault: Fault | None = None) -> None:
+        """End the connection now; what is unanswered is lost with `fault`."""
+        self._dispatch(self.channel.receive_eof(fault))
+        if self._transport:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        if self._transport and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # ---- inside
+
+    def _dispatch(self, events: Iterable[ControlEvent]) -> None:
+        others = [event for event in events if not self._settle(event)]
+        if others and self.listener:
+            self.listener(others)
+        if self.lost and self._transport:
+            self._transport.abort()
+
+    def _settle(self, event: ControlEvent) -> bool:
+        """Whether the event was one for our own futures only."""
+        if isinstance(event, Answered | Preliminary):
+            tag = event.command.tag
+            if not isinstance(tag, _Pending):
+                return False
+            if isinstance(event, Preliminary):
+                if tag.on_preliminary:
+                    tag.on_preliminary(event.reply)
+            elif not tag.answer.done():
+                tag.answer.set_result(event.reply)
+            return True
+        if isinstance(event, Greeting):
+            return True
+        self._lose(event)
+        return False
+
+    def _lose(self, event: Lost) -> None:
+        self.lost = event.fault
+        for command in event.unanswered:
+            if isinstance(command.tag, _Pending) and not command.tag.answer.done():
+                command.tag.answer.set_exception(FaultError(event.fault))
+
+    def _watch_later(self) -> None:
+        self._watch = self._loop.call_later(5.0, self._check_stall)
+
+    def _check_stall(self) -> None:
+        limit = self.stall_timeout
+        silent = self._loop.time() - self.last_activity
+        if limit is not None and self.channel.unanswered and silent > limit:
+            self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
+        elif self.lost is None:
+            self._watch_later()
+
+
+def session_fault(kind: Kind, raw: str, scope: Scope = Scope.SESSION) -> Fault:
+    """A fault that may pass, and that spoils more than one file."""
+    fault = make_fault(kind, raw)
+    return Fault(fault.kind, fault.side, True, scope, fault.advice, fault.raw)
