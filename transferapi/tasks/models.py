@@ -166,12 +166,12 @@ class File(models.Model):
     task = models.ForeignKey(
         Task, on_delete=models.CASCADE, related_name="task_files", db_index=False, db_constraint=False
     )
-    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+")
+    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
     source_path = PathField()
     destination_path = PathField(null=True)
-    #: BLAKE2b-128 of the destination (of the source for DELETE): makes a repeated scan idempotent and two
-    #: sources for one destination impossible.
+    #: A digest of the destination (of the source for DELETE): makes a repeated scan idempotent and two sources for
+    #: one destination impossible. See work.file_key.
     key = models.BinaryField(max_length=16)
     size = models.BigIntegerField(default=0)
     modified = models.DateTimeField(null=True)

@@ -104,8 +104,14 @@ def _mark_scanned(task_id: uuid.UUID, item_ids: Sequence[int], now: datetime, **
 
 
 def file_key(path: str) -> bytes:
-    """What makes a file the same one in a second scan: BLAKE2b-128 of its path."""
-    return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+    """What makes a file the same one in a second scan: BLAKE2b of its path, 96 bits of it.
+
+    Before them 32 bits of its folder: files that are found together then stand together in the index, which a million
+    of them would otherwise fill from all ends at once.
+    """
+    octets = path.encode("utf-8", "surrogateescape")
+    folder = hashlib.blake2b(octets[: octets.rfind(b"/") + 1], digest_size=4).digest()
+    return folder + hashlib.blake2b(octets, digest_size=12).digest()
 
 
 def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile], now: datetime, *, durable: bool) -> list[FileFacts]:
