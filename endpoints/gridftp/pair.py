@@ -13,7 +13,8 @@ sides for every later file under a wrong name. Hence the rule that this module e
    source does frees it: the driver must then connect to the destination's data port and hang up (`Flush`).
 4. A file whose connection died may still be written by a server process that has not noticed: it is given back as
    suspect, and is sent again under another name (a new inode), then renamed. Only what range markers told while both
-   sides were surely at this very file may be continued in place: a late writer can only put the same octets there.
+   sides were surely at this very file may be continued in place: a late writer can only put the same octets there,
+   or, being the toolkit's, spoil the head of the file (`HEAD`).
 
 Mode S has no such channels: each file has its own PASV and PORT, one at a time.
 """
@@ -39,6 +40,11 @@ from .faults import Fault, Kind, Scope, Side, classify, make_fault
 from .markers import RANGE_CODE, MarkerError, RangeMarker, parse_marker
 from .ranges import RangeError, RangeSet
 from .replies import Reply
+
+#: Octets at the beginning of a file that are never trusted once it was broken off. The toolkit's server, when its
+#: control connection ends in the middle of a file, writes blocks that it had in hand, whole or not, to offset 0: one
+#: time in four. Its blocks have 256 KiB, unless its administrator chose larger ones (docs/decisions/0002).
+HEAD = 4 * 2**20
 
 #: Kinds that a refused open gives: such a refusal says something about its own file, wherever it stands in the lane.
 _OPEN_REFUSALS = frozenset(
@@ -174,9 +180,9 @@ class _Slot:
         return min(faults, key=lambda fault: fault.kind in _ECHOES)
 
     def on_disk(self) -> RangeSet:
-        """What the destination has of this file by its own word: now, and from before."""
+        """What the destination has of this file by its own word, now and from before, and may be continued."""
         before = self.transfer.ranges
-        return self.received.union(before) if before else self.received.copy()
+        return (self.received.union(before) if before else self.received).beyond(HEAD)
 
 
 class ThirdPartyPair:
@@ -256,6 +262,9 @@ class ThirdPartyPair:
         self._tell(Side.SOURCE, "OPTS", b"RETR Parallelism=%d,%d,%d;" % ((parallelism,) * 3))
         if self._opened:
             self._listen()
+        elif self._connected:
+            # The toolkit's server takes the number when it hears PORT: what came before it keeps its one stream.
+            self._connect()
 
     def handle(self, side: Side, event: ControlEvent) -> None:
         """Take an event of one of the channels whose tag is this pair's own."""
@@ -381,8 +390,8 @@ class ThirdPartyPair:
         except (MarkerError, RangeError) as error:
             slot.destination.fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
             return
-        if slot.received.total < slot.transfer.size and self._surely_own(slot):
-            self._events.append(FileProgress(slot.transfer.tag, slot.on_disk()))
+        if slot.received.total < slot.transfer.size and self._surely_own(slot) and (on_disk := slot.on_disk()):
+            self._events.append(FileProgress(slot.transfer.tag, on_disk))
 
     def _surely_own(self, slot: _Slot) -> bool:
         """Whether what the destination wrote for this file is surely this file's own content.

@@ -57,6 +57,10 @@ class RangeSet:
         twin._starts, twin._ends = self._starts.copy(), self._ends.copy()
         return twin
 
+    def beyond(self, offset: int) -> RangeSet:
+        """Those octets of the set that are not before this offset."""
+        return RangeSet((max(start, offset), end) for start, end in self if end > offset)
+
     @property
     def total(self) -> int:
         """How many octets are in the set."""

@@ -18,7 +18,7 @@ from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
-from tests.faults.scenes import REAL_REFUSALS, SCENES, Arena, Piece, half
+from tests.faults.scenes import REAL_REFUSALS, SCENES, Arena, Piece, on_disk
 from tests.faults.stations import Station
 from tests.proxy import Deed, MisbehavingProxy, Plan, Step
 
@@ -154,7 +154,7 @@ class _Run:
     def first(self, piece: Piece) -> _Sending:
         source = self.arena.source.path(self.arena.here(self.verdict.case.scene) / piece.name)
         target = self.arena.destination.path(self.arena.there / piece.name)
-        transfer = Transfer(piece.name, source, target, piece.size, ranges=half(piece))
+        transfer = Transfer(piece.name, source, target, piece.size, ranges=on_disk(piece))
         return _Sending(piece, self.renamed(transfer) if piece.temporary else transfer)
 
     def renamed(self, transfer: Transfer) -> Transfer:

@@ -7,29 +7,34 @@ import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from endpoints.gridftp.faults import Kind
+from endpoints.gridftp.pair import HEAD
 from endpoints.gridftp.ranges import RangeSet
 from tests.faults.stations import KINDS, Station
+
+#: Octets that lie at the destination of a file that is to be continued, beyond the head, which is not trusted.
+BEGUN = 500_000
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One file of a scene. half: its first half lies at the destination already, and is told as its ranges."""
+    """One file of a scene. begun: most of it lies at the destination already, and is told as its ranges."""
 
     name: str
     size: int
     missing: bool = False
     blocked: bool = False  # a folder lies at the destination under its name
     temporary: bool = False
-    half: bool = False
+    begun: bool = False
 
     @property
     def good(self) -> bool:
         return not (self.missing or self.blocked)
 
-    @property
+    @cached_property
     def content(self) -> bytes:
         """Its own in every part: octets of any other file at any place are noticed."""
         seed = hashlib.sha256(self.name.encode()).digest()
@@ -46,7 +51,11 @@ SCENES: dict[str, tuple[Piece, ...]] = {
         Piece("d", 1000, blocked=True),
         Piece("e", 70_000),
     ),
-    "renamed": (Piece("a", 70_000, temporary=True), Piece("b", 500_000, half=True), Piece("c", 1000, temporary=True)),
+    "renamed": (
+        Piece("a", 70_000, temporary=True),
+        Piece("b", HEAD + 900_000, begun=True),
+        Piece("c", 1000, temporary=True),
+    ),
 }
 #: What a file that cannot be moved is refused with.
 REAL_REFUSALS = {Kind.FILE_NOT_FOUND, Kind.IS_A_DIRECTORY, Kind.PERMISSION_DENIED}
@@ -100,9 +109,9 @@ class Arena:
         for piece in SCENES[scene]:
             if piece.blocked:
                 (self.there / piece.name).mkdir()
-            if piece.half:
+            if piece.begun:
                 path = self.there / piece.name
-                path.write_bytes(piece.content[: piece.size // 2])
+                path.write_bytes(piece.content[: HEAD + BEGUN])
                 path.chmod(0o666)
 
     def is_right(self, piece: Piece) -> bool:
@@ -114,8 +123,9 @@ class Arena:
         return [piece.name for piece in pieces if not self.is_right(piece)]
 
 
-def half(piece: Piece) -> RangeSet | None:
-    return RangeSet([(0, piece.size // 2)]) if piece.half else None
+def on_disk(piece: Piece) -> RangeSet | None:
+    """As an earlier lane would have told it."""
+    return RangeSet([(HEAD, HEAD + BEGUN)]) if piece.begun else None
 
 
 @contextmanager

@@ -87,3 +87,11 @@ def test_an_empty_file_is_always_covered():
     assert RangeSet().covers(0)
     assert not RangeSet().covers(1)
     assert RangeSet([(5, 5)]) == RangeSet()
+
+
+def test_what_is_beyond_an_offset_is_left_of_a_set() -> None:
+    ranges = RangeSet([(0, 10), (20, 30), (40, 50)])
+    assert ranges.beyond(0) == ranges
+    assert ranges.beyond(10) == RangeSet([(20, 30), (40, 50)])
+    assert ranges.beyond(25) == RangeSet([(25, 30), (40, 50)])
+    assert ranges.beyond(50) == RangeSet()
