@@ -21,8 +21,7 @@ def test_a_law_is_found_again() -> None:
     measured = [2.0 + 0.5 * x for _, x in rows(100)]
     found = fit(rows(100), measured, PRIOR, [1.0] * 100)
     assert found.coefficients == pytest.approx((2.0, 0.5), rel=0.02)
-    assert found.ratios[0] == pytest.approx(1, abs=0.01)
-    assert found.ratios[-1] == pytest.approx(1, abs=0.01)
+    assert found.ratios == pytest.approx([1.0] * 100, abs=0.01)
 
 
 def test_where_nothing_was_measured_the_prior_stands() -> None:
@@ -62,7 +61,7 @@ def test_the_ratios_are_those_of_fits_without_the_row() -> None:
         rest = [i for i in range(12) if i != number]
         without = fit([few[i] for i in rest], [measured[i] for i in rest], PRIOR, [1.0] * 11).coefficients
         slow.append(measured[number] / sum(a * b for a, b in zip(without, few[number], strict=True)))
-    assert fit(few, measured, PRIOR, [1.0] * 12).ratios == pytest.approx(sorted(slow), abs=0.002)
+    assert fit(few, measured, PRIOR, [1.0] * 12).ratios == pytest.approx(slow, abs=0.002)
 
 
 @given(
@@ -76,7 +75,7 @@ def test_anything_at_all_has_a_fit(values: list[tuple[float, float, float]]) -> 
         [(1.0, x) for x, _, _ in values], [y for _, y, _ in values], (0.5, 1e-8), [weight for _, _, weight in values]
     )
     assert all(0 <= coefficient < float("inf") for coefficient in found.coefficients)
-    assert list(found.ratios) == sorted(found.ratios)
+    assert len(found.ratios) == len(values)
     assert all(ratio > 0 for ratio in found.ratios)
 
 

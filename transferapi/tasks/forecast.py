@@ -2,20 +2,23 @@
 
 The time of a run is a sum of what each part of it costs, with coefficients that regression finds (`regression.py`):
 
-    seconds = a + b * rtt                  to begin and to end
-            + c * files                    what servers do for each file
-            + d * files * rtt / requests   waves of requests, as many at a time as are under way
-            + e * bytes                    the line, the disks
-            + f * bytes * rtt / streams    the window of each stream
+    seconds = a + b * rtt                                    to begin and to end
+            + c * rtt * log2(1 + bytes / streams / window)   the slow start of each stream
+            + d * files                                      what servers do for each file
+            + e * files * rtt / requests                     waves of requests, as many at a time as are under way
+            + f * bytes                                      the line, the disks
+            + g * bytes * rtt / streams                      the window of each stream
 
 rtt: the round trip in seconds; requests: concurrency * pipelining; streams: concurrency * parallelism.
+
+Servers and networks have busy hours: by how much the latest runs were off, so is the next one likely to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import exp, log, log2
 from statistics import median
 from typing import NamedTuple
 
@@ -33,10 +36,18 @@ SIMILAR = 2.0
 NEAR = 1e-3
 #: Seconds of one that nobody has measured.
 ROUND_TRIP = 0.02
+#: Of how many runs the latest errors are looked at, after how many one counts half, and what weighs against them.
+LATEST, LATEST_HALF_LIFE, LATEST_DOUBT = 20, 4, 1.0
+#: An error counts up to so many times the median of them.
+BELIEVED = 2.0
 #: The paper's rule for an ordinary chunk.
 PLAN = (2, 4, 10)
 #: The coefficients while nothing is known: half a second and ten round trips, 2 ms a file, 100 MB/s, windows of 4 MB.
-RULE_OF_THUMB = (0.5, 10.0, 2e-3, 1.0, 1e-8, 2.5e-7)
+RULE_OF_THUMB = (0.5, 10.0, 1.0, 2e-3, 1.0, 1e-8, 2.5e-7)
+#: How many of them are of the beginning and the end.
+BEGINNING = 3
+#: Octets that a stream sends before it first hears of the other side (RFC 6928).
+FIRST_WINDOW = 14_600
 #: No shorter than this: clocks tell no less.
 INSTANT = 1e-3
 #: Of the range: a run in ten is shorter, and one in ten longer.
@@ -104,8 +115,10 @@ class Model:
         self._kin = "other endpoints" if measured is None else "others with a similar round trip"
         self._round_trip = measured or _round_trip(self._others) or ROUND_TRIP
         known = self._fit()
-        self._coefficients = known.coefficients
-        self._off = self._spread(known.ratios)
+        errors = [log(ratio) for ratio in known.ratios]
+        busy = exp(_lately(errors)) if len(own) >= ENOUGH else 1.0
+        self._coefficients = [busy * one for one in known.coefficients]
+        self._off = self._spread(errors)
 
     def whole(self, work: Work) -> Forecast:
         """From the beginning to the end."""
@@ -114,8 +127,8 @@ class Model:
 
     def rest(self, done: Work, left: Work, seconds: float, *, scanning: bool = False) -> Forecast:
         """What is left of a task that has done so much in so many seconds. scanning: more may be found."""
-        begin, ahead = self._parts(left)
-        behind = self._parts(done)[1]
+        begin, _ = self._parts(Work(done.files + left.files, done.bytes + left.bytes))
+        behind, ahead = (self._parts(work)[1] for work in (done, left))
         progress = behind / (behind + ahead) if behind else 0.0
         weight = progress / (progress + EVEN)
         foretold = max(ahead, INSTANT if behind else begin + ahead - seconds, INSTANT)
@@ -130,7 +143,7 @@ class Model:
         costs = [
             one * value for one, value in zip(self._coefficients, _row(self._like(work), self._round_trip), strict=True)
         ]
-        return sum(costs[:2]), sum(costs[2:])
+        return sum(costs[:BEGINNING]), sum(costs[BEGINNING:])
 
     def _like(self, work: Work) -> Past:
         """This work, with the plan that the most similar run had."""
@@ -152,11 +165,18 @@ class Model:
         rows = [_row(run, self._round_trip) for run in runs]
         return fit(rows, [max(INSTANT, run.seconds) for run in runs], RULE_OF_THUMB, weights)
 
-    def _spread(self, ratios: Sequence[float]) -> tuple[float, float]:
-        """How many times the expected the low and the high end are. The fewer runs, the wider."""
-        few = sorted([1 / FEW_OFF, *ratios, FEW_OFF])
-        off = 1.0 if len(self._own) >= ENOUGH else OTHERS_OFF if self._others else NOTHING_OFF / FEW_OFF
-        return min(1.0, quantile(few, LOW)) / off, max(1.0, quantile(few, HIGH)) * off
+    def _spread(self, errors: Sequence[float]) -> tuple[float, float]:
+        """How many times the expected the low and the high end are. The fewer runs, the wider.
+
+        errors: logarithms, the latest first; each is judged by what was known before it.
+        """
+        if len(self._own) < ENOUGH:
+            off = OTHERS_OFF if self._others else NOTHING_OFF / FEW_OFF
+        else:
+            off = 1.0
+            errors = [error - _lately(errors[age + 1 :]) for age, error in enumerate(errors)]
+        few = sorted([-log(FEW_OFF), *errors, log(FEW_OFF)])
+        return exp(min(0.0, quantile(few, LOW))) / off, exp(max(0.0, quantile(few, HIGH))) * off
 
     def _basis(self) -> str:
         own, others = _runs(len(self._own)), _runs(len(self._others))
@@ -173,14 +193,25 @@ def _row(run: Past, round_trip: float) -> list[float]:
     rtt = round_trip if run.round_trip is None else run.round_trip
     files, octets = run.work
     lanes = max(1, min(run.concurrency, files))
+    streams = lanes * max(1, run.parallelism)
     return [
         1.0,
         rtt,
+        rtt * log2(1 + octets / streams / FIRST_WINDOW),
         files,
         files * rtt / (lanes * max(1, run.pipelining)),
         octets,
-        octets * rtt / (lanes * max(1, run.parallelism)),
+        octets * rtt / streams,
     ]
+
+
+def _lately(errors: Sequence[float]) -> float:
+    """How far off the latest runs were: a mean of logarithms, drawn towards none; one that stalled moves it little."""
+    latest = errors[:LATEST]
+    weights = [0.5 ** (age / LATEST_HALF_LIFE) for age in range(len(latest))]
+    most = BELIEVED * median(map(abs, latest)) if latest else 0.0
+    total = sum(weight * max(-most, min(most, error)) for weight, error in zip(weights, latest, strict=True))
+    return float(total / (sum(weights) + LATEST_DOUBT))
 
 
 def _weight(run: Past, age: int) -> float:

@@ -30,7 +30,7 @@ FARTHEST = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """ratios: measured / foretold of each row by a fit without it, ascending."""
+    """ratios: measured / foretold of each row, by a fit without it."""
 
     coefficients: tuple[float, ...]
     ratios: tuple[float, ...]
@@ -63,7 +63,7 @@ def fit(rows: Sequence[Vector], measured: Vector, prior: Vector, weights: Vector
         _ratio(error, weight * _dot(row, _through(inverse, row)))
         for row, error, weight in zip(slopes, errors, trust, strict=True)
     ]
-    return Fit(tuple(coefficients), tuple(sorted(ratios)))
+    return Fit(tuple(coefficients), tuple(ratios))
 
 
 def _errors(rows: Sequence[Vector], measured: Vector, coefficients: Vector) -> list[float]:
