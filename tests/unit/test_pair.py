@@ -297,6 +297,18 @@ def test_ranges_go_to_both_sides_before_the_file() -> None:
     assert world.settled == [b"big"]
 
 
+def test_streams_chosen_after_the_source_knows_the_address_are_told_with_it_again() -> None:
+    destination, source = ControlChannel(), ControlChannel()
+    for channel in (destination, source):
+        list(channel.receive(b"220 hello\r\n"))
+    pair = ThirdPartyPair(source, destination, parallelism=None)
+    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n"):
+        pair.handle(Side.DESTINATION, event)
+    assert source.data_to_send().endswith(b"PORT 10,0,0,1,1,1\r\n")
+    pair.use_streams(8)
+    assert source.data_to_send() == b"OPTS RETR Parallelism=8,8,8;\r\nPORT 10,0,0,1,1,1\r\n"
+
+
 def test_an_address_that_the_gate_refuses_is_never_told_to_the_source() -> None:
     destination, source = ControlChannel(), ControlChannel()
     for channel in (destination, source):
