@@ -52,6 +52,10 @@ class SessionPool:
         idle = self._idle.get(address)
         while idle:
             since, session = idle.pop()
+    async def remove_unlisted(self, path: str) -> None:
+        with _seen_from(self.side):
+            await self.inner.remove_unlisted(path)
+
             if session.usable and self._clock() - since < IDLE_SECONDS:
                 return session
             session.connection.abort()

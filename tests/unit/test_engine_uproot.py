@@ -114,3 +114,32 @@ def test_a_deep_tree_needs_no_deep_stack() -> None:
         await work.desk.close()
 
     run(main())
+
+
+def test_what_a_server_does_not_list_goes_with_its_folder() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        world.source.link("/old/a1/b1/dangling", "/nowhere")
+        world.sessions.hides_dangling = True
+        assert await world.run() == "SUCCEEDED"
+        assert kept(world)
+
+    run(main())
+
+
+def test_what_is_not_listed_and_must_not_go_is_a_fault_that_no_repetition_mends() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        world.source.link("/old/a1/b1/dangling", "/nowhere")
+        world.sessions.hides_dangling = True
+        work = work_in(world)
+        uprooter = Uprooter(work, Side.SOURCE, unlisted=False)
+        await uprooter.remove_folders(["/old"])
+        assert uprooter.fault
+        assert not uprooter.fault.retryable
+        assert world.source.paths("/old") == {"/dangling", "/a1", "/a1/b1", "/a1/b1/dangling"}
+        await work.desk.close()
+
+    run(main())

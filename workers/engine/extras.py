@@ -51,7 +51,9 @@ class Extras:
         self._follow = options.get("recursive_symlinks") == "copy"
         rules = options.get("filter_rules")
         self._filter = Filter(rules if isinstance(rules, list) else [])
-        self._uprooter = Uprooter(work, Side.DESTINATION, spares=self._stays, knows=work.store.known)
+        self._uprooter = Uprooter(
+            work, Side.DESTINATION, spares=self._stays, knows=work.store.known, unlisted=not rules
+        )
 
     async def over(self, counts: Counts) -> bool:
         """Whether nothing is left to do. If something is, it is begun, and `work.wake` is set when to ask again."""

@@ -400,6 +400,12 @@ class Session(Protocol):
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """Remove (path, is_directory) in this order, pipelined; None where it went well."""
 
+    async def remove_unlisted(self, path: str) -> None:
+        """Remove a folder that lists as empty and is not: the server may not show symlinks that lead nowhere.
+
+        Nothing is followed. Not every server can do that.
+        """
+
     async def rename(self, old: str, new: str) -> None:
         """Rename on the same server."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
-from .paths import is_a_name
+from .paths import is_a_name, is_within
 from .retry import worse
 from .walk import LISTINGS, MAX_DEPTH, request_fault
 from .work import Work
@@ -50,6 +50,7 @@ class Uprooter:
     """Counts and names what it removed; `fault` is of what it could not.
 
     spares: entries that stay, whatever they are. knows: which of these paths stay, asked before files are removed.
+    unlisted: whether what the server does not list may go with its folder.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Uprooter:
         *,
         spares: Callable[[Entry], bool] = lambda _: False,
         knows: Callable[[Sequence[str]], Awaitable[Collection[str]]] | None = None,
+        unlisted: bool = True,
     ) -> None:
         self.files = 0
         self.folders = 0
@@ -70,8 +72,11 @@ class Uprooter:
         self._side = side
         self._spares = spares
         self._knows = knows
+        self._unlisted = unlisted
         #: Empty folders, those that lie in others first.
         self._empty: list[str] = []
+        #: Folders that hold what nobody can see, nor remove.
+        self._stuck: list[str] = []
 
     @property
     def removed(self) -> int:
@@ -168,8 +173,30 @@ class Uprooter:
             return
         paths, self._empty = self._empty, []
         faults = await self._ask(paths, folders=True)
+        for path, fault in faults.items():
+            if fault and fault.kind is Kind.DIRECTORY_NOT_EMPTY:
+                faults[path] = await self._look_unlisted(path, fault)
         self.folders += sum(not fault for fault in faults.values())
         self._note(faults, None)
+
+    async def _look_unlisted(self, path: str, fault: Fault) -> Fault | None:
+        """The folder is not empty. If it lists as empty, then no repetition will help, but perhaps another command."""
+        try:
+            listed = False
+            async for entries in self._work.desk.listing(self._side, path):
+                listed = listed or bool(entries)
+            if listed and not any(is_within(stuck, path) for stuck in self._stuck):
+                return fault
+            if self._unlisted and not listed:
+                await self._work.desk.ask(self._side, lambda session: session.remove_unlisted(path))
+                return None
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                raise
+        self._stuck.append(path)
+        return replace(
+            fault, retryable=False, advice="There is something in this folder that the server does not list."
+        )
 
     async def _ask(self, paths: Sequence[str], *, folders: bool) -> dict[str, Fault | None]:
         """Remove these; what was gone already is left out of the answer."""

@@ -80,6 +80,8 @@ class MemorySessions:
         self.resolves_links = False
         #: Sessions taken and not given back, those of lanes included, and the most there ever were at once.
         self.taken = 0
+        #: The servers list no symlink that leads nowhere, as the toolkit's.
+        self.hides_dangling = False
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
         #: Streams of each lane, in the order in which lanes were told.
@@ -171,6 +173,8 @@ class MemorySession:
         if node.children is None:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path, side=self._side))
         entries = [self._tree.entry(name, inner) for name, inner in node.children.items()]
+        if self._sessions.hides_dangling:
+            entries = [entry for entry in entries if entry.kind != "link"]
         for start in range(0, len(entries), 500):
             if start:
                 await self._step("list", path)
@@ -197,6 +201,13 @@ class MemorySession:
                     raise
                 outcome.append(error.fault)
         return outcome
+
+    async def remove_unlisted(self, path: str) -> None:
+        await self._step("remove", path)
+        if not self._sessions.hides_dangling:
+            raise FaultError(make_fault(Kind.UNSUPPORTED, "SITE RDEL", side=self._side))
+        self._get(path, follow=False).children = {}
+        self._tree.remove(path, directory=True)
 
     async def rename(self, old: str, new: str) -> None:
         await self._step("rename", new)

@@ -1,0 +1,251 @@
+"""Deletes and mirrors on real servers: what was asked for goes, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.instance import Api
+from tests.journeys.conftest import Site
+from tests.journeys.test_transfers import PAIRS, MakeSite, digests, events, hand_over, soon, succeeded
+
+KINDS = [pytest.param("toolkit", marks=pytest.mark.toolkit), "own"]
+#: A server that is run as root may read everything: only the toolkit's runs as somebody else.
+AS_NOBODY = [
+    pytest.param("toolkit", "toolkit", marks=pytest.mark.toolkit),
+    pytest.param("toolkit", "own", marks=pytest.mark.toolkit),
+]
+
+
+def delete(api: Api, site: Site, *names: str, **options: object) -> dict[str, Any]:
+    """Delete these, and wait for the end."""
+    document = {
+        "DATA_TYPE": "delete",
+        "submission_id": api.call("GET", "/submission_id")["value"],
+        "endpoint": site.id,
+        "DATA": [{"DATA_TYPE": "delete_item", "path": site.path(name)} for name in names],
+        **options,
+    }
+    return api.wait(str(api.call("POST", "/delete", document)["task_id"]))
+
+
+def give(site: Site) -> None:
+    """All that lies in the folder belongs to the server's account, which must be able to delete it."""
+    owner = site.folder.stat()
+    for root, folders, files in os.walk(site.folder):
+        for name in [*folders, *files]:
+            os.lchown(os.path.join(root, name), owner.st_uid, owner.st_gid)
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def names(folder: Path) -> set[str]:
+    """All that lies under this folder; symlinks are not followed."""
+    found: set[str] = set()
+    for root, folders, files in os.walk(folder):
+        found |= {os.path.relpath(os.path.join(root, name), folder) for name in [*folders, *files]}
+    return found
+
+
+def links(folder: Path, outside: Path) -> None:
+    """Symlinks to a folder and a file elsewhere, and to nothing."""
+    (folder / "to-folder").symlink_to(outside)
+    (folder / "to-file").symlink_to(outside / "precious")
+    (folder / "dangling").symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_goes_with_its_symlinks_and_what_they_lead_to_stays(service: Api, site: MakeSite, kind: str) -> None:
+    a = site("a", kind)
+    make(a.folder, "outside/precious", "outside/deep/too", "old/f", "old/d/e/f", "keep")
+    (a.folder / "old" / "empty").mkdir()
+    for folder in ("old", "old/d", "old/empty"):
+        links(a.folder / folder, a.folder / "outside")
+    (a.folder / "direct").symlink_to(a.folder / "outside")
+    give(a)
+    succeeded(delete(service, a, "old", "direct", recursive=True))
+    assert names(a.folder) == {"keep", "outside", "outside/precious", "outside/deep", "outside/deep/too"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_five_thousand_files_of_one_folder_go(service: Api, site: MakeSite, kind: str) -> None:
+    a = site("a", kind)
+    make(a.folder, *(f"old/f{n}" for n in range(5000)), "keep")
+    give(a)
+    task = succeeded(delete(service, a, "old", recursive=True))
+    assert names(a.folder) == {"keep"}
+    assert task["files"] == 5000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_missing_is_passed_over_only_where_that_was_asked(service: Api, site: MakeSite, kind: str) -> None:
+    a = site("a", kind)
+    make(a.folder, "old", "other")
+    give(a)
+    succeeded(delete(service, a, "old", "gone", ignore_missing=True))
+    assert names(a.folder) == {"other"}
+    task = delete(service, a, "other", "gone", deadline=soon(3))
+    assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "EXPIRED")
+    assert names(a.folder) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_patterns_match_what_a_shell_would(service: Api, site: MakeSite, kind: str) -> None:
+    a = site("a", kind)
+    make(a.folder, "a1", "a2", "b1", ".a3", "star*", "run1/out/x.log", "run2/out/y.log", "run2/out/y.txt", "run3")
+    make(a.folder, "outside/out/z.log", "tmp1/f", "tmp2/in/f")
+    (a.folder / "run4").symlink_to("outside")
+    give(a)
+    every = names(a.folder)
+    options = {"interpret_globs": True}
+    gone = {"a1", "a2", "star*"}
+    succeeded(delete(service, a, "a?", "star[*]", **options))
+    assert names(a.folder) == every - gone
+    # Components before the last lead through links; `run3` is a file, and no way to anything.
+    gone |= {"run1/out/x.log", "run2/out/y.log", "outside/out/z.log"}
+    succeeded(delete(service, a, "run*/out/*.log", **options))
+    assert names(a.folder) == every - gone
+    task = delete(service, a, "tmp*", **options)
+    assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "IS_A_DIRECTORY")
+    gone |= {"tmp1", "tmp1/f", "tmp2", "tmp2/in", "tmp2/in/f", "run4"}
+    succeeded(delete(service, a, "tmp*", "run4*", recursive=True, **options))
+    assert names(a.folder) == every - gone
+    succeeded(delete(service, a, "nothing*", ignore_missing=True, **options))
+    succeeded(delete(service, a, ".a*", **options))
+    assert names(a.folder) == every - gone - {".a3"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_appear_during_a_deletion_go_too(service: Api, site: MakeSite, kind: str) -> None:
+    a = site("a", kind)
+    make(a.folder, *(f"old/d{n % 5}/f{n}" for n in range(1000)))
+    give(a)
+    stop = threading.Event()
+
+    def refill() -> None:
+        end = time.monotonic() + 2
+        while not stop.is_set() and time.monotonic() < end:
+            for n in range(5):
+                try:
+                    (a.folder / f"old/d{n}/new").touch()
+                    os.chown(a.folder / f"old/d{n}/new", a.folder.stat().st_uid, -1)
+                except FileNotFoundError:
+                    continue
+            time.sleep(0.01)
+
+    writer = threading.Thread(target=refill)
+    writer.start()
+    try:
+        succeeded(delete(service, a, "old", recursive=True))
+    finally:
+        stop.set()
+        writer.join()
+    assert names(a.folder) == set()
+
+
+# ---- mirrors
+
+
+def extras_of(api: Api, task: dict[str, Any]) -> list[dict[str, Any]]:
+    codes = ("DELETE_DESTINATION_EXTRA_SKIPPED",)
+    return [one for one in events(api, task["task_id"]) if one["code"] in codes]
+
+
+def fill_mirror(a: Site, b: Site) -> None:
+    make(a.folder, "f", "d/f", "d/e/f", *(f"many/f{n}" for n in range(300)))
+    make(b.folder, "outside/precious", "copy/old", "copy/d/old", "copy/d/e/old", "copy/gone/deep/old", "copy/d/e/f")
+    make(b.folder, *(f"copy/many/x{n}" for n in range(700)), *(f"copy/lots/x{n}" for n in range(700)))
+    (b.folder / "copy" / "gone" / "empty").mkdir()
+    hand_over(a)
+    give(b)
+
+
+@pytest.mark.parametrize(("source_kind", "destination_kind"), PAIRS)
+def test_a_mirror_has_what_the_source_has_and_nothing_else(
+    service: Api, site: MakeSite, source_kind: str, destination_kind: str
+) -> None:
+    a, b = site("a", source_kind), site("b", destination_kind)
+    fill_mirror(a, b)
+    (a.folder / "linked").symlink_to("d")
+    make(b.folder, "copy/linked")
+    for folder in ("copy/gone", "copy/gone/deep"):
+        links(b.folder / folder, b.folder / "outside")
+    (b.folder / "copy" / "d" / "to-folder").symlink_to(b.folder / "outside")
+    give(b)
+    task = succeeded(
+        service.wait(service.transfer(a.id, a.path(""), b.id, b.path("copy/"), delete_destination_extra=True))
+    )
+    assert names(b.folder / "copy") == names(a.folder)
+    assert (b.folder / "outside" / "precious").read_bytes() == b"outside/precious"
+    os.remove(a.folder / "linked")
+    os.remove(b.folder / "copy" / "linked")
+    assert digests(b.folder / "copy") == digests(a.folder)
+    assert task["delete_destination_extra"] is True
+    told = [one for one in events(service, task["task_id"]) if "Deleted at the destination" in one["description"]]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(("source_kind", "destination_kind"), AS_NOBODY)
+def test_what_could_not_be_read_is_passed_over_and_nothing_is_deleted_then(
+    service: Api, site: MakeSite, source_kind: str, destination_kind: str
+) -> None:
+    a, b = site("a", source_kind), site("b", destination_kind)
+    fill_mirror(a, b)
+    make(a.folder, "secret/f", "d/closed")
+    hand_over(a)
+    (a.folder / "secret").chmod(0)
+    (a.folder / "d" / "closed").chmod(0)
+    before = names(b.folder / "copy")
+    items = [(a.path(""), b.path("copy/")), (a.path("gone"), b.path("none"))]
+    options = {"skip_source_errors": True, "delete_destination_extra": True}
+    task = succeeded(service.wait(service.transfer_items(a.id, b.id, items, **options)))
+    assert (task["files_skipped"], task["subtasks_skipped_errors"]) == (3, 3)
+    assert task["subtasks_total"] == task["subtasks_succeeded"] + task["subtasks_skipped_errors"]
+    rows = service.call("GET", f"/task/{task['task_id']}/skipped_errors")["DATA"]
+    assert {(row["source_path"], row["error_code"], row["is_directory"]) for row in rows} == {
+        (a.path("secret"), "PERMISSION_DENIED", True),
+        (a.path("d/closed"), "PERMISSION_DENIED", False),
+        (a.path("gone"), "FILE_NOT_FOUND", False),
+    }
+    codes = [event["code"] for event in events(service, task["task_id"])]
+    assert codes[0] == "SUCCEEDED"
+    assert "SKIPPED_ERRORS" in codes
+    assert len(extras_of(service, task)) == 1
+    assert before <= names(b.folder / "copy")
+    assert (b.folder / "copy" / "d" / "f").read_bytes() == b"d/f"
+    assert not (b.folder / "copy" / "d" / "closed").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_that_lie_in_each_other_delete_nothing(service: Api, site: MakeSite, kind: str) -> None:
+    a, b = site("a", "own"), site("b", kind)
+    make(a.folder, "one/f", "two/g")
+    make(b.folder, "copy/old", "copy/two/old", "copy/two/precious")
+    (b.folder / "alias").symlink_to(b.folder / "copy")
+    hand_over(a)
+    give(b)
+    before = names(b.folder)
+    for second in ("copy/two/", "alias/"):
+        items = [(a.path("one/"), b.path("copy/")), (a.path("two/"), b.path(second))]
+        task = succeeded(service.wait(service.transfer_items(a.id, b.id, items, delete_destination_extra=True)))
+        assert len(extras_of(service, task)) == 1
+        assert before <= names(b.folder)
+
+
+def test_a_folder_that_is_copied_into_the_one_beside_it_keeps_its_source(service: Api, site: MakeSite) -> None:
+    a = site("a", "own")
+    make(a.folder, "home/data/f", "home/old")
+    items = [(a.path("home/data/"), a.path("home/"))]
+    task = succeeded(service.wait(service.transfer_items(a.id, a.id, items, delete_destination_extra=True)))
+    assert len(extras_of(service, task)) == 1
+    assert names(a.folder) == {"home", "home/data", "home/data/f", "home/old", "home/f"}
