@@ -110,7 +110,7 @@ class GridFTPSession:
     @property
     def resolves_links(self) -> bool:
         """Whether the server tells of a symlink the full path of what it leads to in the end, rather than its text."""
-        return "DSI" in self.features
+        return self._is_toolkit
 
     def encode_path(self, path: str) -> bytes:
         """A path as it goes over the wire: absolute, `/~/` taken from the home. Raises FaultError."""

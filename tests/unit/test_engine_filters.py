@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.engine_world import World
+from workers.engine.fakes import run
 from workers.engine.filters import Filter, translate
 
 ALPHABET = "ab-]!^.*é\udcff\n"
@@ -119,10 +121,59 @@ def test_a_rule_may_be_for_files_or_for_folders_only() -> None:
 
 def test_a_thousand_rules_are_one_look() -> None:
     rules = Filter([rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
-    dice = random.Random(7)  # noqa: S311 - no secret
+    dice = random.Random(7)
     for n in dice.sample(range(1000), 50):
         assert rules.includes(f"f{n}-x", folder=False) is (n % 3 == 0)
 
 
 def rule(method: str, name: str, kind: str | None = None) -> dict[str, object]:
     return {"method": method, "name": name, "type": kind}
+
+
+# ---- whole tasks
+
+
+def test_what_is_excluded_is_not_transferred_nor_listed_nor_made() -> None:
+    async def main() -> None:
+        rules = [rule("include", "keep.tmp"), rule("exclude", "*.tmp"), rule("exclude", "cache", "dir")]
+        world = World([("/src/", "/dst/", None)], options={"filter_rules": rules})
+        for path in ("/a", "/b.tmp", "/in/c.tmp", "/in/keep.tmp", "/in/d", "/cache/e", "/in/cache/f", "/x.tmp/g"):
+            world.source.write(f"/src{path}", b"x")
+        world.source.write("/src/out/cache", b"a file of this name")
+        listed: list[str] = []
+        world.sessions.faults = lambda step, _, path: listed.append(path) if step == "list" else None
+        assert await world.run() == "SUCCEEDED"
+        assert world.destination.paths("/dst") == {"/a", "/in", "/in/keep.tmp", "/in/d", "/out", "/out/cache"}
+        assert sorted(listed) == ["/src", "/src/in", "/src/out"]
+        assert (world.store.totals.files, world.store.totals.directories) == (4, 3)
+
+    run(main())
+
+
+def test_what_the_user_names_is_never_excluded() -> None:
+    async def main() -> None:
+        world = World(
+            [("/src", "/dst", None), ("/one", "/one", None)], options={"filter_rules": [rule("exclude", "*")]}
+        )
+        world.source.write("/src/a", b"x")
+        world.source.write("/one", b"1")
+        assert await world.run() == "SUCCEEDED"
+        assert world.destination.paths() == {"/dst", "/one"}
+
+    run(main())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_kept_link_is_a_file_to_the_rules_and_a_followed_one_is_what_it_leads_to(kept: bool) -> None:
+    async def main() -> None:
+        rules = [rule("exclude", "l*", "dir")]
+        options: dict[str, object] = {"filter_rules": rules, "recursive_symlinks": "keep" if kept else "copy"}
+        world = World([("/src/", "/dst/", None)], options=options)
+        world.source.write("/src/a", b"a")
+        world.source.write("/far/b", b"b")
+        world.source.link("/src/l-folder", "/far")
+        world.source.link("/src/l-file", "/src/a")
+        assert await world.run() == "SUCCEEDED"
+        assert world.destination.paths("/dst") == {"/a", "/l-file"} | ({"/l-folder"} if kept else set())
+
+    run(main())

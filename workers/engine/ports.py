@@ -76,7 +76,8 @@ class TaskSpec:
     @property
     def most_lanes(self) -> int:
         """Lanes that there may be: one session to each endpoint is kept for looking around, some for checksums."""
-        return max(1, self.max_sessions - 1 - self.check_sessions)
+        compare_sessions = int(self.options.get("sync_level") == 3)
+        return max(1, self.max_sessions - 1 - self.check_sessions - compare_sessions)
 
 
 @dataclass(frozen=True, slots=True)
