@@ -26,6 +26,7 @@ NAMES = {
     "ours-paper": "ours paper",
     "ours-adaptive": "ours adaptive",
 }
+EXPERT = "guc-best"
 COLOURS = ("#999999", "#4e79a7", "#76b7b2", "#e15759", "#bab0ac", "#9c755f", "#edc948", "#b07aa1", "#59a14f")
 
 
@@ -85,8 +86,11 @@ class Figure:
 
 
 def figure(results: Sequence[Result], tool: str) -> Figure | None:
-    """None when the tool was not run. Of the expert's several options the best ones count."""
-    mine = [one for one in results if one.tool == tool and not one.search]
+    """None when the tool was not run. Of all that was tried with globus-url-copy the expert has the best."""
+    if not any(one.tool == tool for one in results):
+        return None
+    tools = [name for name in NAMES if name.startswith("guc")] if tool == EXPERT else [tool]
+    mine = [one for one in results if one.tool in tools and not one.search]
     counted = [one for one in mine if one.round > 0]
     if not counted:
         return None
@@ -130,7 +134,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _verdict(figures: dict[str, Figure | None]) -> list[str]:
-    adaptive, best = figures.get("ours-adaptive"), figures.get("guc-best")
+    adaptive, best = figures.get("ours-adaptive"), figures.get(EXPERT)
     cold = f"{adaptive.cold:.1f}" if adaptive and adaptive.cold else ""
     paper = _ratio(figures.get("ours-paper"), figures.get("guc-paper"))
     return [cold, _ratio(adaptive, best), paper, best.options if best else ""]

@@ -9,7 +9,7 @@ from bench.wan.datasets import DataSet
 from bench.wan.report import Result
 from bench.wan.tools import grid, paper_plan
 
-BEST = "guc-best"
+BEST = report.EXPERT
 
 
 def result(
@@ -59,6 +59,14 @@ def test_the_better_median_is_the_experts_best_and_a_lucky_search_is_not() -> No
     found = report.figure(runs, BEST)
     assert found is not None
     assert (found.speed, found.options) == (51, "-cc 2")
+
+
+def test_an_expert_is_never_behind_the_papers_settings() -> None:
+    runs = [result("guc-paper", 60, "-cc 2"), result(BEST, 50, "-cc 8"), result("ours-paper", 90)]
+    found = report.figure(runs, BEST)
+    assert found is not None
+    assert (found.speed, found.options) == (60, "-cc 2")
+    assert report.figure([result("guc-paper", 60)], BEST) is None
 
 
 def test_a_wrong_or_failed_run_has_no_figure() -> None:
