@@ -90,6 +90,7 @@ def task_spec(grant: leases.Grant) -> TaskSpec:
         started=grant.started,
         connection_failures=grant.connection_failures,
         knowledge=grant.knowledge,
+        warned=grant.told,
     )
 
 
@@ -231,19 +232,19 @@ def _new_file(item: ItemRow, found: Found) -> NewFile:
         found.skipped,
         found.link_target,
         found.checksum and found.checksum.algorithm,
-        found.checksum and found.checksum.value,
+        (found.checksum and found.checksum.value) or None,
         found.checksummed,
     )
 
 
 def _file_row(row: FileFacts, *, suspect: bool) -> FileRow:
-    checksum = Checksum(row.checksum_algorithm, row.checksum) if row.checksum_algorithm and row.checksum else None
+    checksum = Checksum(row.checksum_algorithm, row.checksum or "") if row.checksum_algorithm else None
     return FileRow(*row[:9], suspect, row.modified, row.link_target, checksum)
 
 
 def _item_row(item: ItemFacts) -> ItemRow:
-    value = item.extra.get("external_checksum")
-    checksum = Checksum(str(item.extra.get("checksum_algorithm")), str(value)) if value else None
+    algorithm, value = (item.extra.get(name) for name in ("checksum_algorithm", "external_checksum"))
+    checksum = Checksum(str(algorithm), str(value or "")) if algorithm else None
     return ItemRow(*item[:5], checksum, bool(item.extra.get("symlink")))
 
 

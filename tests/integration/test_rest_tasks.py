@@ -125,8 +125,7 @@ def test_endpoints_are_named_by_id_by_full_name_and_by_own_name(api: Api, ep1: E
 
 #: Asked for, these would silently not be done: refused by name.
 LATER: list[tuple[str, Any]] = [
-    ("sync_level", 0), ("sync_level", 1), ("sync_level", 3), ("verify_checksum", True), ("preserve_timestamp", True),
-    ("encrypt_data", True),
+    ("sync_level", 0), ("sync_level", 1), ("sync_level", 3), ("encrypt_data", True),
     ("recursive_symlinks", "keep"), ("recursive_symlinks", "copy"),
     ("filter_rules", [{"method": "exclude", "name": "*.tmp"}]), ("perf_udt", True), ("store_base_path_info", True),
     ("source_local_user", "root"), ("destination_local_user", "root"),
@@ -156,12 +155,57 @@ def test_an_option_of_a_later_version_is_refused_for_a_delete(api: Api, name: st
 @pytest.mark.usefixtures("endpoints")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("external_checksum", "00"), ("checksum_algorithm", "MD5"), ("DATA_TYPE", "transfer_symlink_item")],
+    [("DATA_TYPE", "transfer_symlink_item")],
 )
 def test_an_item_of_a_later_version_is_refused(api: Api, name: str, value: object) -> None:
     good = {"source_path": "/a", "destination_path": "/b"}
     bad = {"source_path": "/c", "destination_path": "/d", name: value}
     _assert_not_yet(api.post("/transfer", transfer(good, bad)), f"DATA[1].{name}")
+
+
+@pytest.mark.usefixtures("endpoints")
+def test_verification_is_accepted_and_kept(api: Api) -> None:
+    md5 = "D41D8CD98F00B204E9800998ECF8427E"
+    items = [
+        {"source_path": "/a", "destination_path": "/a", "external_checksum": md5},
+        {"source_path": "/b", "destination_path": "/b", "external_checksum": md5 + md5, "checksum_algorithm": "Sha256"},
+        {"source_path": "/c", "destination_path": "/c", "recursive": True, "checksum_algorithm": "sha1"},
+        {"source_path": "/d", "destination_path": "/d", "external_checksum": None, "checksum_algorithm": None},
+    ]
+    answer = api.post("/transfer", transfer(*items, verify_checksum=True, preserve_timestamp=True))
+    document = api.get(f"/task/{answer.body['task_id']}").body
+    assert (document["verify_checksum"], document["preserve_timestamp"]) == (True, True)
+    kept = Item.objects.filter(task=document["task_id"]).order_by("position").values_list("extra", flat=True)
+    assert list(kept) == [
+        {"external_checksum": md5.lower(), "checksum_algorithm": "MD5"},
+        {"external_checksum": (md5 + md5).lower(), "checksum_algorithm": "SHA256"},
+        {"checksum_algorithm": "SHA1"},
+        {},
+    ]
+
+
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+
+
+@pytest.mark.usefixtures("endpoints")
+@pytest.mark.parametrize(
+    ("item", "field"),
+    [
+        ({"external_checksum": MD5[1:]}, "external_checksum"),
+        ({"external_checksum": MD5 + "00"}, "external_checksum"),
+        ({"external_checksum": MD5[:-1] + "g"}, "external_checksum"),
+        ({"external_checksum": MD5, "checksum_algorithm": "SHA1"}, "external_checksum"),
+        ({"external_checksum": MD5, "checksum_algorithm": "MD6"}, "checksum_algorithm"),
+        ({"checksum_algorithm": "\\x"}, "checksum_algorithm"),
+        ({"external_checksum": MD5, "recursive": True}, "external_checksum"),
+    ],
+)
+def test_a_checksum_that_is_none_is_refused_by_its_field(api: Api, item: dict[str, object], field: str) -> None:
+    bad = {"source_path": "/c", "destination_path": "/d", **item}
+    answer = api.post("/transfer", transfer({"source_path": "/a", "destination_path": "/b"}, bad))
+    assert_error(answer, 400, "ClientError.BadRequest")
+    assert answer.body["message"].startswith(f"DATA[1].{field}: ")
+    assert not Task.objects.exists()
 
 
 @pytest.mark.usefixtures("endpoints")

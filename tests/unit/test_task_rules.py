@@ -116,7 +116,6 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
     ("known", "name", "value"),
     [
         (options.TRANSFER, "sync_level", 0), (options.TRANSFER, "sync_level", 3),
-        (options.TRANSFER, "verify_checksum", True), (options.TRANSFER, "preserve_timestamp", True),
         (options.TRANSFER, "encrypt_data", True),
         (options.TRANSFER, "recursive_symlinks", "keep"), (options.TRANSFER, "recursive_symlinks", "copy"),
         (options.TRANSFER, "filter_rules", [{"method": "exclude", "name": "*.tmp", "type": "file"}]),

@@ -317,8 +317,8 @@ def successful_transfer(row: File) -> dict[str, Any]:
         "source_path": row.source_path,
         "destination_path": row.destination_path,
         "size": row.size,
-        "checksum": None,
-        "checksum_algorithm": None,
+        "checksum": row.checksum,
+        "checksum_algorithm": row.checksum_algorithm,
     }
 
 
@@ -330,8 +330,8 @@ def skipped_error(row: File) -> dict[str, Any]:
         "error_code": row.error_code,
         "error_details": row.error_details,
         "error_time": time(row.error_time),
-        "checksum_algorithm": None,
-        "external_checksum": None,
+        "checksum_algorithm": row.checksum_algorithm,
+        "external_checksum": row.checksum,
         "is_directory": row.kind == FileKind.DIRECTORY,
         "is_symlink": row.kind == FileKind.SYMLINK,
         "is_delete_destination_extra": False,

@@ -31,6 +31,9 @@ from .turns import Standing
 TTL = timedelta(seconds=6)
 HEARTBEAT = timedelta(seconds=1)
 
+#: Events that a task has once at most: a worker must know whether an earlier one has told them.
+ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED")
+
 
 class Refusal(Enum):
     NOT_RUNNABLE = "done, suspended or unknown"
@@ -65,12 +68,17 @@ class Grant:
     options: dict[str, object]
     #: Files with an id up to this may still have a stale writer.
     suspect_up_to: int
-    #: There is a STARTED event.
-    started: bool
+    #: Of ONCE, the events that there are.
+    told: frozenset[str]
     #: How often in a row an endpoint could not be reached, as the last slice left it.
     connection_failures: int
     #: What the tuner knows of this pair of endpoints.
     knowledge: dict[str, object]
+
+    @property
+    def started(self) -> bool:
+        """There is a STARTED event."""
+        return "STARTED" in self.told
 
 
 class Beat(NamedTuple):
@@ -135,7 +143,7 @@ def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta)
         destination=_end(destination) if destination else None,
         options=task.options,
         suspect_up_to=task.suspect_up_to,
-        started=Event.objects.filter(task=task, code="STARTED").exists(),
+        told=frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True)),
         connection_failures=task.connection_failures,
         knowledge=_knowledge(task),
     )

@@ -106,8 +106,6 @@ NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: believing that it was done. A line goes when the engine can do it.
 NOT_YET = {
     "sync_level": "compare files and copy only those that differ",
-    "verify_checksum": "compare checksums after the transfer",
-    "preserve_timestamp": "keep modification times",
     "encrypt_data": "encrypt data channels",
     "recursive_symlinks": "copy symbolic links, or follow them,",
     "filter_rules": "leave out files by their names",
@@ -116,8 +114,6 @@ NOT_YET = {
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",
     "perf_udt": "transfer over UDT",
-    "external_checksum": "compare files with a checksum that is given",
-    "checksum_algorithm": "compare files with a checksum that is given",
     "transfer_symlink_item": "copy symbolic links",
     "is_globus_connect": "make personal endpoints",
 }

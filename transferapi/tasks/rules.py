@@ -11,6 +11,12 @@ MAX_LABEL = 128
 #: Octets, as on Linux (PATH_MAX, NAME_MAX).
 MAX_PATH, MAX_COMPONENT = 4096, 255
 #: C0 and DEL; surrogates stand for octets that are not UTF-8 and may be in a path (U+DC80 to U+DCFF), no others.
+#: Hexadecimal digits of the checksums that files can be compared by.
+CHECKSUMS = {
+    "MD5": 32, "SHA1": 40, "SHA224": 56, "SHA256": 64, "SHA384": 96, "SHA512": 128,
+    "ADLER32": 8, "CRC32": 8, "CRC32C": 8,
+}  # fmt: skip
+_HEXADECIMAL = re.compile(r"[0-9a-f]+")
 _NO_LABEL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _NO_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
 _SLASHES = re.compile(r"//+")
@@ -36,6 +42,21 @@ def deadline(moment: datetime, now: datetime) -> datetime:
     if moment <= now:
         raise RequestError("deadline", "The deadline has passed already.")
     return moment
+
+
+def algorithm(name: str, field: str) -> str:
+    """A checksum algorithm in any case of letters, as servers name it."""
+    if name.upper() not in CHECKSUMS:
+        raise RequestError(field, f"One of {', '.join(CHECKSUMS)} is wanted here.")
+    return name.upper()
+
+
+def checksum(value: str, algorithm: str, field: str) -> str:
+    """A checksum of this algorithm, in hexadecimal; in lower case then."""
+    digits = value.lower()
+    if len(digits) != CHECKSUMS[algorithm] or not _HEXADECIMAL.fullmatch(digits):
+        raise RequestError(field, f"{algorithm} is {CHECKSUMS[algorithm]} hexadecimal digits.")
+    return digits
 
 
 def path(text: str, field: str) -> str:

@@ -313,9 +313,9 @@ _GIVE_UP_ITEMS = """
         RETURNING i.*
     )
     INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
-        ranges, bytes_done, error_code, error_details, error_time, settled_at)
+        ranges, bytes_done, error_code, error_details, error_time, settled_at, checksum_algorithm, checksum)
     SELECT items.task_id, items.id, given.kind, source_path, destination_path, key, 0, %(state)s, attempts, '', 0,
-        code, details, %(now)s, %(now)s
+        code, details, %(now)s, %(now)s, extra->>'checksum_algorithm', extra->>'external_checksum'
     FROM items JOIN given USING (id)
     ON CONFLICT (task_id, key) DO NOTHING"""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,9 @@ class TransferItem:
     source_path: str
     destination_path: str
     recursive: bool | None = None
+    #: Hexadecimal, of a file only.
     external_checksum: str | None = None
+    #: MD5 where only the checksum is given; without a checksum, what to verify the files with.
     checksum_algorithm: str | None = None
 
 
@@ -75,6 +78,8 @@ class _Row(NamedTuple):
     source: str
     destination: str | None
     recursive: bool | None
+    #: `models.Item.extra`.
+    extra: Mapping[str, object] = {}
 
 
 def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
@@ -88,7 +93,10 @@ def submit_transfer(user: User, request: TransferRequest, now: datetime | None =
         task.source = registry.resolve(user, request.source_endpoint, Verb.TRANSFER_FROM)
         task.destination = registry.resolve(user, request.destination_endpoint, Verb.TRANSFER_TO)
         task.options = options.complete(options.TRANSFER, request.options)
-        return _transfer_rows(request.items, same_endpoint=task.source_id == task.destination_id)
+        rows = _transfer_rows(request.items, same_endpoint=task.source_id == task.destination_id)
+        # Whether files may have to be compared decides over sessions before the first item is looked at.
+        task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
+        return rows
 
     return _submit(user, request, fill, now)
 
@@ -161,14 +169,23 @@ def _transfer_rows(items: Sequence[TransferItem], *, same_endpoint: bool) -> lis
 
 
 def _transfer_row(where: str, item: TransferItem) -> _Row:
-    for name in ("external_checksum", "checksum_algorithm"):
-        if getattr(item, name) is not None:
-            options.refuse(name, f"{where}.{name}")
     return _Row(
         rules.path(item.source_path, f"{where}.source_path"),
         rules.path(item.destination_path, f"{where}.destination_path"),
         item.recursive,
+        _checksum(where, item) if item.external_checksum or item.checksum_algorithm else {},
     )
+
+
+def _checksum(where: str, item: TransferItem) -> dict[str, object]:
+    algorithm = rules.algorithm(item.checksum_algorithm or "MD5", f"{where}.checksum_algorithm")
+    if not item.external_checksum:
+        return {"checksum_algorithm": algorithm}
+    field_ = f"{where}.external_checksum"
+    if item.recursive:
+        raise RequestError(field_, "Only a file has a checksum that can be given, and this is a folder.")
+    value = rules.checksum(item.external_checksum, algorithm, field_)
+    return {"checksum_algorithm": algorithm, "external_checksum": value}
 
 
 def _check_apart(field_: str, source: str, destination: str, recursive: bool | None) -> None:
@@ -207,8 +224,9 @@ def _copy_lines(task_id: uuid.UUID, rows: Iterable[_Row]) -> Iterator[bytes]:
     words = {None: "\\N", True: "t", False: "f"}
     for position, row in enumerate(rows):
         destination = "\\N" if row.destination is None else _octets(row.destination)
-        columns = (str(task_id), str(position), _octets(row.source), destination, words[row.recursive], "0", "{}")
-        yield ("\t".join(columns) + "\n").encode()
+        columns = (str(task_id), str(position), _octets(row.source), destination, words[row.recursive], "0")
+        extra = json.dumps(row.extra).replace("\\", "\\\\") if row.extra else "{}"
+        yield ("\t".join((*columns, extra)) + "\n").encode()
 
 
 def _octets(path: str) -> str:
