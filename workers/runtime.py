@@ -27,7 +27,8 @@ from endpoints.permissions import Verb, may
 from identity.models import User
 from transferapi.tasks import doorbell, leases, moves, work
 from workers.engine.run import Outcome, run_slice
-from workers.sessions import Places, RealSessions, SessionPool
+from workers.pool import SessionPool
+from workers.sessions import Places, RealSessions
 from workers.store import PostgresTaskStore, on_a_connection, task_spec
 
 log = logging.getLogger(__name__)

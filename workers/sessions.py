@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,66 +23,7 @@ from workers.engine.ports import (
     Session,
     TaskSpec,
 )
-
-#: Seconds that an idle connection is kept; servers drop one after 600.
-IDLE_SECONDS = 60.0
-#: Idle connections kept to one server by one worker process.
-MAX_IDLE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a session may be opened: an address that has passed the gate."""
-
-    host: str
-    port: int
-
-
-class SessionPool:
-    """Warm sessions of one worker process, by address. Lives on one event loop."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._idle: dict[Address, deque[tuple[float, GridFTPSession]]] = {}
-
-    async def take(self, address: Address) -> GridFTPSession:
-        """A logged-in session, warm when there is one. Raises FaultError."""
-        idle = self._idle.get(address)
-        while idle:
-            since, session = idle.pop()
-    async def remove_unlisted(self, path: str) -> None:
-        with _seen_from(self.side):
-            await self.inner.remove_unlisted(path)
-
-            if session.usable and self._clock() - since < IDLE_SECONDS:
-                return session
-            session.connection.abort()
-        return await GridFTPSession.open(address.host, address.port)
-
-    def put(self, address: Address, session: GridFTPSession) -> None:
-        """Keep an idle session for the next one."""
-        idle = self._idle.setdefault(address, deque())
-        if not session.usable or session.connection.channel.unanswered:
-            session.connection.abort()
-            return
-        idle.append((self._clock(), session))
-        if len(idle) > MAX_IDLE:
-            idle.popleft()[1].connection.abort()
-
-    def expire(self) -> None:
-        """End what has been idle for too long; called now and then."""
-        now = self._clock()
-        for address, idle in list(self._idle.items()):
-            while idle and now - idle[0][0] >= IDLE_SECONDS:
-                idle.popleft()[1].connection.abort()
-            if not idle:
-                del self._idle[address]
-
-    def close(self) -> None:
-        for idle in self._idle.values():
-            for _, session in idle:
-                session.connection.abort()
-        self._idle.clear()
+from workers.pool import Address, SessionPool
 
 
 class PooledSession:
@@ -112,6 +51,10 @@ class PooledSession:
         with _seen_from(self.side):
             faults = await self.inner.remove(entries)
         return [fault and fault.at(self.side) for fault in faults]
+
+    async def remove_unlisted(self, path: str) -> None:
+        with _seen_from(self.side):
+            await self.inner.remove_unlisted(path)
 
     async def rename(self, old: str, new: str) -> None:
         with _seen_from(self.side):
@@ -245,7 +188,7 @@ class RealSessions:
         places: Places,
         pool: SessionPool,
         *,
-        resolve: Callable[[str, int], Sequence[str]],
+        resolve: Callable[[str, int], list[str]],
         accept_address: Callable[[str], bool],
     ) -> None:
         self._spec = spec
@@ -253,25 +196,25 @@ class RealSessions:
         self._pool = pool
         self._resolve = resolve
         self._accept_address = accept_address
-        self._addresses: dict[Side, list[Address]] = {}
-        self._next = 0
+        self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
         #: The shortest that was seen of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
 
     async def session(self, side: Side) -> PooledSession:
-        """A session to one of the endpoint's servers: the first that answers, beginning with another each time."""
-        addresses = await self._allowed(side)
-        self._next += 1
-        last: FaultError | None = None
-        for index in range(len(addresses)):
-            address = addresses[(self._next + index) % len(addresses)]
+        """A session to the server of the endpoint that has the fewest, or to another one when it cannot be reached."""
+        tiers = await self._allowed(side)
+        tried: set[Address] = set()
+        fault = Fault(Kind.CONNECT_FAILED, advice="The endpoint has no server.")
+        while address := self._pool.choose(tiers, tried):
+            tried.add(address)
             try:
                 session = PooledSession(address, side, await self._pool.take(address))
                 self._note_round_trip(session)
                 return session
             except FaultError as error:
-                last = error
-        fault = last.fault if last else Fault(Kind.CONNECT_FAILED, side, advice="The endpoint has no server.")
+                fault = error.fault
+                if fault.kind in (Kind.AUTH, Kind.NO_CREDENTIALS):
+                    break
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
 
     @property
@@ -313,22 +256,31 @@ class RealSessions:
                 await self.give_back(one)
         raise next(one for one in outcome if isinstance(one, BaseException))
 
-    async def _allowed(self, side: Side) -> list[Address]:
-        if side not in self._addresses:
+    async def _allowed(self, side: Side) -> Sequence[Sequence[Address]]:
+        """All addresses of the endpoint's servers that may be connected to. Raises FaultError when there is none."""
+        if side not in self._tiers:
             places = self._places.servers.get(side, ())
             found = await asyncio.gather(
                 *(asyncio.to_thread(self._resolve, host, port) for host, port in places), return_exceptions=True
             )
-            addresses: list[Address] = []
-            for (_, port), hosts in zip(places, found, strict=True):
-                if not isinstance(hosts, BaseException) and hosts:
-                    addresses.append(Address(hosts[0], port))
-            if not addresses:
-                raise next(
-                    (one for one in found if isinstance(one, BaseException)),
-                    FaultError(
-                        Fault(Kind.CONNECT_FAILED, side, scope=Scope.ENDPOINT, advice="The endpoint has no server.")
-                    ),
-                )
-            self._addresses[side] = addresses
-        return self._addresses[side]
+            ports = [port for _, port in places]
+            tiers = _tiers([(hosts, port) for hosts, port in zip(found, ports, strict=True) if isinstance(hosts, list)])
+            refused = next((one for one in found if isinstance(one, BaseException)), None)
+            if refused and not any(tiers):
+                raise refused
+            self._tiers[side] = tiers
+        return self._tiers[side]
+
+
+def _tiers(resolved: Sequence[tuple[Sequence[str], int]]) -> Sequence[Sequence[Address]]:
+    """The addresses to spread over, and those for when none of them can be reached: of each name the other family.
+
+    A name with addresses of both is usually one host, and the other endpoint may well know one of them only.
+    """
+    first: dict[Address, None] = {}
+    other: dict[Address, None] = {}
+    for hosts, port in resolved:
+        for host in hosts:
+            same_family = (":" in host) == (":" in hosts[0])
+            (first if same_family else other)[Address(host, port)] = None
+    return list(first), [address for address in other if address not in first]
