@@ -129,12 +129,7 @@ class GridFTPSession:
 
     async def stat(self, path: str) -> Entry:
         """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""
-        reply = await self.connection.ask("MLST", self.encode_path(path))
-        try:
-            entry = parse_line(reply.lines[1].removeprefix(b" "))
-        except (IndexError, FactsError) as error:
-            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
-        return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
+        return _entry(await self.connection.ask("MLST", self.encode_path(path)))
 
     async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way."""
@@ -153,24 +148,26 @@ class GridFTPSession:
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         """MKD for each, pipelined, in this order; False for one that was there already, which is fine."""
         made: list[bool] = []
-        for window in _windows(paths, MAX_PIPELINE):
+        # One alone is often waited for, and often there: it is looked at in the same round trip.
+        look_at_once = len(paths) == 1
+        for window in _windows(paths, MAX_PIPELINE // 2):
             encoded = [self.encode_path(path) for path in window]
-            replies = await asyncio.gather(*(self.connection.request("MKD", path) for path in encoded))
-            for path, reply in zip(window, replies, strict=True):
-                if reply.is_error:
-                    await self._be_a_directory(path, reply)
-                made.append(not reply.is_error)
+            one_by_one = (self._make_directory(*pair, look_at_once) for pair in zip(window, encoded, strict=True))
+            made += await asyncio.gather(*one_by_one)
         return made
 
-    async def _be_a_directory(self, path: str, reply: Reply) -> None:
+    async def _make_directory(self, path: str, encoded: bytes, look_at_once: bool) -> bool:
         """Servers say "exists" in many ways: a look is surer than the words."""
-        fault = classify(reply)
-        try:
-            entry = await self.stat(path)
-        except FaultError:
-            raise FaultError(fault) from None
-        if not entry.is_directory:
-            raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, f"{path}: {fault.raw}"))
+        verbs = ("MKD", "MLST") if look_at_once else ("MKD",)
+        reply, *seen = await asyncio.gather(*(self.connection.request(verb, encoded) for verb in verbs))
+        if not reply.is_error:
+            return True
+        look = seen[0] if seen else await self.connection.request("MLST", encoded)
+        if look.is_error:
+            raise FaultError(classify(reply))
+        if not _entry(look).is_directory:
+            raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, f"{path}: {classify(reply).raw}"))
+        return False
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """DELE or RMD each (path, is_directory), pipelined, in this order; None where it went well."""
@@ -291,6 +288,15 @@ class GridFTPSession:
         except (TimeoutError, FaultError):
             pass
         self.connection.abort()
+
+
+def _entry(reply: Reply) -> Entry:
+    """The one line of facts that MLST answers with."""
+    try:
+        entry = parse_line(reply.lines[1].removeprefix(b" "))
+    except (IndexError, FactsError) as error:
+        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
+    return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
 
 
 def _algorithms(features: Reply) -> Sequence[str]:

@@ -102,6 +102,8 @@ class Walk:
         self._stack = [root]
         self._flushed_at = work.clock.now()
         self._begun = False
+        #: Under way, where the source may be listed meanwhile.
+        self._preparing: asyncio.Task[bool] | None = None
         #: The identity of the destination, where the source is on the same endpoint.
         self._avoid = ""
         #: Where the server tells full paths of what links lead to: the root's.
@@ -109,16 +111,33 @@ class Walk:
 
     async def run(self) -> None:
         """Raises FaultError when the root cannot be used, or when the connection is lost again and again."""
-        await self._prepare()
         try:
+            await self._begin()
             await self._visit_all()
             if self._sync:
                 await self._sync.finish()
+            await self._flush()
+            await self._prepared()
         finally:
             if self._sync:
                 await self._sync.stop()
-        await self._flush()
+            if self._preparing:
+                self._preparing.cancel()
+                await asyncio.gather(self._preparing, return_exceptions=True)
         await self._conclude()
+
+    async def _begin(self) -> None:
+        """Prepare; where what is found does not depend on it, while the source is being listed."""
+        plain = not (self._sync or self._work.same_endpoint) and self._selection.links is Links.IGNORE
+        if plain and self._root.destination is not None:
+            self._preparing = asyncio.create_task(self._make_root())
+        else:
+            await self._prepare()
+
+    async def _prepared(self) -> None:
+        """Nothing goes into the destination before it is there."""
+        if self._preparing:
+            await asyncio.shield(self._preparing)
 
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
@@ -136,16 +155,18 @@ class Walk:
 
     # ---- what DELETE does otherwise
 
+    async def _make_root(self) -> bool:
+        """Make the destination, and the folders above it that are missing; False when it was there."""
+        return await self._folders.make(self._root.destination or "")
+
     async def _prepare(self) -> None:
-        """Make the destination, and the folders above it that are missing."""
-        destination = self._root.destination or ""
-        fresh = await self._folders.make(destination)
-        self._root = replace(self._root, fresh=fresh)
+        """Make the destination, and learn of both what the walk goes by."""
+        self._root = replace(self._root, fresh=await self._make_root())
         if self._selection.links is not Links.IGNORE:
             await self._prepare_for_links()
         self._stack = [self._root]
         if self._work.same_endpoint:
-            self._avoid = await self._folders.identity(Side.DESTINATION, destination)
+            self._avoid = await self._folders.identity(Side.DESTINATION, self._root.destination or "")
             if self._avoid and self._avoid == await self._folders.identity(Side.SOURCE, self._root.source):
                 raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are one folder."))
 
@@ -161,6 +182,7 @@ class Walk:
 
     async def _enter(self, folders: Sequence[Folder]) -> Sequence[Folder]:
         """Make these at the destination, ahead of their files; those that could be made are given back."""
+        await self._prepared()
         try:
             made = await self._folders.make_all([folder.destination or "" for folder in folders])
         except FaultError as error:
@@ -301,6 +323,7 @@ class Walk:
 
     async def _flush(self) -> None:
         """Write what was found."""
+        await self._prepared()
         found, self._found = self._found, []
         self._flushed_at = self._work.clock.now()
         if not self._begun:
