@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ssl import SSLError
@@ -20,6 +21,9 @@ CONNECT_TIMEOUT = 15.0
 STALL_TIMEOUT = 90.0
 #: Commands under way at once on one connection: the toolkit's server drops a client at 1000.
 MAX_PIPELINE = 300
+#: Commands that servers answer at once, so that they tell what a round trip takes; and how many of the last ones count.
+QUICK = frozenset({"MLST", "MKD", "NOOP", "PWD"})
+ROUND_TRIPS = 4
 
 
 @dataclass(slots=True)
@@ -45,8 +49,8 @@ class ControlConnection(asyncio.Protocol):
         self.lost: Fault | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        #: Seconds that the connection took to be made: one round trip.
-        self.round_trip: float | None = None
+        #: Of the last few questions that were asked alone, connecting included.
+        self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS)
         self._window = asyncio.Semaphore(MAX_PIPELINE)
         self._flush_due = False
         self._watch: asyncio.TimerHandle | None = None
@@ -59,7 +63,7 @@ class ControlConnection(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(cls, host, port)
-                connection.round_trip = loop.time() - begun
+                connection._note_round_trip(loop.time() - begun)
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         except (OSError, SSLError) as error:
@@ -121,8 +125,21 @@ class ControlConnection(asyncio.Protocol):
                 self.channel.send(verb, argument, tag=pending)
             except CommandError as error:
                 raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
+            alone = self.channel.unanswered == 1
             self.flush_soon()
-            return await pending.answer
+            begun = self._loop.time()
+            reply = await pending.answer
+            if alone and verb in QUICK:
+                self._note_round_trip(self._loop.time() - begun)
+            return reply
+
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds between a question and its answer: the shortest of the last few; None before the first."""
+        return min(self._round_trips, default=None)
+
+    def _note_round_trip(self, seconds: float) -> None:
+        self._round_trips.append(seconds)
 
     async def ask(self, verb: str, argument: bytes = b"") -> Reply:
         """`request`, and an error reply raises FaultError too."""
@@ -178,7 +195,8 @@ class ControlConnection(asyncio.Protocol):
                 command.tag.answer.set_exception(FaultError(event.fault))
 
     def _watch_later(self) -> None:
-        self._watch = self._loop.call_later(5.0, self._check_stall)
+        limit = self.stall_timeout
+        self._watch = self._loop.call_later(5.0 if limit is None else min(5.0, limit / 2), self._check_stall)
 
     def _check_stall(self) -> None:
         limit = self.stall_timeout
