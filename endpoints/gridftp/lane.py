@@ -52,6 +52,8 @@ class ThirdPartyLane:
             extended=":" in host,
             destination_host=host,
         )
+        #: The sessions' own, for when they are given back.
+        self._limits = (source.connection.stall_timeout, destination.connection.stall_timeout)
         for side, session in ((Side.SOURCE, source), (Side.DESTINATION, destination)):
             connection = session.connection
             # One side is silent while the other moves a large file: the lane watches both together.
@@ -69,6 +71,11 @@ class ThirdPartyLane:
     @property
     def idle(self) -> bool:
         return self._pair.idle
+
+    @property
+    def begun(self) -> list[object]:
+        """`ThirdPartyPair.begun`."""
+        return self._pair.begun
 
     def use_streams(self, parallelism: int) -> None:
         """`ThirdPartyPair.use_streams`."""
@@ -96,9 +103,9 @@ class ThirdPartyLane:
         clean = self.idle and self.source.usable and self.destination.usable
         if not clean:
             self.abort(make_fault(Kind.CONNECTION_BROKEN, "the lane was given up"))
-        for session in (self.source, self.destination):
+        for session, limit in zip((self.source, self.destination), self._limits, strict=True):
             session.connection.listener = None
-            session.connection.stall_timeout = STALL_TIMEOUT
+            session.connection.stall_timeout = limit
         return (self.source, self.destination) if clean else None
 
     def abort(self, fault: Fault) -> None:

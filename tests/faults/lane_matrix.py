@@ -45,6 +45,7 @@ class Trouble(enum.Enum):
     KILLED = "SIGKILL to the process that serves"
     FROZEN = "SIGSTOP to it, and it goes on as soon as the lane is lost"
     FROZEN_LONG = "SIGSTOP to it, and it goes on when all is over"
+    WORKER_KILLED = "SIGKILL to the worker"
 
     @property
     def deed(self) -> Deed:

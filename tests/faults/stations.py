@@ -18,7 +18,7 @@ from deploy.stack.places import drop_to, unprivileged_account
 from tests.waiting import children_of, is_alive
 
 #: Seconds for the sessions of clients that are gone to end.
-PATIENCE = 5.0
+PATIENCE = 2.0
 _TIME_WAIT, _CLOSED, _LISTEN = "06", "07", "0A"
 
 
