@@ -98,13 +98,15 @@ class Cell:
             dropped=counts.dropped,
             lost=counts.lost,
             idle=round(run.idle, 3),
+            late=round(counts.late_share, 4),
         )
 
 
 def _say(result: Result) -> None:
     kind = "search" if result.search else f"round {result.round}" if result.round else "first"
+    how = f"{result.idle * 100:3.0f} % idle, {result.late * 100:4.1f} % late  {result.outcome}"
     sys.stdout.write(
         f"{result.set} {result.rtt_ms:g} ms {result.loss * 100:g} % {result.tool:<13} {result.options:<18} {kind:<8}"
-        f"{result.seconds:8.3f} s {result.mb_per_s:7.1f} MB/s, {result.idle * 100:3.0f} % idle  {result.outcome}\n"
+        f"{result.seconds:8.3f} s {result.mb_per_s:7.1f} MB/s, {how}\n"
     )
     sys.stdout.flush()

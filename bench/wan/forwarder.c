@@ -12,7 +12,9 @@
  *
  * Commands, one a line:   set DELAY_US RATE_BITS_PER_S QUEUE_OCTETS LOSS SEED
  *                         count
- * are answered by a line: SEGMENTS OCTETS DROPPED LOST     since the last `set`; dropped by the queue, lost at random.
+ * are answered by a line: SEGMENTS OCTETS DROPPED LOST PACKETS LATE
+ * since the last `set`: segments and octets sent, segments dropped by queues, and lost at random; packets handed over,
+ * and those of them that were more than LATE_NS late, for this machine was busy.
  * The end of the input ends the process: it does not outlive whoever started it, however that one ends. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,6 +43,7 @@
 #define LARGEST (sizeof(struct virtio_net_hdr) + 65536 + 64)
 #define RING_OCTETS (96ull << 20) /* more than 100 ms and a queue at 1 Gbit/s; only what was in use is memory */
 #define BATCH 32                   /* packets of one host before the others, and the clock, get their turn */
+#define LATE_NS 1000000
 #define EARLY_NS 20000             /* what is due this soon is delivered now: waking up again costs as much */
 
 typedef int64_t ns_t;
@@ -67,7 +70,7 @@ static struct {
     int64_t queue;
 } line;
 static struct {
-    uint64_t segments, octets, dropped, lost;
+    uint64_t segments, octets, dropped, lost, packets, late;
 } counted;
 static uint64_t random_state;
 
@@ -239,7 +242,10 @@ static void read_packets(struct host *from) {
 static ns_t deliver(struct host *from) {
     struct record *record;
     while ((record = oldest(from))) {
-        if (record->due > now() + EARLY_NS) return record->due;
+        ns_t late = now() - record->due;
+        if (late < -EARLY_NS) return record->due;
+        counted.packets++;
+        counted.late += late > LATE_NS;
         if (record->to >= 1 && (int)record->to <= host_count)
             if (write(hosts[record->to].tun, record->data, record->size) < 0 && errno == EBADF) fail("write");
         from->head += (sizeof *record + record->size + 15) & ~15ull;
@@ -281,8 +287,8 @@ static void obey(const char *text) {
         random_state = seed * 2 + 1; /* never 0 */
         memset(&counted, 0, sizeof counted);
     }
-    printf("%llu %llu %llu %llu\n", (unsigned long long)counted.segments, (unsigned long long)counted.octets,
-           (unsigned long long)counted.dropped, (unsigned long long)counted.lost);
+    printf("%ju %ju %ju %ju %ju %ju\n", (uintmax_t)counted.segments, (uintmax_t)counted.octets,
+           (uintmax_t)counted.dropped, (uintmax_t)counted.lost, (uintmax_t)counted.packets, (uintmax_t)counted.late);
     fflush(stdout);
 }
 
@@ -326,12 +332,18 @@ static void run(int epoll, int timer) {
     }
 }
 
+/* A network does not slow down because a host is busy: with an ordinary priority, one packet in fourteen was late. */
+static void hurry(void) {
+    struct sched_param first = {.sched_priority = 1};
+    if (sched_setscheduler(0, SCHED_RR, &first)) setpriority(PRIO_PROCESS, 0, -20);
+}
+
 int main(int argc, char **argv) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (argc < 2 || argc > MAX_HOSTS + 1) return fprintf(stderr, "usage: forwarder NAMESPACE...\n"), 2;
     signal(SIGINT, SIG_IGN); /* Ctrl-C is for who started us; our input ends with it */
-    setpriority(PRIO_PROCESS, 0, -15); /* a network does not slow down because a host is busy */
+    hurry();
     for (host_count = 0; host_count < argc - 1; host_count++) {
         open_host(&hosts[host_count + 1], argv[host_count + 1]);
         watch(epoll, hosts[host_count + 1].tun, host_count + 1);

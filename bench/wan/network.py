@@ -54,12 +54,20 @@ class Host:
 
 @dataclass(frozen=True)
 class Counts:
-    """Since the shape was set, in both directions: TCP segments and octets sent, dropped by full queues, lost."""
+    """Since the shape was set, in both directions: TCP segments and octets sent, segments dropped by full queues, lost;
+    packets (of many segments) handed over, and those that were more than 1 ms late."""
 
     segments: int
     octets: int
     dropped: int
     lost: int
+    packets: int
+    late: int
+
+    @property
+    def late_share(self) -> float:
+        """Of all packets; where it is not small, the machine was too busy to be a network."""
+        return self.late / max(1, self.packets)
 
 
 def default_queue(rtt_ms: float, rate: float) -> int:

@@ -35,7 +35,8 @@ class Result:
     """One run. `round` 0 is the first of ours between two endpoints: no open session, no history.
 
     `search`: only to find the expert's best. `mb_per_s` of one that was not done in time: what had arrived by then.
-    `idle`: the share of the machine's processors; near 0 the figure says more about the machine than about the line.
+    `idle`: the share of the machine's processors, and `late`: of the packets by more than 1 ms; where one is near 0, or
+    the other is not, the figure says more about the machine than about the line.
     """
 
     when: str
@@ -54,6 +55,7 @@ class Result:
     dropped: int
     lost: int
     idle: float
+    late: float
 
     @property
     def cell(self) -> tuple[int, str, float, float]:
