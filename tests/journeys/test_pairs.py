@@ -1,0 +1,65 @@
+"""What the service knows and is told of a pair of endpoints: limits that it keeps to, and forecasts that it makes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bench.instance import Api
+from tests.journeys.conftest import Site
+
+MakeSite = Callable[..., Site]
+KINDS = [pytest.param("toolkit", marks=pytest.mark.toolkit), "own"]
+
+
+def moved(service: Api, source: Site, destination: Site, name: str, **options: object) -> dict[str, Any]:
+    """The task that moved all files of the source into a folder of this name."""
+    path = destination.path(f"{name}/")
+    task = service.wait(service.transfer(source.id, source.path(""), destination.id, path, recursive=True, **options))
+    assert task["status"] == "SUCCEEDED", task
+    arrived = {file.name: file.read_bytes() for file in (destination.folder / name).iterdir()}
+    assert arrived == {file.name: file.read_bytes() for file in source.folder.iterdir()}
+    return task
+
+
+def plans(service: Api, task: dict[str, Any]) -> list[dict[str, Any]]:
+    events = service.call("GET", f"/task/{task['task_id']}/event_list?limit=100")["DATA"]
+    return [json.loads(event["details"]) for event in events if event["code"] in ("STARTED", "PROGRESS")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_keeps_to_the_limits_of_both_its_endpoints(service: Api, site: MakeSite, kind: str) -> None:
+    source, destination = site("a", kind), site("b", kind)
+    for number in range(300):
+        (source.folder / f"file{number}").write_bytes(number.to_bytes(2, "big") * number)
+    custom = {"network_use": "custom", "max_concurrency": 3, "preferred_concurrency": 2}
+    custom |= {"max_parallelism": 1, "preferred_parallelism": 1}
+    service.call("PUT", f"/endpoint/{source.id}", custom)
+    for plan in plans(service, moved(service, source, destination, "custom", perf_cc=8, perf_p=4)):
+        assert plan["concurrency"] <= 3
+        assert plan["parallelism"] == 1
+    service.call("PUT", f"/endpoint/{destination.id}", {"network_use": "minimal"})
+    (plan, *_) = plans(service, moved(service, source, destination, "minimal"))
+    assert (plan["concurrency"], plan["parallelism"]) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_has_run_is_what_is_foretold(service: Api, site: MakeSite, kind: str) -> None:
+    source, destination = site("a", kind), site("b", kind)
+    for number in range(20):
+        (source.folder / f"file{number}").write_bytes(bytes([number]) * 1_000_000)
+    query = f"/forecast?source_endpoint={source.id}&destination_endpoint={destination.id}&files=20&bytes=20000000"
+    assert service.call("GET", query)["runs"] == 0
+    for number in range(6):
+        moved(service, source, destination, f"copy{number}")
+    end = time.monotonic() + 30
+    while (foretold := service.call("GET", query))["runs"] < 5:  # a model is some seconds old at most
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assert foretold["basis"] == f"from {foretold['runs']} runs between these endpoints"
+    seconds = foretold["seconds"]
+    assert 0 < seconds["low"] <= seconds["expected"] <= seconds["high"] < 60
