@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from bench.wan.network import Network
+from tests.waiting import eventually
 
 POSSIBLE = os.geteuid() == 0 and Path("/dev/net/tun").exists() and shutil.which("ip") and shutil.which("cc")
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler")
@@ -126,8 +127,5 @@ def test_nothing_stays_behind_however_the_process_ends(how: signal.Signals) -> N
     assert Path("/run/netns", namespace).exists()
     process.send_signal(how)
     process.communicate(timeout=20)
-    end = time.monotonic() + 10
-    while Path("/etc/netns", namespace).exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    eventually(lambda: not Path("/etc/netns", namespace).exists())
     assert not Path("/run/netns", namespace).exists()
-    assert not Path("/etc/netns", namespace).exists()
