@@ -125,10 +125,7 @@ def test_endpoints_are_named_by_id_by_full_name_and_by_own_name(api: Api, ep1: E
 
 #: Asked for, these would silently not be done: refused by name.
 LATER: list[tuple[str, Any]] = [
-    ("sync_level", 0), ("sync_level", 1), ("sync_level", 3), ("encrypt_data", True),
-    ("recursive_symlinks", "keep"), ("recursive_symlinks", "copy"),
-    ("filter_rules", [{"method": "exclude", "name": "*.tmp"}]), ("perf_udt", True), ("store_base_path_info", True),
-    ("source_local_user", "root"), ("destination_local_user", "root"),
+    ("encrypt_data", True), ("perf_udt", True), ("source_local_user", "root"), ("destination_local_user", "root"),
 ]  # fmt: skip
 
 
@@ -153,14 +150,38 @@ def test_an_option_of_a_later_version_is_refused_for_a_delete(api: Api, name: st
 
 
 @pytest.mark.usefixtures("endpoints")
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("DATA_TYPE", "transfer_symlink_item")],
-)
-def test_an_item_of_a_later_version_is_refused(api: Api, name: str, value: object) -> None:
-    good = {"source_path": "/a", "destination_path": "/b"}
-    bad = {"source_path": "/c", "destination_path": "/d", name: value}
-    _assert_not_yet(api.post("/transfer", transfer(good, bad)), f"DATA[1].{name}")
+def test_an_item_may_be_a_symlink(api: Api) -> None:
+    link = {"DATA_TYPE": "transfer_symlink_item", "source_path": "/a/l", "destination_path": "/b/l"}
+    answer = api.post("/transfer", transfer(link, {"source_path": "/c", "destination_path": "/d"}))
+    items = Item.objects.filter(task=answer.body["task_id"]).order_by("position")
+    assert [item.extra for item in items] == [{"symlink": True}, {}]
+    assert [item.source_path for item in items] == ["/a/l", "/c"]
+    wrong = {"DATA_TYPE": "transfer_symlink_item", "source_path": "/a/l"}
+    assert_error(api.post("/transfer", transfer(wrong)), 400, "ClientError.BadRequest")
+
+
+@pytest.mark.usefixtures("endpoints")
+def test_the_deepest_common_folders_are_shown_when_that_is_asked(api: Api) -> None:
+    items = [
+        {"source_path": "/data/run/a/", "destination_path": "/copy/a/"},
+        {"source_path": "/data/run/b/f", "destination_path": "/copy/b/g"},
+    ]
+    for asked, expected in ((True, ("/data/run/", "/copy/")), (False, (None, None)), (None, (None, None))):
+        answer = api.post("/transfer", transfer(*items, store_base_path_info=asked))
+        document = api.get(f"/task/{answer.body['task_id']}").body
+        assert (document["source_base_path"], document["destination_base_path"]) == expected
+    odd = {"source_path": "/\udcff/f", "destination_path": "/\udcff/"}
+    answer = api.post("/transfer", transfer(odd, store_base_path_info=True))
+    assert api.get(f"/task/{answer.body['task_id']}").body["source_base_path"] == "/\ufffd/"
+
+
+@pytest.mark.usefixtures("endpoints")
+def test_what_the_scan_decides_is_kept_and_shown(api: Api) -> None:
+    rules = [{"method": "exclude", "name": "*.tmp", "type": None}]
+    asked: dict[str, Any] = {"sync_level": 3, "recursive_symlinks": "keep", "filter_rules": rules}
+    answer = api.post("/transfer", transfer(**asked))
+    document = api.get(f"/task/{answer.body['task_id']}").body
+    assert {name: document[name] for name in asked} == asked
 
 
 @pytest.mark.usefixtures("endpoints")

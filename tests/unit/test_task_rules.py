@@ -115,11 +115,8 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
 @pytest.mark.parametrize(
     ("known", "name", "value"),
     [
-        (options.TRANSFER, "sync_level", 0), (options.TRANSFER, "sync_level", 3),
         (options.TRANSFER, "encrypt_data", True),
-        (options.TRANSFER, "recursive_symlinks", "keep"), (options.TRANSFER, "recursive_symlinks", "copy"),
-        (options.TRANSFER, "filter_rules", [{"method": "exclude", "name": "*.tmp", "type": "file"}]),
-        (options.TRANSFER, "store_base_path_info", True), (options.TRANSFER, "perf_udt", True),
+        (options.TRANSFER, "perf_udt", True),
         (options.TRANSFER, "source_local_user", "root"), (options.TRANSFER, "destination_local_user", "root"),
         (options.DELETE, "local_user", "root"),
     ],

@@ -7,7 +7,6 @@ import uuid
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.tasks import options
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest, submit_delete, submit_transfer
 
@@ -57,11 +56,12 @@ class Delete(View):
 
 
 def _transfer_item(document: Document) -> TransferItem:
+    source, destination = document.required_text("source_path"), document.required_text("destination_path")
     if document.text("DATA_TYPE") == _SYMLINK_ITEM:
-        options.refuse(_SYMLINK_ITEM, document.where + "DATA_TYPE")
+        return TransferItem(source, destination, symlink=True)
     return TransferItem(
-        document.required_text("source_path"),
-        document.required_text("destination_path"),
+        source,
+        destination,
         document.flag("recursive"),
         document.text("external_checksum"),
         document.text("checksum_algorithm"),

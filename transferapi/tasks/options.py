@@ -105,16 +105,11 @@ NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: What the wire has a word for and this version does not do: who asks for it is told so at once, rather than
 #: believing that it was done. A line goes when the engine can do it.
 NOT_YET = {
-    "sync_level": "compare files and copy only those that differ",
     "encrypt_data": "encrypt data channels",
-    "recursive_symlinks": "copy symbolic links, or follow them,",
-    "filter_rules": "leave out files by their names",
-    "store_base_path_info": "keep base paths",
     "source_local_user": "choose the local account",
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",
     "perf_udt": "transfer over UDT",
-    "transfer_symlink_item": "copy symbolic links",
     "is_globus_connect": "make personal endpoints",
 }
 

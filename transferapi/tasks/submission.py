@@ -15,7 +15,7 @@ from endpoints import registry
 from endpoints.permissions import Verb
 from identity.models import User
 
-from . import doorbell, events, locks, options, rules
+from . import bases, doorbell, events, locks, options, rules
 from .clock import moment
 from .errors import RequestError, TooManyPendingError
 from .models import Task
@@ -39,6 +39,8 @@ class TransferItem:
     external_checksum: str | None = None
     #: MD5 where only the checksum is given; without a checksum, what to verify the files with.
     checksum_algorithm: str | None = None
+    #: The source is a symlink, to be made anew at the destination and not followed.
+    symlink: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ def submit_transfer(user: User, request: TransferRequest, now: datetime | None =
         rows = _transfer_rows(request.items, same_endpoint=task.source_id == task.destination_id)
         # Whether files may have to be compared decides over sessions before the first item is looked at.
         task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
+        if task.options["store_base_path_info"]:
+            task.source_base_path, task.destination_base_path = _bases(rows)
         return rows
 
     return _submit(user, request, fill, now)
@@ -169,12 +173,28 @@ def _transfer_rows(items: Sequence[TransferItem], *, same_endpoint: bool) -> lis
 
 
 def _transfer_row(where: str, item: TransferItem) -> _Row:
+    extra: dict[str, object] = {}
+    if item.symlink:
+        extra = {"symlink": True}
+    elif item.external_checksum or item.checksum_algorithm:
+        extra = _checksum(where, item)
     return _Row(
         rules.path(item.source_path, f"{where}.source_path"),
         rules.path(item.destination_path, f"{where}.destination_path"),
         item.recursive,
-        _checksum(where, item) if item.external_checksum or item.checksum_algorithm else {},
+        extra,
     )
+
+
+def _bases(rows: Sequence[_Row]) -> tuple[str, str]:
+    """What store_base_path_info shows, of the source and of the destination."""
+    whole = [not row.extra.get("symlink") and (row.recursive or row.source.endswith("/")) for row in rows]
+    sources = bases.common((row.source, bool(is_folder)) for row, is_folder in zip(rows, whole, strict=True))
+    targets = bases.common(
+        (str(row.destination), is_folder or str(row.destination).endswith("/"))
+        for row, is_folder in zip(rows, whole, strict=True)
+    )
+    return bases.storable(sources), bases.storable(targets)
 
 
 def _checksum(where: str, item: TransferItem) -> dict[str, object]:
