@@ -15,7 +15,6 @@ from bench.wan.cell import Cell, Line
 from bench.wan.datasets import DataSet
 from bench.wan.network import Network
 from bench.wan.tools import Job, Tool, ToolError, TooSlowError, run_client
-
 from tests.waiting import eventually
 
 from .test_wide_area_network import POSSIBLE
