@@ -91,8 +91,7 @@ class DataProxy:
             await writer.drain()
             if counted:
                 self.passed += len(piece)
-                if self._cut and self.passed >= self._after:
-                    self._cut_all()
+                self.piece_passed()
         if writer in self._hung:
             await asyncio.sleep(3600)
         writer.write_eof()
@@ -103,8 +102,14 @@ class DataProxy:
         self._free_at = max(self._free_at, loop.time()) + octets / self._rate
         await asyncio.sleep(max(0.0, self._free_at - loop.time()))
 
-    def _cut_all(self) -> None:
-        cut, self._cut = self._cut, None
+    def piece_passed(self) -> None:
+        """Some octets have gone to the destination."""
+        if self._cut and self.passed >= self._after:
+            cut, self._cut = self._cut, None
+            self.cut_all(cut)
+
+    def cut_all(self, cut: Cut) -> None:
+        """Do this to all connections that there are."""
         self.cuts += 1
         for writer in self._writers:
             if cut is Cut.HANG:

@@ -107,6 +107,7 @@ class MisbehavingProxy:
         self._seen: set[Step] = set()
         self._counts: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._conversations: set[_Conversation] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20)
@@ -124,6 +125,10 @@ class MisbehavingProxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
+
+    def upstream_ports(self) -> list[int]:
+        """What the server sees as the ports of its clients, now."""
+        return [one.server.get_extra_info("sockname")[1] for one in self._conversations]
 
     def next(self, verb: str) -> int:
         """Count a command with this verb; how many there were before."""
@@ -153,6 +158,7 @@ class MisbehavingProxy:
             writer.transport.abort()
             return
         conversation = _Conversation(self, writer, to_server)
+        self._conversations.add(conversation)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(conversation.commands(reader))
@@ -161,11 +167,12 @@ class MisbehavingProxy:
             pass
         finally:
             # abort, not close: a peer that reads nothing must not keep a transport alive beyond the test.
+            self._conversations.discard(conversation)
             writer.transport.abort()
             to_server.transport.abort()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Conversation:
     """One client and its server."""
 

@@ -1,0 +1,1 @@
+"""Random trees under random faults, every hash compared: `python -m bench.soak`."""
