@@ -197,9 +197,9 @@ def test_a_forecast_asks_the_database_little_and_a_list_nothing(
     started(task, 5.0, files=2, bytes_total=10)
     assert Item.objects.filter(task=task).count() == 1
     api.get("/submission_id")
-    with django_assert_num_queries(5):  # the token, the task, its own runs and its begin, those of the pair
+    with django_assert_num_queries(6):  # the token, the task, its own runs, its begin, the pair's last run, all of them
         assert left(api, task)["forecast_seconds_left"]
-    with django_assert_num_queries(4):  # those of the pair are known now
+    with django_assert_num_queries(5):
         left(api, task)
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}", fields="status,files")
@@ -215,9 +215,15 @@ def test_a_process_keeps_few_models(monkeypatch: pytest.MonkeyPatch, api: Api, a
     assert len(outlook._models) == 3
 
 
-def test_a_model_is_read_anew_after_a_while(monkeypatch: pytest.MonkeyPatch, api: Api, task: Task) -> None:
+def test_what_has_just_run_is_known_at_once(api: Api, task: Task) -> None:
     assert ask(api, bytes=1).body["runs"] == 0
     remember(task)
-    assert ask(api, bytes=1).body["runs"] == 0
-    monkeypatch.setattr(outlook, "_models", {pair: (0.0, old) for pair, (_, old) in outlook._models.items()})
     assert ask(api, bytes=1).body["runs"] == 20
+
+
+def test_what_has_run_elsewhere_is_known_after_a_while(api: Api, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(api, "ep2", "ep1", bytes=1).body["basis"].startswith("from a rule of thumb")
+    remember(task)
+    assert ask(api, "ep2", "ep1", bytes=1).body["basis"].startswith("from a rule of thumb")
+    monkeypatch.setattr(outlook, "_models", {pair: old._replace(expires=0) for pair, old in outlook._models.items()})
+    assert ask(api, "ep2", "ep1", bytes=1).body["basis"] == "from 20 runs between other endpoints"

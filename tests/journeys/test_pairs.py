@@ -57,9 +57,9 @@ def test_what_has_run_is_what_is_foretold(service: Api, site: MakeSite, kind: st
     for number in range(6):
         moved(service, source, destination, f"copy{number}")
     end = time.monotonic() + 30
-    while (foretold := service.call("GET", query))["runs"] < 5:  # a model is some seconds old at most
-        assert time.monotonic() < end
-        time.sleep(0.5)
-    assert foretold["basis"] == f"from {foretold['runs']} runs between these endpoints"
+    while (foretold := service.call("GET", query))["runs"] < 6:  # they are written after the last word
+        assert time.monotonic() < end, foretold
+        time.sleep(0.1)
+    assert foretold["basis"] == "from 6 runs between these endpoints"
     seconds = foretold["seconds"]
     assert 0 < seconds["low"] <= seconds["expected"] <= seconds["high"] < 60

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from django.db.models import QuerySet, Sum
 
@@ -19,8 +21,8 @@ from .states import Status, TaskType
 
 #: The latest runs of a pair, and of all others, that a forecast is made from.
 RUNS_SEEN = 200
-#: Seconds for which a pair's model serves, and how many of them a process keeps.
-FRESH = 5.0
+#: Seconds for which a pair's model serves while nothing runs there, and how many of them a process keeps.
+FRESH = 60.0
 MODELS_KEPT = 256
 
 #: Seconds from a request to its lease that are our own; longer is a wait for a turn.
@@ -42,7 +44,18 @@ _COLUMNS = (
 
 Pair = tuple[uuid.UUID, uuid.UUID]
 
-_models: dict[Pair, tuple[float, Model]] = {}
+
+class Kept(NamedTuple):
+    """latest: the last run of the pair that the model knows. expires: by the monotonic clock."""
+
+    latest: int | None
+    expires: float
+    model: Model
+
+
+#: The one made first goes first.
+_models: dict[Pair, Kept] = {}
+_keeping = threading.Lock()
 
 
 def before(user: User, source: str, destination: str, work: Work) -> tuple[Endpoint, Endpoint, Forecast]:
@@ -66,24 +79,29 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
 
 
 def model(pair: Pair) -> Model:
-    """What the history says of this way; a moment old at most."""
-    expires, found = _models.get(pair, (0.0, None))
-    now = time.monotonic()
-    if found is None or now >= expires:
-        found = _read(pair)
+    """What the history says of this way by now; of other ways, a moment ago."""
+    own = Run.objects.filter(source=pair[0], destination=pair[1]).order_by("-ended_at")
+    latest = own.values_list("pk", flat=True).first()
+    kept = _models.get(pair)
+    if kept is None or kept.latest != latest or time.monotonic() >= kept.expires:
+        kept = Kept(latest, time.monotonic() + FRESH, _read(pair, own))
+        _keep(pair, kept)
+    return kept.model
+
+
+def _keep(pair: Pair, kept: Kept) -> None:
+    with _keeping:
+        _models.pop(pair, None)
         while len(_models) >= MODELS_KEPT:
-            _models.pop(next(iter(_models)), None)
-        _models[pair] = (now + FRESH, found)
-    return found
+            del _models[next(iter(_models))]
+        _models[pair] = kept
 
 
-def _read(pair: Pair) -> Model:
-    source, destination = pair
-    of_pair = Run.objects.filter(source=source, destination=destination)
-    own = _pasts(of_pair.order_by("-ended_at"))
+def _read(pair: Pair, runs: QuerySet[Run]) -> Model:
+    own = _pasts(runs)
     if len(own) >= ENOUGH:
         return Model(own)
-    return Model(own, _pasts(Run.objects.exclude(source=source, destination=destination).order_by("-id")))
+    return Model(own, _pasts(Run.objects.exclude(source=pair[0], destination=pair[1]).order_by("-id")))
 
 
 def _pasts(runs: QuerySet[Run]) -> list[Past]:
