@@ -202,7 +202,7 @@ def on_a_connection(function: Callable[[], R]) -> R:
     """Call it on this thread's connection, and again on a new one while the database is away for a moment.
 
     One whose answer was lost on the way may have been done already: every call here may be done twice, but for
-    an event, which is then told twice, and the end of a task, which then finds its lease gone.
+    an event or a run, which is then told twice, and the end of a task, which then finds its lease gone.
     """
     give_up = time.monotonic() + PATIENCE
     if time.monotonic() - getattr(_checked, "at", 0.0) > CHECK_SECONDS:
