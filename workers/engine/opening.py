@@ -25,9 +25,7 @@ FAR = 0.010
 VERY_FAR = 0.100
 #: Lanes where a round trip takes FAR and VERY_FAR, and streams in all of them together.
 LANES = {FAR: 4, VERY_FAR: 8}
-STREAMS = {FAR: 16, VERY_FAR: 32}
-#: Streams of one lane at most, unless a rule or the user asks for more.
-LANE_STREAMS = {FAR: 8, VERY_FAR: 16}
+STREAMS = {FAR: 8, VERY_FAR: 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ def _preferred(plan: Plan, caps: Caps) -> Plan:
 def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
     size = max(1, chunk.total // chunk.count)
     lanes = _lanes(plan, chunk, caps, round_trip)
-    streams = _streams(plan, size, min(lanes, chunk.count), caps, round_trip)
+    streams = max(1, _streams(plan, size, min(lanes, chunk.count), caps, round_trip))
     deep = chunk.count > lanes
     depth = depth_for(size, streams, plan.pipelining, caps) if deep else plan.pipelining
     words = [
@@ -140,12 +138,11 @@ def _lanes(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> int:
 
 def _streams(plan: Plan, size: int, lanes: int, caps: Caps, round_trip: float) -> int:
     """More streams begin faster together; a file smaller than a block for each leaves some of them idle."""
-    most = max(1, size // BLOCK)
     streams = plan.parallelism
     if round_trip >= FAR and not caps.preferred_parallelism:
-        wanted = min(_by_distance(STREAMS, round_trip) // lanes, _by_distance(LANE_STREAMS, round_trip))
-        streams = max(streams, min(wanted, caps.parallelism))
-    return streams if streams <= most else power_of_two(most)
+        paper = streams * min(plan.concurrency, lanes)
+        streams = min(max(paper, _by_distance(STREAMS, round_trip)) // lanes, caps.parallelism)
+    return min(streams, power_of_two(max(1, size // BLOCK)))
 
 
 def _by_distance(table: Mapping[float, int], round_trip: float) -> int:
