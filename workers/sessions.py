@@ -135,6 +135,11 @@ class PooledLane:
             rename_to = target if temporary else None
             self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
 
+    @property
+    def begun(self) -> list[FileRow]:
+        """Files under way that the destination has opened under their own names."""
+        return [tag for tag in self._lane.begun if isinstance(tag, FileRow)]
+
     async def events(self) -> Sequence[LaneEvent]:
         """Wait until something happened; never raises for a fault."""
         if self._refused:
@@ -157,10 +162,10 @@ def _translate(event: PairEvent) -> LaneEvent:
     match event:
         case FileSettled(_, count):
             return LaneSettled(file, count)
-        case FileRefused(_, fault, trusted):
-            return LaneRefused(file, fault, trusted.format() if trusted else "")
-        case FileReturned(_, suspect):
-            return LaneReturned(file, suspect)
+        case FileRefused(_, fault, trusted, begun):
+            return LaneRefused(file, fault, trusted.format() if trusted else "", begun)
+        case FileReturned(_, suspect, begun):
+            return LaneReturned(file, suspect, begun)
         case FileProgress(_, ranges):
             return LaneProgress(file, ranges.format(), ranges.total)
         case _:

@@ -151,6 +151,9 @@ class PostgresTaskStore:
     async def pending(self, limit: int, exclude: Sequence[int]) -> list[FileRow]:
         return self._files(await self._call(work.pending, limit, exclude))
 
+    async def begun(self, limit: int) -> list[FileRow]:
+        return self._files(await self._call(work.begun, limit))
+
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         await self._call(work.write_temporary_paths, [(file.id, file.temporary_path) for file in files])
 

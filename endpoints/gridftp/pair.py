@@ -84,18 +84,23 @@ class FileSettled(NamedTuple):
 
 
 class FileRefused(NamedTuple):
-    """This file met a fault of its own. trusted: surely its own content on the destination's disk, or None."""
+    """This file met a fault of its own. trusted: surely its own content on the destination's disk, or None.
+
+    begun: the connection is lost, and the destination had opened the file under its real name.
+    """
 
     tag: object
     fault: Fault
     trusted: RangeSet | None
+    begun: bool = False
 
 
 class FileReturned(NamedTuple):
-    """Not settled and not at fault. suspect: a server process may still write under its name."""
+    """Not settled and not at fault. suspect: a server process may still write under its name. begun: as above."""
 
     tag: object
     suspect: bool
+    begun: bool = False
 
 
 class FileProgress(NamedTuple):
@@ -166,6 +171,11 @@ class _Slot:
     @property
     def faulty(self) -> bool:
         return self.source.fault is not None or self.destination.fault is not None
+
+    @property
+    def begun(self) -> bool:
+        """The destination has opened it under its real name."""
+        return self.destination.started and self.transfer.rename_to is None
 
     @property
     def moved(self) -> bool:
@@ -241,6 +251,11 @@ class ThirdPartyPair:
     def under_way(self) -> int:
         """Files given to the pair and not yet given back."""
         return len(self._slots) + len(self._waiting) + len(self._renaming)
+
+    @property
+    def begun(self) -> list[object]:
+        """Tags of the files under way that the destination has opened under their real names."""
+        return [slot.transfer.tag for slot in self._slots if slot.begun]
 
     def send(self, transfer: Transfer) -> None:
         """Move this file after all earlier ones; it comes back in exactly one event other than FileProgress."""
@@ -550,10 +565,10 @@ class ThirdPartyPair:
                 cause = slot.cause if slot.faulty else fault
                 trusted = slot.on_disk() if self._surely_own_first(slot) else None
                 self._events.append(
-                    FileRefused(slot.transfer.tag, replace(cause, scope=Scope.SESSION), trusted or None)
+                    FileRefused(slot.transfer.tag, replace(cause, scope=Scope.SESSION), trusted or None, slot.begun)
                 )
             else:
-                self._events.append(FileReturned(slot.transfer.tag, suspect=True))
+                self._events.append(FileReturned(slot.transfer.tag, suspect=True, begun=slot.begun))
         for transfer in self._waiting:
             self._events.append(FileReturned(transfer.tag, suspect=False))
         self._renaming.clear()

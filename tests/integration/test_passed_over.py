@@ -12,7 +12,7 @@ from tests.integration.test_work import check_sums, faulted, find, items, settle
 from transferapi.tasks import settling, work
 from transferapi.tasks.leases import Grant
 from transferapi.tasks.models import Event, File, Task
-from transferapi.tasks.rows import FaultedItem, MissedFile, NewFile, SettledFile, Trouble
+from transferapi.tasks.rows import FaultedItem, MissedFile, MovedBytes, NewFile, SettledFile, Trouble
 from transferapi.tasks.states import FileState
 
 DENIED = Trouble("PERMISSION_DENIED", "source", "Change the permissions.", "550 Permission denied")
@@ -129,3 +129,17 @@ def test_destinations_of_files_are_known_to_their_task_alone(
     assert work.known(grant.task_id, grant.epoch, []) == set()
     other = take(submit(alice, ep1, ep2, ("/x", "/y")))
     assert work.known(other.task_id, other.epoch, asked) == set()
+
+
+def test_files_that_were_begun_are_known_until_they_are_settled(grant: Grant) -> None:
+    plain, ranged, renamed, done = find(grant, 100, 100, 100, 100)
+    write(grant, moved=[MovedBytes(ranged.id, "0-30", 30), MovedBytes(done.id, "0-50", 50)])
+    work.write_temporary_paths(grant.task_id, grant.epoch, [(renamed.id, "/to/.waybill-1")])
+    write(grant, settled=settled(done))
+    begun = work.begun(grant.task_id, grant.epoch, 10)
+    assert {(row.id, row.ranges, row.temporary_path) for row in begun} == {
+        (ranged.id, "0-30", None),
+        (renamed.id, "", "/to/.waybill-1"),
+    }
+    assert plain.id not in {row.id for row in begun}
+    assert len(work.begun(grant.task_id, grant.epoch, 1)) == 1

@@ -249,3 +249,27 @@ def test_a_folder_that_is_copied_into_the_one_beside_it_keeps_its_source(service
     task = succeeded(service.wait(service.transfer_items(a.id, a.id, items, delete_destination_extra=True)))
     assert len(extras_of(service, task)) == 1
     assert names(a.folder) == {"home", "home/data", "home/data/f", "home/old", "home/f"}
+
+
+# ---- what is not brought to an end
+
+
+@pytest.mark.parametrize(("source_kind", "destination_kind"), PAIRS)
+def test_a_transfer_that_is_canceled_leaves_no_part_of_a_file(
+    service: Api, site: MakeSite, source_kind: str, destination_kind: str
+) -> None:
+    a, b = site("a", source_kind), site("b", destination_kind)
+    with (a.folder / "large").open("wb") as file:
+        file.truncate(5 * 2**30)
+    make(b.folder, "copy/untouched")
+    hand_over(a)
+    give(b)
+    task_id = service.transfer(a.id, a.path(""), b.id, b.path("copy/"))
+    end = time.monotonic() + 20
+    while not (b.folder / "copy" / "large").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    service.call("POST", f"/task/{task_id}/cancel")
+    task = service.wait(task_id)
+    assert task["fatal_error"]["code"] == "CANCELED"
+    assert names(b.folder / "copy") == {"untouched"}

@@ -194,6 +194,12 @@ def pending(
         return [FileFacts(*row) for row in _rows(_PENDING, columns, FILE_PATHS)]
 
 
+def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = None) -> list[FileFacts]:
+    """Pending files with a temporary path, or with something of them on the destination's disk."""
+    with hold(task_id, epoch, now):
+        return [FileFacts(*row) for row in _rows(_BEGUN, {"task": task_id, "limit": limit}, FILE_PATHS)]
+
+
 def write_temporary_paths(
     task_id: uuid.UUID, epoch: int, paths: Sequence[tuple[int, str | None]], now: datetime | None = None
 ) -> None:
@@ -370,6 +376,10 @@ _PENDING = f"""
     WHERE task_id = %(task)s AND state = 0 AND next_try_at <= %(now)s AND id <> ALL(%(exclude)s::bigint[])
     ORDER BY next_try_at LIMIT %(limit)s)
     ORDER BY size, id LIMIT %(limit)s"""  # noqa: S608 (constants)
+
+_BEGUN = f"""
+    SELECT {_COLUMNS} FROM tasks_file
+    WHERE task_id = %(task)s AND state = 0 AND (temporary_path IS NOT NULL OR ranges <> '') LIMIT %(limit)s"""  # noqa: S608
 
 _TEMPORARY = """
     WITH renamed AS (

@@ -30,7 +30,7 @@ from .ports import (
     Settled,
 )
 from .retry import Fail, PassOver, Retry
-from .stock import Stock
+from .stock import Stock, partials
 from .tuner import Tuner
 from .work import PATIENCE, Work
 
@@ -86,7 +86,7 @@ class Crew:
         self._stock = stock
         self._ledger = ledger
         self._tuner = tuner
-        self._aftercare = Aftercare(work, ledger, self._fault)
+        self._aftercare = Aftercare(work, ledger, self._fault_arrived)
         self._hands: dict[int, asyncio.Task[None]] = {}
         self._berths: dict[int, _Berth] = {}
         self._parked: list[_Berth] = []
@@ -98,6 +98,8 @@ class Crew:
         self._on_disk: set[int] = set()
         #: Files that were lost with a connection, until they have a new name.
         self._suspects: dict[int, FileRow] = {}
+        #: Those that were under way when the slice ended, and that have no new name.
+        self.left_behind: list[FileRow] = []
         self.announced: Plan | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -179,16 +181,19 @@ class Crew:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._aftercare.leave()
         berths = [*self._berths.values(), *self._parked]
+        begun = {row.id for berth in berths for row in berth.lane.begun}
         await asyncio.gather(*(self._close(berth) for berth in berths))
         for berth in berths:
             for row in berth.under_way.values():
                 if not row.ranges and row.id not in self._on_disk:
-                    self._suspects[row.id] = row
+                    self._suspects[row.id] = replace(row, begun=True) if row.id in begun else row
         self._berths.clear()
         self._parked.clear()
         suspects = list(self._suspects.values())
         if mark and suspects:
             await self._rename(suspects)
+        elif not mark:
+            self.left_behind = suspects
         self._suspects.clear()
 
     # ---- a hand
@@ -349,7 +354,9 @@ class Crew:
             elif type(event) is LaneRefused:
                 self._refused(event, berth.lane.alive)
             elif type(event) is LaneReturned:
-                (suspects if event.suspect else begun if told or file.ranges else returned).append(file)
+                (suspects if event.suspect else begun if told or file.ranges else returned).append(
+                    replace(file, begun=True) if event.begun else file
+                )
         self._dealer.came_back(came_back)
         if suspects:
             self._suspects.update((row.id, row) for row in suspects)
@@ -382,7 +389,7 @@ class Crew:
         self._ledger.settle(Settled(row, 0))
 
     def _refused(self, event: LaneRefused, alive: bool) -> None:
-        file, fault = event.file, event.fault
+        file, fault = replace(event.file, begun=event.begun or event.file.begun), event.fault
         if fault.scope is not Scope.FILE:
             self._work.connection_failed()
         # A lane that lives has been drained: nobody writes this file any more.
@@ -400,10 +407,13 @@ class Crew:
         if isinstance(decision, Retry):
             self._ledger.fault(Faulted(file, fault, decision.at, ranges, new_size, checksummed=checksummed))
         elif isinstance(decision, Fail | PassOver):
-            if file.temporary_path:
-                self._stock.drop([file.temporary_path])
             passed_over = isinstance(decision, PassOver)
-            self._ledger.fault(Faulted(file, fault, None, "", new_size, passed_over, checksummed))
+            lost = Faulted(file, fault, None, "", new_size, passed_over, checksummed)
+            self._inquire(self._give_up(lost, partials(replace(file, ranges=ranges or file.ranges))))
+
+    def _fault_arrived(self, file: FileRow, fault: Fault, **known: Any) -> None:
+        """The same for a file that has arrived, and is not what it should be."""
+        self._fault(replace(file, begun=True), fault, **known)
 
     # ---- inquiries
 
@@ -451,6 +461,11 @@ class Crew:
         self._dealer.put_back([file] if good else await self._rename([file]))
         self.staff()
 
+    async def _give_up(self, lost: Faulted, partials: Sequence[str]) -> None:
+        """What is left of it goes first: once its fate is written, nobody would know of it any more."""
+        await self._stock.remove(partials)
+        self._ledger.fault(lost)
+
     async def _fault_renamed(self, file: FileRow, fault: Fault) -> None:
         """Its server process may still be writing: the next try must go to a new name."""
         (renamed,) = await self._rename([file])
@@ -473,13 +488,15 @@ class Crew:
                 self._work.desk.ask(Side.DESTINATION, lambda session: session.stat(path)),
             )
         except FaultError as error:
-            self._fault(file, error.fault)
+            self._fault_arrived(file, error.fault)
             return
         outcome = verdict(file, received, source.size, destination.size)
         if isinstance(outcome, Settled):
             self._aftercare.accept(outcome)
         else:
-            self._fault(file, make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE), new_size=source.size)
+            self._fault_arrived(
+                file, make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE), new_size=source.size
+            )
 
     async def _decide_later(self) -> None:
         await self._work.clock.sleep(DECIDE_AFTER)

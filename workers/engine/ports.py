@@ -131,6 +131,8 @@ class FileRow:
     link_target: str | None = None
     #: What the content must have, by the user's word, or only the algorithm to compare both sides with.
     checksum: Checksum | None = None
+    #: Something that is no whole copy lies under its own name at the destination, and this task has written it.
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,9 @@ class TaskStore(Protocol):
     async def pending(self, limit: int, exclude: Sequence[int]) -> Sequence[FileRow]:
         """Pending files that are due, sorted by (size, id); without those the engine already has in hand."""
 
+    async def begun(self, limit: int) -> Sequence[FileRow]:
+        """Pending files with a temporary path, or with something of them on the destination's disk."""
+
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         """Record under which temporary names these files are about to be written."""
 
@@ -341,6 +346,8 @@ class LaneRefused:
     file: FileRow
     fault: Fault
     trusted_ranges: str = ""
+    #: The connection was lost when the destination had opened the file under its own name.
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +359,8 @@ class LaneReturned:
 
     file: FileRow
     suspect: bool
+    #: As of LaneRefused.
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +384,10 @@ class Lane(Protocol):
 
     def use_streams(self, parallelism: int) -> None:
         """Move the files to come over so many data streams; only while none is under way."""
+
+    @property
+    def begun(self) -> Sequence[FileRow]:
+        """Files under way that the destination has opened under their own names, by its word."""
 
     def feed(self, file: FileRow) -> None:
         """Put a file into the pipe; never blocks."""

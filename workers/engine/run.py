@@ -19,7 +19,7 @@ from .ledger import Ledger
 from .ports import Clock, LeaseLostError, Pulse, Run, SessionFactory, TaskSpec, TaskStore
 from .retry import delay
 from .scan import Scanner
-from .stock import Stock, TemporaryNames
+from .stock import MAX_LITTER, Stock, TemporaryNames, partials
 from .tuner import Caps, Tuner
 from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, first_of, wait_for
 
@@ -242,12 +242,14 @@ class _Slice:
         await self._movers.leave(mark=isinstance(ending, Released | Suspended))
         await work.stop_parts(but=self._ledger_task)
         await self._ledger.flush()
-        if isinstance(ending, Finished):
-            await self._sweep()
+        if isinstance(ending, Failed):
+            await self._forsake()
+        elif isinstance(ending, Finished):
+            await self._sweep(SWEEP)
         outcome = await self._last_word(_CANCELED if self._canceled else ending)
         if self._crew is not None:
             await self._learn(self._crew, whole=outcome is Outcome.FINISHED and not work.spec.started)
-        await self._sweep()
+        await self._sweep(SWEEP)
         return outcome
 
     async def _learn(self, crew: Crew, *, whole: bool) -> None:
@@ -274,13 +276,20 @@ class _Slice:
         while not self._movers.idle and (left := (end - self.work.clock.now()).total_seconds()) > 0:
             await self.work.clock.sleep(min(left, 0.05))
 
-    async def _sweep(self) -> None:
-        """Remove temporary files that nobody needs any more, if the endpoint lets us."""
+    async def _forsake(self) -> None:
+        """What was begun and will not be ended is removed, while nobody else can write there for this task's sake."""
+        if self._crew is not None:
+            rows = [*self._crew.left_behind, *await self.work.store.begun(MAX_LITTER)]
+            self._stock.drop([path for row in rows for path in partials(row)])
+            await self._sweep(DRAIN)
+
+    async def _sweep(self, seconds: float) -> None:
+        """Remove files that nobody needs any more, if the endpoint lets us."""
         names, self._stock.litter = self._stock.litter, []
         if not names:
             return
         try:
-            async with asyncio.timeout(DRAIN if self._stop.is_set() else SWEEP):
+            async with asyncio.timeout(DRAIN if self._stop.is_set() else seconds):
                 entries = [(name, False) for name in names]
                 await self.work.desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
         except (FaultError, TimeoutError):

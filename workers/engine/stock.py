@@ -16,10 +16,29 @@ from .ports import FileRow, Found, ItemRow, TaskStore
 #: Files fetched from the store at once, and the least room for which it is worth the while.
 FETCH = 2000
 MIN_FETCH = 500
-#: Names of forgotten temporary files that are remembered at most; what is beyond stays behind.
+#: Names of forgotten files that are remembered at most; what is beyond stays behind.
 MAX_LITTER = 10_000
 #: Seconds for the removal of temporary files whose files get new names.
 REMOVAL = 5.0
+
+
+#: How the name of a temporary file ends when there is a partial file under the real name, too.
+BEGUN = "-b"
+
+
+def has_begun(row: FileRow) -> bool:
+    """Whether this task has written under the file's own name what is no whole copy of it."""
+    temporary = row.temporary_path
+    return row.begun or (bool(row.ranges) if temporary is None else temporary.endswith(BEGUN))
+
+
+def partials(row: FileRow) -> list[str]:
+    """What is left at the destination of a file that is given up, as far as this task surely wrote it.
+
+    A file that was there before, and that no server has said to have opened, is not among them.
+    """
+    temporary = [row.temporary_path] if row.temporary_path else []
+    return [*temporary, row.destination_path] if has_begun(row) and row.destination_path else temporary
 
 
 class TemporaryNames:
@@ -35,7 +54,7 @@ class TemporaryNames:
     def give(self, row: FileRow) -> FileRow:
         """The same file, to be written afresh under a new name in the folder of its destination."""
         folder = (row.destination_path or "").rpartition("/")[0]
-        name = f"{folder}/.waybill-{self._mark}{secrets.token_hex(8)}"
+        name = f"{folder}/.waybill-{self._mark}{secrets.token_hex(8)}{BEGUN if has_begun(row) else ''}"
         return replace(row, temporary_path=name, ranges="", suspect=False)
 
     def is_ours(self, row: FileRow) -> bool:
@@ -62,7 +81,7 @@ class Stock:
         self._lock = asyncio.Lock()
         #: The store may have due files that are not in hand.
         self.more = False
-        #: Temporary names that no file has any more: to be removed from the destination.
+        #: Names that no file has any more, or that are given up: to be removed from the destination.
         self.litter: list[str] = []
 
     @property
@@ -96,24 +115,24 @@ class Stock:
         renamed = [self._names.give(row) for row in rows]
         # Before the new names take the place of the old ones: after a SIGKILL nobody would know these any more.
         # A late writer of one then writes into a file without a name.
-        await self._remove([row.temporary_path for row in rows if row.temporary_path])
+        await self.remove([row.temporary_path for row in rows if row.temporary_path])
         await self._store.write_temporary_paths(renamed)
         return renamed
 
-    async def _remove(self, temporary_paths: Sequence[str]) -> None:
-        """Remove these from the destination; what cannot be removed now is tried again when the slice ends."""
-        if not temporary_paths:
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove these, which nobody will write again; what cannot be removed now is tried again as the slice ends."""
+        if not paths:
             return
-        entries = [(path, False) for path in temporary_paths]
+        entries = [(path, False) for path in paths]
         try:
             async with asyncio.timeout(REMOVAL):
                 await self._desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
         except (FaultError, TimeoutError):
-            self.drop(temporary_paths)
+            self.drop(paths)
 
-    def drop(self, temporary_paths: Sequence[str]) -> None:
+    def drop(self, paths: Sequence[str]) -> None:
         """Nothing will be written under these names any more."""
-        self.litter += temporary_paths[: MAX_LITTER - len(self.litter)]
+        self.litter += paths[: MAX_LITTER - len(self.litter)]
 
     async def _without_suspects(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """What a worker that died may still be writing gets a new name, unless it can be continued in place."""

@@ -275,6 +275,10 @@ class MemoryLane:
             self._streams = parallelism
             self._sessions.streams.append(parallelism)
 
+    @property
+    def begun(self) -> Sequence[FileRow]:
+        return [file for file in self._queue if not file.temporary_path]
+
     def feed(self, file: FileRow) -> None:
         assert self._streams, "nobody said how many streams"
         assert len(self._queue) < MAX_PIPELINING, "more files under way than any plan allows"
@@ -388,13 +392,19 @@ class MemoryLane:
             ranges = self._on_disk(file).format()
         elif lost:
             self._haunt(file)
+        elif self._moved:
+            self._sessions.trees[Side.DESTINATION].remove(
+                file.temporary_path or file.destination_path or "", directory=False
+            )
         self._moved = 0
-        self._events.append(LaneRefused(file, fault, ranges))
+        self._events.append(LaneRefused(file, fault, ranges, begun=lost and not file.temporary_path))
         if lost:
             self.lose_connection()
         elif self._queue and self._sessions.chunk and self._sessions.trusted:
             self._overtake(self._queue[0])
-        self._events += [LaneReturned(later, suspect=lost) for later in self._queue]
+        self._events += [
+            LaneReturned(later, suspect=lost, begun=lost and not later.temporary_path) for later in self._queue
+        ]
         self._queue.clear()
 
     def _overtake(self, file: FileRow) -> None:

@@ -353,6 +353,11 @@ class MemoryLease:
             files = heapq.nsmallest(limit, due, key=lambda file: (file.size, file.id))
             return [replace(file, suspect=file.id <= self.suspect_up_to) for file in files]
 
+    async def begun(self, limit: int) -> Sequence[FileRow]:
+        async with self._call("begun") as store:
+            rows = (row.file for row in store.pending.values() if row.file.temporary_path or row.file.ranges)
+            return list(islice(rows, limit))
+
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         async with self._call("write_temporary_paths") as store:
             for file in files:
