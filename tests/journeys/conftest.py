@@ -47,7 +47,10 @@ def workspace() -> Iterator[Path]:
 
 @pytest.fixture
 def site(service: Api, workspace: Path) -> Iterator[Callable[..., Site]]:
-    """`site("a", "toolkit")` or `site("b", "own")`: a registered endpoint over a new folder of that name."""
+    """`site("a", "toolkit")` or `site("b", "own")`: a registered endpoint over a new folder of that name.
+
+    "bad disk": our own server, with what `bad_disk` does to files of some names.
+    """
     running: list[Callable[[], object]] = []
 
     def make(name: str, kind: str, *prefix: str) -> Site:
@@ -68,7 +71,7 @@ def site(service: Api, workspace: Path) -> Iterator[Callable[..., Site]]:
             *prefix,
             sys.executable,
             "-m",
-            "endpoints.gridftp.server",
+            "tests.journeys.bad_disk" if kind == "bad disk" else "endpoints.gridftp.server",
             "--root",
             str(folder),
             "--port",

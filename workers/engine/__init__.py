@@ -10,6 +10,7 @@ dealer    files in hand, sorted into chunks and dealt to lanes. Pure
 stock     where files come in hand: from the scan, and from the store when memory had no room
 crew      the lanes: opened, fed, listened to, replaced when they die
 arrival   whether what arrived is the whole file. Pure
+aftercare what a file needs before it is settled: `verify` by `checksums` on both sides, `timestamps` of the source
 retry     what follows from a fault. Pure
 extras    what only the destination has is removed at the end; `survey` says where that may be done
 ledger    settlement, in batches

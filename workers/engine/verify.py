@@ -166,9 +166,9 @@ class Verifier:
             self._compared(arrived, algorithm, source.lower(), destination.lower())
 
     async def _algorithm(self, bench: Bench, wanted: Checksum | None) -> str:
-        source, destination = await asyncio.gather(
-            bench.desk.ask(Side.SOURCE, _algorithms), bench.desk.ask(Side.DESTINATION, _algorithms)
-        )
+        bench.desk.open_ahead(Side.DESTINATION)
+        source = await bench.desk.ask(Side.SOURCE, _algorithms)
+        destination = await bench.desk.ask(Side.DESTINATION, _algorithms)
         return common_algorithm(source, destination, wanted and wanted.algorithm)
 
     def _compared(self, arrived: Settled, algorithm: str, source: str, destination: str) -> None:
