@@ -165,7 +165,10 @@ def test_what_the_endpoints_prefer_comes_before_the_rules_and_what_they_allow_be
     caps = Caps.of(TaskSpec("t", False, *ends, {}, 32))
     assert numbers(opening(2, 10**9, 0.06, caps)) == (6, 3, 5)
     assert numbers(opening(2, 10**9, None, caps, tuning="paper"))[:2] == (2, 3)
-    assert opening(2, 10**9, 0.06, caps, perf_cc=40).concurrency == 12
+    plan = opening(2, 10**9, 0.06, caps, perf_cc=40)
+    assert plan.concurrency == 12
+    assert "perf_cc as asked; concurrency 12 instead of 40" in plan.reason
+    assert opening(2, 10**9, None, Caps(1), perf_cc=40).reason.count("instead of") == 2
 
 
 def test_without_a_word_of_the_endpoints_the_sessions_are_the_limit() -> None:
@@ -327,6 +330,16 @@ def test_what_is_being_tried_is_undone_when_files_of_another_class_come() -> Non
     assert numbers(tried)[0] == 8
     one.plan(LARGE, chunk(10, 10**9))
     assert numbers(one.plan(SMALL, chunk(10**6, 100_000)))[0] == 4
+
+
+def test_classes_that_take_turns_do_not_make_the_plan_swing() -> None:
+    one = begun()
+    changes = 0
+    for at in range(7200):
+        if at % 20 == 0:
+            one.plan(LARGE if at % 40 else SMALL, chunk(10**6, 10**9 if at % 40 else 100_000))
+        changes += one.measured(sample(at * 0.5)) is not None
+    assert changes <= 16
 
 
 def test_chunks_of_one_class_go_on_with_what_was_learned() -> None:

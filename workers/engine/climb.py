@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .meter import Level, Meter, Rate, Sample, mean, settling
+from .opening import counted
 from .plan import Plan
 from .retreat import Retreat
 
@@ -59,10 +60,10 @@ class Step:
 
     def words(self, plan: Plan) -> str:
         """This number of the plan, for people."""
-        number = getattr(plan, self.name)
+        number = int(getattr(plan, self.name))
         thing = {"concurrency": "lane", "parallelism": "stream", "pipelining": "file"}[self.name]
         where = {"concurrency": "", "parallelism": " in each lane", "pipelining": " under way in each lane"}[self.name]
-        return f"{number} {thing}{'' if number == 1 else 's'}{where}"
+        return f"{counted(number, thing)}{where}"
 
 
 @dataclass(slots=True)
@@ -102,6 +103,7 @@ class Climb:
         self._trial: _Trial | None = None
         self._pause = PAUSE
         self._next_at = 0.0
+        self._at = 0.0
         self._shift_pause = SHIFT_PAUSE
         self._shift_at = 0.0
 
@@ -109,15 +111,17 @@ class Climb:
         """Files of another class come next: what was being tried will not be known."""
         if self._trial:
             self.plan, self._trial = self._trial.before, None
+            self._wait(self._at)
 
     def measured(self, sample: Sample, round_trip: float) -> Plan | None:
         """The plan to go on with, when it is another one."""
+        self._at = sample.at
         if sample.faults:
             self._meter.restart(sample.at + settling(round_trip))
             return self._fault(sample.at, round_trip)
         lanes = self._retreat.more(sample.at, self.plan.concurrency)
         if lanes != self.plan.concurrency:
-            reason = f"no connection was refused or lost in {self._retreat.quiet:.0f} s: {lanes} lanes again"
+            reason = f"no connection was refused or lost in {self._retreat.quiet:.0f} s: {counted(lanes, 'lane')} again"
             return self._lanes(lanes, reason, sample.at, round_trip)
         if self._trial and sample.at >= self._trial.until:
             return self._undo(self._trial, "could not be measured", sample.at, round_trip)
@@ -200,10 +204,13 @@ class Climb:
         self._trial = None
         self._level.pause()
         self._windows.clear()
-        self._next_at = at + self._pause
-        self._pause *= PATIENCE
+        self._wait(at)
         reason = f"{step.words(self.plan)} {what}, {step.words(before)} {trial.rate} before: back to these"
         return self._change(replace(before, reason=reason), at, round_trip)
+
+    def _wait(self, at: float) -> None:
+        self._next_at = at + self._pause
+        self._pause *= PATIENCE
 
     def _change(self, plan: Plan, at: float, round_trip: float) -> Plan:
         self.plan = plan
@@ -220,7 +227,7 @@ class Climb:
         lanes = self._retreat.fewer(at, self.plan.concurrency, self._least_lanes)
         if lanes == self.plan.concurrency:
             return None
-        reason = f"connections are refused or lost: {lanes} lanes instead of {self.plan.concurrency}"
+        reason = f"connections are refused or lost: {counted(lanes, 'lane')} instead of {self.plan.concurrency}"
         return self._lanes(lanes, reason, at, round_trip)
 
     def _lanes(self, lanes: int, reason: str, at: float, round_trip: float) -> Plan:

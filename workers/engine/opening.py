@@ -7,11 +7,15 @@ lane never more than what its files under way hold. The rules of the paper are r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .plan import MAX_PARALLELISM, MAX_PIPELINING, Plan, Summary, make_plan
 from .ports import EndpointRef, TaskSpec
 
+#: More than any rule of the paper uses.
+MANY_SESSIONS = 1000
+#: What a user may fix, and which number of a plan it is.
+NUMBERS = {"perf_cc": "concurrency", "perf_p": "parallelism", "perf_pp": "pipelining"}
 #: Octets that one stream has under way at most: the sender's buffer as Linux grows it by itself.
 WINDOW = 4 * 2**20
 #: Octets that the toolkit's server puts on one stream before it takes the next.
@@ -83,16 +87,15 @@ def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, roun
 
 def asked(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
     """What the user asked for takes the place of any other number."""
-    wishes = paper_plan(Summary(), options, caps)
-    names = [name for name in ("perf_cc", "perf_p", "perf_pp") if pinned(options, name, caps)]
+    names = [name for name in NUMBERS if pinned(options, name, caps)]
     if not names:
         return plan
-    return Plan(
-        wishes.concurrency if "perf_cc" in names else plan.concurrency,
-        wishes.parallelism if "perf_p" in names else plan.parallelism,
-        wishes.pipelining if "perf_pp" in names else plan.pipelining,
-        f"{plan.reason}; {', '.join(names)} as asked",
-    )
+    # The rules say with which words a wish is cut to what is allowed.
+    wishes = paper_plan(Summary(), options, caps)
+    rule = make_plan(Summary(), {}, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
+    words = wishes.reason.removeprefix(rule.reason)
+    wanted = {NUMBERS[name]: getattr(wishes, NUMBERS[name]) for name in names}
+    return replace(plan, **wanted, reason=plan.reason + words)
 
 
 def pinned(options: Mapping[str, object], name: str, caps: Caps) -> bool:
@@ -169,7 +172,12 @@ def power_of_two(most: int) -> int:
 def _words(thing: str, before: int, after: int, where: str = "") -> list[str]:
     if before == after:
         return []
-    return [f"{after} {thing}{'s' if after > 1 else ''}{where} instead of {before}"]
+    return [f"{counted(after, thing)}{where} instead of {before}"]
+
+
+def counted(number: int, thing: str) -> str:
+    """In words for people."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def milliseconds(seconds: float) -> str:
