@@ -459,6 +459,19 @@ def test_the_checksum_of_a_large_file_holds_up_no_small_one() -> None:
     run(main())
 
 
+def test_many_small_files_are_compared_on_both_sessions_and_few_on_one() -> None:
+    async def opened(count: int) -> int:
+        world = folder(perf_cc=1)
+        world.max_sessions = 9
+        world.fill(count)
+        world.slow(0.5)
+        assert await world.run() == "SUCCEEDED"
+        return world.sessions.most_taken
+
+    few, many = run(opened(10)), run(opened(300))
+    assert many == few + 2, "one more on each side"
+
+
 # ---- external_checksum
 
 

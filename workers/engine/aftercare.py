@@ -11,10 +11,9 @@ from dataclasses import replace
 
 from .arrival import kept, size_of
 from .ledger import Ledger
-from .plan import SizeClass, size_class
 from .ports import Progress, Settled
 from .timestamps import Timestamps
-from .verify import NoteFault, Verifier
+from .verify import NoteFault, Verifier, is_large
 from .work import PATIENCE, Work
 
 #: Files that may wait here; with more the lanes are fed no further.
@@ -69,7 +68,7 @@ class Aftercare:
         """This file has arrived whole, as far as sizes and replies can tell."""
         if not (self._verify_all or (arrived.file.checksum and arrived.file.checksum.value)):
             self._agreed(arrived)
-        elif size_class(size_of(arrived)) is SizeClass.SMALL:
+        elif not is_large(arrived):
             self._verifier.take(arrived)
         elif arrived.file.temporary_path:
             note = self._work.spawn(self._take_renamed(arrived))

@@ -13,14 +13,16 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from .arrival import kept, size_of
 from .checksums import common_algorithm, mismatch
 from .desk import Desk, UnreachableError
-from .plan import SizeClass, size_class
+from .plan import MB, SizeClass, size_class
 from .ports import Checksum, FileRow, Session, SessionFactory, Settled
 from .work import Failed, Work
 
 #: Checksums that one session is asked for at once: the answers come in order, so small files hide each other's round
-#: trips; for large ones it is enough that the next one is there when the server has time.
+#: trips; of many octets it is enough that the next one is there when the server has time.
 DEPTH = 100
-DEPTH_LARGE = 2
+DEPTH_OCTETS = 100 * MB
+#: With so many more small files waiting here than there, they go there, if no large one is there.
+UNEVEN = 20
 
 
 class NoteFault(Protocol):
@@ -34,11 +36,24 @@ class NoteFault(Protocol):
 class Bench:
     """A session to each side that only makes checksums, and the files that wait for them."""
 
-    def __init__(self, sessions: SessionFactory, depth: int) -> None:
+    def __init__(self, sessions: SessionFactory) -> None:
         self.desk = Desk(sessions)
-        self.depth = depth
         self.queue: deque[Settled] = deque()
         self.under_way: dict[asyncio.Task[None], Settled] = {}
+        self.octets_under_way = 0
+        #: Large files that are here.
+        self.large = 0
+
+    @property
+    def waiting(self) -> int:
+        """Files that are being compared here, or wait for it."""
+        return len(self.queue) + len(self.under_way)
+
+    @property
+    def ready(self) -> bool:
+        """There is another file, and it should be asked for now."""
+        busy = len(self.under_way) > 1 and self.octets_under_way >= DEPTH_OCTETS
+        return bool(self.queue) and len(self.under_way) < DEPTH and not busy
 
 
 class Verifier:
@@ -55,17 +70,15 @@ class Verifier:
         self._agreed = agreed
         self._fault = fault
         self._left = left
-        small = Bench(work.sessions, DEPTH)
-        large = Bench(work.sessions, DEPTH_LARGE) if work.spec.check_sessions > 1 else small
-        self._benches = [small, large] if large is not small else [small]
-        self._by_class = {SizeClass.SMALL: small, SizeClass.MEDIUM: large, SizeClass.LARGE: large}
+        #: The last one is for large files.
+        self._benches = [Bench(work.sessions) for _ in range(max(1, work.spec.check_sessions))]
         self._prepared = False
         self._closed = False
 
     @property
     def waiting(self) -> int:
         """Files that are being compared, or wait for it."""
-        return sum(len(bench.queue) + len(bench.under_way) for bench in self._benches)
+        return sum(bench.waiting for bench in self._benches)
 
     @property
     def moving(self) -> int:
@@ -80,7 +93,10 @@ class Verifier:
 
     def take(self, arrived: Settled) -> None:
         """Compare this file when its turn comes."""
-        bench = self._by_class[size_class(size_of(arrived))]
+        first, last = self._benches[0], self._benches[-1]
+        large = is_large(arrived)
+        bench = last if large or (not last.large and first.waiting > last.waiting + UNEVEN) else first
+        bench.large += large
         bench.queue.append(arrived)
         self._start(bench)
         self._wake_if_blocked()
@@ -124,21 +140,20 @@ class Verifier:
         self._work.end(Failed(fault.kind, fault.advice, drain=True))
 
     def _start(self, bench: Bench) -> None:
-        if self._closed or self._work.is_blocked():
-            return
-        while bench.queue and len(bench.under_way) < bench.depth:
+        while bench.ready and not (self._closed or self._work.is_blocked()):
             arrived = bench.queue.popleft()
+            bench.octets_under_way += size_of(arrived)
             task = self._work.spawn(self._verify(bench, arrived))
             bench.under_way[task] = arrived
             task.add_done_callback(lambda done: self._done(bench, done))
 
     def _done(self, bench: Bench, task: asyncio.Task[None]) -> None:
-        del bench.under_way[task]
+        bench.octets_under_way -= size_of(bench.under_way.pop(task))
         if task.cancelled():
             return
         self._start(bench)
         self._wake_if_blocked()
-        if not bench.queue and not bench.under_way:
+        if not bench.waiting:
             self._work.spawn(bench.desk.close())
         self._left()
 
@@ -163,6 +178,7 @@ class Verifier:
         except FaultError as error:
             self._not_made(bench, arrived, error.fault)
         else:
+            bench.large -= is_large(arrived)
             self._compared(arrived, algorithm, source.lower(), destination.lower())
 
     async def _algorithm(self, bench: Bench, wanted: Checksum | None) -> str:
@@ -186,10 +202,16 @@ class Verifier:
         if fault.scope is not Scope.FILE and not self._work.connection_failed():
             bench.queue.append(arrived)
             return
+        bench.large -= is_large(arrived)
         gone = fault.kind is Kind.FILE_NOT_FOUND and fault.side is not Side.SOURCE
         self._fault(arrived.file, fault, ranges="" if gone else kept(arrived), new_size=arrived.new_size)
         if fault.kind is Kind.UNSUPPORTED and not fault.retryable and not arrived.file.checksum:
             self._end(fault)
+
+
+def is_large(arrived: Settled) -> bool:
+    """Whether its checksum takes so long that small files should not wait for it."""
+    return size_class(size_of(arrived)) is not SizeClass.SMALL
 
 
 async def _algorithms(session: Session) -> Sequence[str]:
