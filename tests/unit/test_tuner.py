@@ -168,7 +168,7 @@ def test_what_the_endpoints_prefer_comes_before_the_rules_and_what_they_allow_be
     plan = opening(2, 10**9, 0.06, caps, perf_cc=40)
     assert plan.concurrency == 12
     assert "perf_cc as asked; concurrency 12 instead of 40" in plan.reason
-    assert opening(2, 10**9, None, Caps(1), perf_cc=40).reason.count("instead of") == 2
+    assert opening(2, 10**9, None, Caps(1), perf_pp=40).reason.count("instead of") == 1
 
 
 def test_without_a_word_of_the_endpoints_the_sessions_are_the_limit() -> None:

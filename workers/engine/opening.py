@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .plan import MAX_PARALLELISM, MAX_PIPELINING, Plan, Summary, make_plan
 from .ports import EndpointRef, TaskSpec
@@ -68,34 +69,40 @@ def paper_plan(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Pla
 
 def within(plan: Plan, caps: Caps) -> Plan:
     """The plan, cut to what the endpoints allow."""
-    if plan.parallelism <= caps.parallelism and plan.pipelining <= caps.pipelining and plan.concurrency <= caps.lanes:
+    most = {"concurrency": caps.lanes, "parallelism": caps.parallelism, "pipelining": caps.pipelining}
+    cut = {name: limit for name, limit in most.items() if getattr(plan, name) > limit}
+    if not cut:
         return plan
-    streams = min(plan.parallelism, caps.parallelism)
-    reason = plan.reason
-    if streams < plan.parallelism:
-        reason = f"{reason}; parallelism {streams} instead of {plan.parallelism}: the endpoints allow no more"
-    return Plan(min(plan.concurrency, caps.lanes), streams, min(plan.pipelining, caps.pipelining), reason)
+    words = ", ".join(f"{name} {limit} instead of {getattr(plan, name)}" for name, limit in cut.items())
+    return _with(plan, cut, f"{plan.reason}; {words}: the endpoints allow no more")
+
+
+def _with(plan: Plan, numbers: Mapping[str, int], reason: str) -> Plan:
+    changes: dict[str, Any] = dict(numbers)
+    return replace(plan, reason=reason, **changes)
 
 
 def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
     """The plan to begin with where nothing is known but the chunk and, perhaps, what a round trip takes (seconds)."""
-    plan = _preferred(paper_plan(chunk, {}, caps), caps)
+    plan = _preferred(_rule(chunk, {}, caps), caps)
     if round_trip is not None and chunk.count and not caps.stream_only:
         plan = _corrected(plan, chunk, caps, round_trip)
     return asked(plan, options, caps)
 
 
+def _rule(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:
+    """The paper's, whatever the endpoints allow."""
+    return make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
+
+
 def asked(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
-    """What the user asked for takes the place of any other number."""
+    """What the user asked for takes the place of any other number, and the caps of that."""
     names = [name for name in NUMBERS if pinned(options, name, caps)]
-    if not names:
-        return plan
-    # The rules say with which words a wish is cut to what is allowed.
-    wishes = paper_plan(Summary(), options, caps)
-    rule = make_plan(Summary(), {}, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
-    words = wishes.reason.removeprefix(rule.reason)
-    wanted = {NUMBERS[name]: getattr(wishes, NUMBERS[name]) for name in names}
-    return replace(plan, **wanted, reason=plan.reason + words)
+    if names:
+        wishes = _rule(Summary(), options, caps)
+        numbers = {NUMBERS[name]: int(getattr(wishes, NUMBERS[name])) for name in names}
+        plan = _with(plan, numbers, f"{plan.reason}; {', '.join(names)} as asked")
+    return within(plan, caps)
 
 
 def pinned(options: Mapping[str, object], name: str, caps: Caps) -> bool:
@@ -107,10 +114,8 @@ def pinned(options: Mapping[str, object], name: str, caps: Caps) -> bool:
 
 def _preferred(plan: Plan, caps: Caps) -> Plan:
     """What the endpoints' administrators would like a task to begin with."""
-    lanes = min(caps.preferred_concurrency or plan.concurrency, caps.lanes)
-    streams = min(caps.preferred_parallelism or plan.parallelism, caps.parallelism)
-    if caps.stream_only:
-        streams = plan.parallelism
+    lanes = caps.preferred_concurrency or plan.concurrency
+    streams = plan.parallelism if caps.stream_only else caps.preferred_parallelism or plan.parallelism
     if (lanes, streams) == (plan.concurrency, plan.parallelism):
         return plan
     return Plan(lanes, streams, plan.pipelining, f"{plan.reason}; as the endpoints prefer")
@@ -119,7 +124,7 @@ def _preferred(plan: Plan, caps: Caps) -> Plan:
 def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
     size = max(1, chunk.total // chunk.count)
     lanes = _lanes(plan, chunk, caps, round_trip)
-    streams = max(1, _streams(plan, size, min(lanes, chunk.count), caps, round_trip))
+    streams = max(1, _streams(plan, size, min(lanes, chunk.count, caps.lanes), caps, round_trip))
     deep = chunk.count > lanes
     depth = depth_for(size, streams, plan.pipelining, caps) if deep else plan.pipelining
     words = [
