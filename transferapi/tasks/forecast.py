@@ -59,6 +59,8 @@ NO_BASIS = "from a rule of thumb: nothing has run here yet"
 SCAN_OFF = 4.0
 #: The progress at which what this task does itself counts as much as what others did.
 EVEN = 0.15
+#: Seconds: what has been done is known a moment later, which is much of the first seconds.
+LATE = 2.0
 #: How much of the uncertainty goes with the progress.
 SETTLED = 0.7
 
@@ -130,7 +132,7 @@ class Model:
         begin, _ = self._parts(Work(done.files + left.files, done.bytes + left.bytes))
         behind, ahead = (self._parts(work)[1] for work in (done, left))
         progress = behind / (behind + ahead) if behind else 0.0
-        weight = progress / (progress + EVEN)
+        weight = progress / (progress + EVEN) * seconds / (seconds + LATE)
         foretold = max(ahead, INSTANT if behind else begin + ahead - seconds, INSTANT)
         measured = max(seconds - begin, seconds / 2, INSTANT) * ahead / behind if behind else foretold
         found = self._forecast(left, foretold ** (1 - weight) * max(measured, INSTANT) ** weight, 1 - SETTLED * weight)
