@@ -273,3 +273,44 @@ def test_a_transfer_that_is_canceled_leaves_no_part_of_a_file(
     task = service.wait(task_id)
     assert task["fatal_error"]["code"] == "CANCELED"
     assert names(b.folder / "copy") == {"untouched"}
+
+
+# ---- quotas
+
+#: Loaded by the server's interpreter before anything else: an operating system whose quota is used up. What goes beyond
+#: the first MB of a file fails as it does there; the server itself is the one that everybody runs.
+_QUOTA = """
+import errno, os
+write, splice = os.pwrite, os.splice
+def check(end):
+    if end > 10**6:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+def checked_write(fd, data, offset):
+    check(offset + len(data))
+    return write(fd, data, offset)
+def checked_splice(source, target, count, offset_src=None, offset_dst=None):
+    if offset_dst is not None:
+        check(offset_dst + count)
+    return splice(source, target, count, offset_src, offset_dst)
+os.pwrite, os.splice = checked_write, checked_splice
+"""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_quota_that_is_used_up_ends_the_task_at_once_or_is_waited_for(
+    service: Api, site: MakeSite, workspace: Path, asked: bool
+) -> None:
+    (workspace / "os").mkdir()
+    (workspace / "os" / "sitecustomize.py").write_text(_QUOTA)
+    a, b = site("a", "own"), site("b", "own", "env", f"PYTHONPATH={workspace / 'os'}")
+    make(a.folder, *(f"small{n}" for n in range(20)))
+    (a.folder / "large").write_bytes(b"x" * 5_000_000)
+    deadline = {} if asked else {"deadline": soon(5)}
+    task_id = service.transfer(a.id, "/", b.id, "/copy/", fail_on_quota_errors=asked, **deadline)
+    task = service.wait(task_id, timeout=30)
+    assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "QUOTA_EXCEEDED" if asked else "EXPIRED")
+    codes = [event["code"] for event in events(service, task_id)]
+    assert "QUOTA_EXCEEDED" in codes
+    assert not (b.folder / "copy" / "large").exists()
+    if not asked:
+        assert task["files_transferred"] == 20

@@ -272,6 +272,30 @@ def test_names_that_the_rules_exclude_stay_with_the_folders_that_they_lie_in() -
     run(main())
 
 
+@pytest.mark.parametrize("links", ["ignore", "keep", "copy"])
+def test_symlinks_of_the_source_are_mirrored_as_they_were_moved(links: str) -> None:
+    async def main() -> None:
+        world = mirror(recursive_symlinks=links)
+        fill(world)
+        world.source.write("/elsewhere/f", b"x")
+        world.source.write("/elsewhere/in/g", b"x")
+        world.source.link("/src/linked", "/elsewhere")
+        world.source.link("/src/d0/file", "/elsewhere/f")
+        if links == "copy":
+            world.destination.write("/dst/linked/old", b"x")
+            world.destination.write("/dst/linked/in/old", b"x")
+        assert await world.run() == "SUCCEEDED"
+        there = {
+            "ignore": set(),
+            "keep": {"/linked", "/d0/file"},
+            "copy": {"/linked", "/linked/f", "/linked/in", "/linked/in/g", "/d0/file"},
+        }
+        expected = world.source.paths("/src") - {"/linked", "/d0/file"} | there[links]
+        assert world.destination.paths("/dst") == expected
+
+    run(main())
+
+
 def test_a_source_that_has_lost_its_files_since_the_scan_loses_no_copies() -> None:
     async def main() -> None:
         world = mirror(latency=0.01)

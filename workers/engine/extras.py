@@ -17,10 +17,10 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
 from .desk import UnreachableError
-from .filters import Filter
 from .paths import is_a_name
 from .ports import Counts
 from .retry import Retry, worse
+from .selection import Links, Selection
 from .survey import RefusedError, Survey
 from .uproot import LEAVES, Uprooter, is_folder
 from .walk import LISTINGS, MAX_DEPTH
@@ -48,11 +48,10 @@ class Extras:
         self._part: asyncio.Task[None] | None = None
         self._fault: Fault | None = None
         self._survey = Survey(work)
-        self._follow = options.get("recursive_symlinks") == "copy"
-        rules = options.get("filter_rules")
-        self._filter = Filter(rules if isinstance(rules, list) else [])
+        self._selection = Selection.of(options)
+        ruled = bool(options.get("filter_rules"))
         self._uprooter = Uprooter(
-            work, Side.DESTINATION, spares=self._stays, knows=work.store.known, unlisted=not rules
+            work, Side.DESTINATION, spares=self._stays, knows=work.store.known, unlisted=not ruled
         )
 
     async def over(self, counts: Counts) -> bool:
@@ -164,8 +163,8 @@ class Extras:
 
     def _is_walked(self, entry: Entry) -> bool:
         """Whether the scan went through this folder of the source."""
-        real = is_folder(entry) or (self._follow and entry.is_directory)
-        return real and self._filter.includes(entry.name, folder=True)
+        walked = entry.is_directory if self._selection.links is Links.COPY else is_folder(entry)
+        return walked and self._selection.includes(entry.name, folder=True)
 
     async def _compare(self, pair: _Pair, names: Mapping[int, str]) -> tuple[list[_Pair], list[Entry], bool]:
         """Folders of both sides, extras, and whether there were more of these than could be remembered."""
@@ -188,6 +187,5 @@ class Extras:
 
     def _stays(self, entry: Entry) -> bool:
         folder = is_folder(entry)
-        if not self._filter.includes(entry.name, folder=folder):
-            return True
-        return folder and entry.unique in self._survey.shunned
+        shunned = folder and entry.unique in self._survey.shunned
+        return shunned or not self._selection.includes(entry.name, folder=folder)
