@@ -206,7 +206,7 @@ def ours(api: Api, endpoints: Endpoints, tuning: str) -> Run:
             endpoints.source, paths[0], endpoints.destination, paths[1], recursive=True, tuning=tuning
         )
         try:
-            task = api.wait(task_id, timeout=job.limit, interval=LOOK_EVERY)
+            task = api.wait(task_id, timeout=job.limit - (time.time() - begun), interval=LOOK_EVERY)
         except TimeoutError:
             api.call("POST", f"/task/{task_id}/cancel")
             api.wait(task_id, timeout=60)
