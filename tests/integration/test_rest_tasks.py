@@ -176,6 +176,27 @@ def test_the_deepest_common_folders_are_shown_when_that_is_asked(api: Api) -> No
 
 
 @pytest.mark.usefixtures("endpoints")
+@pytest.mark.parametrize("asked", [True, False])
+def test_policies_labels_and_wishes_about_notices_are_kept(api: Api, asked: bool) -> None:
+    notices = {f"notify_on_{event}": asked for event in ("succeeded", "failed", "inactive")}
+    policies = dict.fromkeys(("skip_source_errors", "fail_on_quota_errors", "delete_destination_extra"), asked)
+    documents = {
+        "/transfer": transfer({"source_path": "/a", "destination_path": "/b"}, label="tidy", **notices, **policies),
+        "/delete": delete("/a*", label="tidy", interpret_globs=asked, **notices),
+    }
+    for path, document in documents.items():
+        task_id = api.post(path, document).body["task_id"]
+        shown = api.get(f"/task/{task_id}").body
+        kept = Task.objects.get(pk=task_id).options
+        assert shown["label"] == "tidy"
+        assert notices.items() <= kept.items()
+        if path == "/transfer":
+            assert policies.items() <= shown.items()
+        else:
+            assert kept["interpret_globs"] is asked
+
+
+@pytest.mark.usefixtures("endpoints")
 def test_what_the_scan_decides_is_kept_and_shown(api: Api) -> None:
     rules = [{"method": "exclude", "name": "*.tmp", "type": None}]
     asked: dict[str, Any] = {"sync_level": 3, "recursive_symlinks": "keep", "filter_rules": rules}
