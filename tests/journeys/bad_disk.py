@@ -2,6 +2,7 @@
 
 What a file's name begins with says what happens when its checksum is asked for, before it is made:
 "rot-once" one octet changes, the first time. "rot" one octet changes, each time. "slow" it takes SECONDS.
+"cut-once" the connection ends without a word, the first time.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ _asked: set[bytes] = set()
 def checksum(session: Session, argument: bytes) -> None:
     path = session.path(argument.split(b" ", 3)[3])
     name = path.rpartition(b"/")[2]
-    if name.startswith(b"rot") and not (name.startswith(b"rot-once") and path in _asked):
-        _spoil(session, path)
+    first = path not in _asked
     _asked.add(path)
+    if name.startswith(b"cut-once") and first:
+        session.quitting = True
+        return
+    if name.startswith(b"rot") and (first or not name.startswith(b"rot-once")):
+        _spoil(session, path)
     if name.startswith(b"slow"):
         time.sleep(SECONDS)
     _sound.handler(session, argument)

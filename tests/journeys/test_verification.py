@@ -76,6 +76,22 @@ def test_what_rots_before_it_is_verified_is_sent_again(service: Api, site: MakeS
         assert int((b.folder / "copy" / path.name).stat().st_mtime) == int(path.stat().st_mtime)
 
 
+def test_a_connection_that_ends_over_a_checksum_costs_no_transfer(service: Api, site: MakeSite) -> None:
+    a, b = site("a", "own"), site("b", "bad disk")
+    for index in range(200):
+        (a.folder / f"f{index}").write_bytes(b"%d" % index)
+    (a.folder / "cut-once").write_bytes(os.urandom(1 << 20))
+    task_id = service.transfer(a.id, "/", b.id, "/copy/", verify_checksum=True)
+    arrived = b.folder / "copy" / "cut-once"
+    until(lambda: arrived.exists() and arrived.stat().st_size == 1 << 20)
+    written = arrived.stat().st_mtime_ns
+    task = succeeded(service.wait(task_id))
+    assert (task["faults"], arrived.stat().st_mtime_ns) == (1, written)
+    assert digests(b.folder / "copy") == digests(a.folder)
+    (told,) = [event for event in events(service, task_id) if event["is_error"]]
+    assert told["code"].startswith("CONNECTION_")
+
+
 def test_what_always_rots_is_tried_until_the_deadline_and_holds_up_nothing(service: Api, site: MakeSite) -> None:
     a, b = site("a", "own"), site("b", "bad disk")
     for name in ("fine", "rotten"):
