@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
@@ -13,6 +13,7 @@ from .aftercare import Aftercare
 from .arrival import can_continue, moved_now, verdict
 from .dealer import Dealer
 from .desk import UnreachableError
+from .fleet import Berth, Fleet
 from .gauge import Gauge
 from .ledger import Ledger
 from .links import make_links
@@ -20,7 +21,6 @@ from .plan import Plan
 from .ports import (
     Faulted,
     FileRow,
-    Lane,
     LaneEvent,
     LaneProgress,
     LaneRefused,
@@ -36,14 +36,8 @@ from .work import PATIENCE, Work
 
 #: Seconds in which few small files wait for the scan to find more before they are planned for.
 DECIDE_AFTER = 0.3
-#: Seconds that the closing of a lane may take when the slice ends.
-CLOSE_TIMEOUT = 0.5
 #: Seconds between two looks at how the plan does.
 LOOK = 0.5
-#: Seconds of a round trip from which on lanes are opened while the scan still looks, and how many when no earlier task
-#: knows better: connecting, logging in and listening take a round trip each.
-FAR = 0.005
-AHEAD = 4
 
 
 class Movers(Protocol):
@@ -66,16 +60,6 @@ class Movers(Protocol):
         """End all at once. mark: give what was under way a new name, since it may still be written under the old."""
 
 
-@dataclass(slots=True)
-class _Berth:
-    """A lane in use, and the files in it."""
-
-    lane: Lane
-    #: Streams that it was told to use; 0 before the first word.
-    parallelism: int = 0
-    under_way: dict[int, FileRow] = field(default_factory=dict)
-
-
 class Crew:
     """One coroutine a lane. A lane without work is parked, and taken up by the next coroutine that can use it."""
 
@@ -87,11 +71,9 @@ class Crew:
         self._ledger = ledger
         self._tuner = tuner
         self._aftercare = Aftercare(work, ledger, self._fault_arrived)
+        self._fleet = Fleet(work, tuner, self.gauge, self.staff)
         self._hands: dict[int, asyncio.Task[None]] = {}
-        self._berths: dict[int, _Berth] = {}
-        self._parked: list[_Berth] = []
-        #: Lanes that are open, being opened, or being closed: each has a session to both sides.
-        self._lanes = 0
+        self._berths: dict[int, Berth] = {}
         #: Small inquiries about single files: a size that differs, a new name.
         self._inquiries: set[asyncio.Task[None]] = set()
         #: Files under way whose beginning is known to be on the destination's disk: they can be continued.
@@ -104,12 +86,7 @@ class Crew:
         self._fetching: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._closed_to_new = False
-        self._lanes_limit = work.spec.most_lanes
         self._scanning = False
-        #: Opens so many lanes before it is known what for.
-        self._ahead: asyncio.Task[None] | None = None
-        self._ahead_count = 0
-        work.desk.on_open = self._reached
         work.spawn(self._watch_plan())
 
     @property
@@ -132,7 +109,7 @@ class Crew:
             self._fetching = self._inquire(self._stock.fetch())
         if self._dealer.waiting and not self._dealer.decided and self._timer is None:
             self._timer = self._work.spawn(self._decide_later())
-        for index in range(min(self._dealer.lanes_wanted(), self._lanes_limit)):
+        for index in range(min(self._dealer.lanes_wanted(), self._work.spec.most_lanes)):
             if index not in self._hands:
                 self._aftercare.prepare()
                 self._hands[index] = self._work.spawn(self._hand(index))
@@ -142,28 +119,8 @@ class Crew:
         if not now:
             self._dealer.decided = True
             self.staff()
-        elif self._ahead is None:
-            self._open_ahead_if_far()
-
-    def _reached(self) -> None:
-        """A server was reached: how long that took is what is known of the way to it."""
-        if self._work.sessions.round_trip is not None:
-            self._tuner.saw_round_trip(self._work.sessions.round_trip)
-        if self._ahead is None:
-            self._open_ahead_if_far()
-
-    def _open_ahead_if_far(self) -> None:
-        if self._tuner.round_trip is not None and self._tuner.round_trip >= FAR and not self._closed_to_new:
-            self._ahead_count = min(self._tuner.lanes_before or AHEAD, self._lanes_limit)
-            self._ahead = self._work.spawn(self._open_ahead())
-
-    async def _open_ahead(self) -> None:
-        """Lanes that will be wanted, whatever the scan finds."""
-        opened = await asyncio.gather(*(self._open() for _ in range(self._ahead_count)))
-        for berth in opened:
-            if berth is not None:
-                await self._park(berth)
-        self.staff()
+        else:
+            self._fleet.open_ahead()
 
     def stop_feeding(self) -> None:
         self._closed_to_new = True
@@ -175,20 +132,19 @@ class Crew:
 
     async def leave(self, mark: bool) -> None:
         self._closed_to_new = True
-        tasks = [*self._hands.values(), *self._inquiries, *filter(None, [self._ahead])]
+        tasks = [*self._hands.values(), *self._inquiries]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._aftercare.leave()
-        berths = [*self._berths.values(), *self._parked]
+        berths = list(self._berths.values())
         begun = {row.id for berth in berths for row in berth.lane.begun}
-        await asyncio.gather(*(self._close(berth) for berth in berths))
+        await asyncio.gather(self._fleet.close(berths), self._fleet.leave())
         for berth in berths:
             for row in berth.under_way.values():
                 if not row.ranges and row.id not in self._on_disk:
                     self._suspects[row.id] = replace(row, begun=True) if row.id in begun else row
         self._berths.clear()
-        self._parked.clear()
         suspects = list(self._suspects.values())
         if mark and suspects:
             await self._rename(suspects)
@@ -209,13 +165,14 @@ class Crew:
         while (plan := self._dealer.plan()) and index < plan.concurrency and not self._closed_to_new:
             if await self._wait_for_endpoints():
                 return
-            berth = await self._berth(plan, index)
+            self._announce(plan)
+            berth = await self._fleet.take(plan, index)
             if berth is None:
                 continue
             self._berths[index] = berth
             await self._drive(berth, index)
             del self._berths[index]
-            await self._park(berth)
+            await self._fleet.give_back(berth)
 
     async def _wait_for_endpoints(self) -> bool:
         """Sit out a short backoff of the endpoints. True: it is a long one, and this hand goes home."""
@@ -223,57 +180,6 @@ class Crew:
         if 0 < seconds <= PATIENCE:
             await self._work.clock.sleep(seconds)
         return seconds > PATIENCE
-
-    async def _berth(self, plan: Plan, index: int) -> _Berth | None:
-        """A lane for this plan: a parked one, or a new one. None: it could not be opened."""
-        self._announce(plan)
-        if self._ahead is not None and index < self._ahead_count:
-            await asyncio.wait([self._ahead])
-        berth = self._parked_for(plan) or await self._open()
-        if berth is None or not berth.lane.alive:
-            if berth is not None:
-                await self._close(berth)
-            return None
-        if berth.parallelism != plan.parallelism:
-            berth.lane.use_streams(plan.parallelism)
-            berth.parallelism = plan.parallelism
-        return berth
-
-    def _parked_for(self, plan: Plan) -> _Berth | None:
-        """A parked lane, one with as many streams as the plan has if there is one."""
-        if not self._parked:
-            return None
-        berth = min(self._parked, key=lambda one: one.parallelism != plan.parallelism)
-        self._parked.remove(berth)
-        return berth
-
-    async def _open(self) -> _Berth | None:
-        self._lanes += 1
-        try:
-            lane = await self._work.sessions.lane()
-        except FaultError as error:
-            self._lanes -= 1
-            self.gauge.fault()
-            await self._work.unreachable(error.fault)
-            return None
-        self._reached()
-        return _Berth(lane)
-
-    async def _park(self, berth: _Berth) -> None:
-        if berth.lane.alive:
-            self._parked.append(berth)
-        else:
-            await self._close(berth)
-
-    async def _close(self, berth: _Berth) -> None:
-        """Close a lane, and do not wait long for one that does not want to."""
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await berth.lane.close()
-        except (TimeoutError, FaultError):
-            return
-        finally:
-            self._lanes -= 1
 
     def _announce(self, plan: Plan) -> None:
         """Tell the user of a plan that is not the last one told."""
@@ -309,7 +215,7 @@ class Crew:
                 self._announce(plan)
                 self.staff()
 
-    async def _drive(self, berth: _Berth, index: int) -> None:
+    async def _drive(self, berth: Berth, index: int) -> None:
         """Keep the lane full until there is nothing more for it, or it is lost."""
         lane, under_way = berth.lane, berth.under_way
         while True:
@@ -332,7 +238,7 @@ class Crew:
 
     # ---- what a lane says
 
-    def _hear(self, events: Sequence[LaneEvent], berth: _Berth) -> None:
+    def _hear(self, events: Sequence[LaneEvent], berth: Berth) -> None:
         returned: list[FileRow] = []
         begun: list[FileRow] = []
         suspects: list[FileRow] = []

@@ -449,7 +449,7 @@ class SessionFactory(Protocol):
 
     @property
     def round_trip(self) -> float | None:
-        """Seconds to the farther endpoint and back, the shortest that was seen of each; None: neither was reached yet."""
+        """Seconds to the farther endpoint and back, the shortest seen of each; None: neither was reached yet."""
 
     async def session(self, side: Side) -> Session:
         """A session to the source or the destination endpoint of the task."""

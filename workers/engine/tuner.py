@@ -74,6 +74,11 @@ class Tuner:
         """Lanes to open before anything is known of the files; 0 when no earlier task tells."""
         return min(self._experience.lanes, self._caps.lanes)
 
+    @property
+    def most_lanes(self) -> int:
+        """What the endpoints and the lease allow."""
+        return self._caps.lanes
+
     def saw_round_trip(self, seconds: float) -> None:
         """The longer one of both endpoints', by the best that the caller knows so far."""
         if 0 < seconds <= LONGEST_ROUND_TRIP:

@@ -1,0 +1,135 @@
+"""The lanes of a slice: opened, ahead of their files where the way is long, parked between two chunks, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from endpoints.gridftp.faults import FaultError
+
+from .gauge import Gauge
+from .plan import Plan
+from .ports import FileRow, Lane
+from .tuner import Tuner
+from .work import Work
+
+#: Seconds that the closing of a lane may take when the slice ends.
+CLOSE_TIMEOUT = 0.5
+#: Seconds of a round trip from which on lanes are opened while the scan still looks, and how many when no earlier task
+#: knows better: connecting, logging in and listening take a round trip each.
+FAR = 0.005
+AHEAD = 4
+
+
+@dataclass(slots=True)
+class Berth:
+    """A lane, and the files in it."""
+
+    lane: Lane
+    #: Streams that it was told to use; 0 before the first word.
+    parallelism: int = 0
+    under_way: dict[int, FileRow] = field(default_factory=dict)
+
+
+class Fleet:
+    """Lanes that nobody uses are parked, and serve any plan later.
+
+    ready: called when lanes that were opened ahead have come.
+    """
+
+    def __init__(self, work: Work, tuner: Tuner, gauge: Gauge, ready: Callable[[], None]) -> None:
+        self._work = work
+        self._tuner = tuner
+        self._gauge = gauge
+        self._ready = ready
+        self._parked: list[Berth] = []
+        #: Opens so many lanes before it is known what for.
+        self._ahead: asyncio.Task[None] | None = None
+        self._ahead_count = 0
+        self._closed_to_new = False
+        work.desk.on_open = self._reached
+
+    def open_ahead(self) -> None:
+        """Open lanes that will be wanted whatever the scan finds; once, and only where the way is long."""
+        trip = self._tuner.round_trip
+        if self._ahead is None and trip is not None and trip >= FAR and not self._closed_to_new:
+            self._ahead_count = min(self._tuner.lanes_before or AHEAD, self._tuner.most_lanes)
+            self._ahead = self._work.spawn(self._open_ahead())
+
+    async def take(self, plan: Plan, index: int) -> Berth | None:
+        """A lane for this plan and this hand: a parked one, or a new one. None: it could not be opened."""
+        if self._ahead is not None and index < self._ahead_count:
+            await asyncio.wait([self._ahead])
+        berth = self._parked_for(plan) or await self._open()
+        if berth is None or not berth.lane.alive:
+            if berth is not None:
+                await self.close([berth])
+            return None
+        if berth.parallelism != plan.parallelism:
+            berth.lane.use_streams(plan.parallelism)
+            berth.parallelism = plan.parallelism
+        return berth
+
+    async def give_back(self, berth: Berth) -> None:
+        """Nobody uses this lane any more."""
+        if berth.lane.alive:
+            self._parked.append(berth)
+        else:
+            await self.close([berth])
+
+    async def close(self, berths: Iterable[Berth]) -> None:
+        """Close lanes, and do not wait long for those that do not want to."""
+        await asyncio.gather(*(_close(berth.lane) for berth in berths))
+
+    async def leave(self) -> None:
+        """Open nothing more, and close what is parked."""
+        self._closed_to_new = True
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
+        parked, self._parked = self._parked, []
+        await self.close(parked)
+
+    # ---- inside
+
+    def _reached(self) -> None:
+        """A server was reached: how long that took is what is known of the way to it."""
+        if self._work.sessions.round_trip is not None:
+            self._tuner.saw_round_trip(self._work.sessions.round_trip)
+        self.open_ahead()
+
+    async def _open_ahead(self) -> None:
+        await asyncio.gather(*(self._open_and_park() for _ in range(self._ahead_count)))
+        self._ready()
+
+    async def _open_and_park(self) -> None:
+        berth = await self._open()
+        if berth is not None:
+            self._parked.append(berth)
+
+    def _parked_for(self, plan: Plan) -> Berth | None:
+        """A parked lane, one with as many streams as the plan has if there is one."""
+        if not self._parked:
+            return None
+        berth = min(self._parked, key=lambda one: one.parallelism != plan.parallelism)
+        self._parked.remove(berth)
+        return berth
+
+    async def _open(self) -> Berth | None:
+        try:
+            lane = await self._work.sessions.lane()
+        except FaultError as error:
+            self._gauge.fault()
+            await self._work.unreachable(error.fault)
+            return None
+        self._reached()
+        return Berth(lane)
+
+
+async def _close(lane: Lane) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await lane.close()
+    except (TimeoutError, FaultError):
+        return
