@@ -250,16 +250,17 @@ class RealSessions:
 
     async def _both(self) -> tuple[PooledSession, PooledSession]:
         """Both sessions at once; when one side cannot be reached the other goes back to the pool."""
-        outcome = await asyncio.gather(
-            self.session(Side.SOURCE), self.session(Side.DESTINATION), return_exceptions=True
-        )
-        source, destination = outcome
-        if isinstance(source, PooledSession) and isinstance(destination, PooledSession):
-            return source, destination
-        for one in outcome:
-            if isinstance(one, PooledSession):
-                await self.give_back(one)
-        raise next(one for one in outcome if isinstance(one, BaseException))
+        opening = [asyncio.ensure_future(self.session(side)) for side in (Side.SOURCE, Side.DESTINATION)]
+        try:
+            source, destination = await asyncio.gather(*opening)
+        except BaseException:
+            # Also when nobody waits for the lane any more: what one of the two has opened would stay open.
+            await asyncio.gather(*opening, return_exceptions=True)
+            for one in opening:
+                if not one.cancelled() and not one.exception():
+                    await self.give_back(one.result())
+            raise
+        return source, destination
 
     async def _allowed(self, side: Side) -> Sequence[Sequence[Address]]:
         """All addresses of the endpoint's servers that may be connected to. Raises FaultError when there is none."""
