@@ -104,6 +104,19 @@ def test_files_folders_and_items_that_cannot_be_read_are_passed_over_and_told() 
     run(main())
 
 
+def test_a_thousand_folders_that_cannot_be_listed_wait_together() -> None:
+    async def main() -> None:
+        world = tree_world(SKIPPING)
+        for n in range(1000):
+            world.source.folder(f"/src/closed{n}")
+        world.script.add("list", "/src/closed", make_fault(Kind.PERMISSION_DENIED), -1)
+        assert await world.run() == "SUCCEEDED"
+        assert world.store.totals.skipped_errors == 1000
+        assert world.seconds() < 10
+
+    run(main())
+
+
 def test_what_comes_back_at_the_second_look_is_moved() -> None:
     async def main() -> None:
         world = tree_world(SKIPPING)

@@ -97,6 +97,9 @@ class Walk:
         self._found: list[Found] = []
         #: What the user asked to go on without.
         self._missed: list[Missed] = []
+        #: Folders that wait for their second look, and the paths of all that did.
+        self._doubtful: list[Folder] = []
+        self._doubted: set[str] = set()
         self._selection = selection
         self._sync = sync.of_walk(self._compared) if sync else None
         self._stack = [root]
@@ -142,7 +145,10 @@ class Walk:
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
         try:
-            while self._stack or running:
+            while self._stack or running or self._doubtful:
+                if not (self._stack or running):
+                    await self._work.clock.sleep(FIRST_DELAY)
+                    self._stack, self._doubtful = self._doubtful, []
                 while self._stack and len(running) < LISTINGS:
                     running.add(asyncio.create_task(self._visit(self._stack.pop())))
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -254,6 +260,7 @@ class Walk:
 
     def _blame(self, fault: Fault) -> None:
         """Something failed; the rest goes on."""
+        self._work.end_if_spoiled(fault)
         self.fault = worse(self.fault, fault)
 
     def _miss(self, missed: Missed) -> None:
@@ -274,13 +281,18 @@ class Walk:
             except FaultError as error:
                 fault = error.fault
                 if fault.scope is Scope.FILE:
-                    if tries_left == TRIES - 1 and self._work.policy.may_pass_over(fault):
-                        await self._work.clock.sleep(FIRST_DELAY)
-                        continue
-                    self._miss(Missed(folder.source, folder.destination, DIRECTORY, fault))
+                    self._unlisted(folder, fault)
                     return
                 if not tries_left:
                     raise
+
+    def _unlisted(self, folder: Folder, fault: Fault) -> None:
+        """What would be passed over is looked at again when all else has been seen: it may be away for a moment."""
+        if self._work.policy.may_pass_over(fault) and folder.source not in self._doubted:
+            self._doubted.add(folder.source)
+            self._doubtful.append(folder)
+        else:
+            self._miss(Missed(folder.source, folder.destination, DIRECTORY, fault))
 
     async def _list(self, folder: Folder) -> None:
         """Of a listing that breaks off nothing counts but the files, and those are found only once."""

@@ -107,9 +107,13 @@ class Work:
         decision = decide(fault, attempts, now, self.deadline, jitter, skip=skip, policy=self.policy)
         if isinstance(decision, Suspend):
             self.end(Suspended(fault))
-        elif isinstance(decision, Fail) and self.policy.spoils_all(fault):
-            self.end(Failed(fault.kind, decision.why, drain=True))
+        self.end_if_spoiled(fault)
         return decision
+
+    def end_if_spoiled(self, fault: Fault) -> None:
+        """End the task by this fault, if that is what the user asked."""
+        if self.policy.spoils_all(fault):
+            self.end(Failed(fault.kind, fault.advice or fault.raw, drain=True))
 
     def connection_failed(self) -> bool:
         """Leave the endpoints alone for a while. False: an echo of a failure that is known."""
