@@ -459,6 +459,21 @@ def test_the_checksum_of_a_large_file_holds_up_no_small_one() -> None:
     run(main())
 
 
+def test_no_session_waits_for_a_large_file_to_arrive() -> None:
+    async def main() -> None:
+        world = folder()
+        world.max_sessions, world.chunk, world.latency = 3, MB, 0.05
+        world.sessions = world.new_sessions(None)
+        world.source.write("/src/large", b"0" * 100, scale=MB)
+        done = asyncio.create_task(world.run())
+        await asyncio.sleep(2)
+        assert not world.sessions.moved
+        assert world.sessions.taken == 4, "the desk's and the lane's"
+        assert await done == "SUCCEEDED"
+
+    run(main())
+
+
 def test_many_small_files_are_compared_on_both_sessions_and_few_on_one() -> None:
     async def opened(count: int) -> int:
         world = folder(perf_cc=1)

@@ -115,6 +115,7 @@ class Verifier:
 
     async def leave(self) -> Sequence[Settled]:
         """End all at once; the files that are not compared."""
+        self._closed = True
         left: list[Settled] = []
         for bench in self._benches:
             tasks = [task for task in bench.under_way if not task.done()]
@@ -130,11 +131,18 @@ class Verifier:
 
     async def _prepare(self) -> None:
         """Where nothing can be compared, nothing need be moved."""
+        bench = self._benches[0]
         try:
-            await self._algorithm(self._benches[0], None)
+            await self._algorithm(bench, None)
         except FaultError as error:
             if error.fault.kind is Kind.UNSUPPORTED:
                 self._end(error.fault)
+        await self._put_away(bench)
+
+    async def _put_away(self, bench: Bench) -> None:
+        """Servers hang up on sessions that nobody uses; the factory keeps them warm for a while."""
+        if not bench.waiting:
+            await bench.desk.close()
 
     def _end(self, fault: Fault) -> None:
         self._work.end(Failed(fault.kind, fault.advice, drain=True))
@@ -154,7 +162,7 @@ class Verifier:
         self._start(bench)
         self._wake_if_blocked()
         if not bench.waiting:
-            self._work.spawn(bench.desk.close())
+            self._work.spawn(self._put_away(bench))
         self._left()
 
     def _wake_if_blocked(self) -> None:
