@@ -8,6 +8,7 @@ sudo .venv/bin/python -m bench.wan --sets DS6 --rtt 60 --loss 0       # one cell
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -212,6 +213,7 @@ def _grid_note(options: argparse.Namespace) -> str:
 
 def main() -> None:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that nothing is left behind
     try:
         results = report.read(options.report) if options.report else run(options)
     except NetworkError as error:

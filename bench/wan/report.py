@@ -27,6 +27,9 @@ NAMES = {
     "ours-adaptive": "ours adaptive",
 }
 EXPERT = "guc-best"
+#: Beside a figure that says more about the machine than about the line, and where that begins.
+BUSY = "†"
+LEAST_IDLE, MOST_LATE = 0.05, 0.01
 COLOURS = ("#999999", "#4e79a7", "#76b7b2", "#e15759", "#bab0ac", "#9c755f", "#edc948", "#b07aa1", "#59a14f")
 
 
@@ -35,8 +38,7 @@ class Result:
     """One run. `round` 0 is the first of ours between two endpoints: no open session, no history.
 
     `search`: only to find the expert's best. `mb_per_s` of one that was not done in time: what had arrived by then.
-    `idle`: the share of the machine's processors, and `late`: of the packets by more than 1 ms; where one is near 0, or
-    the other is not, the figure says more about the machine than about the line.
+    `idle`: the share of the machine's processors, and `late`: of the packets by more than 1 ms.
     """
 
     when: str
@@ -73,17 +75,21 @@ def read(path: Path) -> list[Result]:
 
 @dataclass(frozen=True)
 class Figure:
-    """One tool in one cell: the median of its rounds in MB/s (None: it failed), how it was used, and the first run."""
+    """One tool in one cell: the median of its rounds in MB/s (None: it failed), how it was used, and the first run.
+
+    busy: in one of the rounds the machine was the limit.
+    """
 
     speed: float | None
     options: str
     limit: float | None = None
     cold: float | None = None
+    busy: bool = False
 
     def __str__(self) -> str:
         if self.speed is None:
             return "failed"
-        text = f"{self.speed:.1f} ({self.speed / LINE_RATE:.2f})"
+        text = f"{self.speed:.1f} ({self.speed / LINE_RATE:.2f}){BUSY if self.busy else ''}"
         return f"{text}, > {self.limit:.0f} s" if self.limit else text
 
 
@@ -108,7 +114,11 @@ def _of_options(runs: Sequence[Result]) -> Figure:
     counted = [one for one in runs if one.round > 0]
     limit = max((one.seconds for one in counted if one.outcome == "slow"), default=None)
     cold = next((one.mb_per_s for one in runs if one.round == 0), None)
-    return Figure(statistics.median(one.mb_per_s for one in counted), options, limit, cold)
+    return Figure(statistics.median(one.mb_per_s for one in counted), options, limit, cold, any(map(_busy, counted)))
+
+
+def _busy(one: Result) -> bool:
+    return one.idle < LEAST_IDLE or one.late > MOST_LATE
 
 
 def cells(results: Iterable[Result]) -> dict[tuple[int, str, float, float], list[Result]]:
@@ -132,7 +142,8 @@ def table(results: Sequence[Result]) -> str:
         words = [f"{name}, {runs[0].files} x {total / runs[0].files / 1e6:g} MB", f"{rtt_ms:g}", f"{loss * 100:g}"]
         words += [str(figures[tool] or "") for tool in tools]
         lines.append(_row([*words, *_verdict(figures)]))
-    return "\n".join(lines) + "\n"
+    notes = [f"{BUSY} the machine was the limit: under {LEAST_IDLE:.0%} idle or over {MOST_LATE:.0%} of packets late"]
+    return "\n".join([*lines, "", *(notes if BUSY in "".join(lines) else [])]) + "\n"
 
 
 def _verdict(figures: dict[str, Figure | None]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
+
+import pytest
 
 from bench.wan import report
 from bench.wan.datasets import DataSet
@@ -86,9 +89,18 @@ def test_a_run_that_was_stopped_is_marked() -> None:
 
 def test_the_table_has_the_ratios_of_the_bar() -> None:
     runs = [result("guc-paper", 20), result(BEST, 50, "-cc 8"), result("ours-paper", 30), result("ours-adaptive", 75)]
-    row = report.table(runs).splitlines()[-1]
+    row = report.table(runs).splitlines()[4]
     assert "| 75.0 (0.60) |" in row
     assert row.endswith("| 1.50 | 1.50 | -cc 8 |")
+
+
+@pytest.mark.parametrize(("idle", "late"), [(0.01, 0.0), (0.5, 0.03)])
+def test_a_figure_of_a_busy_machine_is_marked(idle: float, late: float) -> None:
+    busy = replace(result("ours-adaptive", 75), idle=idle, late=late)
+    table = report.table([result("guc-paper", 20), busy])
+    assert "| 20.0 (0.16) | 75.0 (0.60)† |" in table
+    assert "† the machine was the limit: under 5% idle or over 1% of packets late" in table
+    assert "†" not in report.table([result("ours-adaptive", 75)])
 
 
 def test_the_plot_is_well_formed_and_has_every_tool() -> None:
