@@ -10,7 +10,9 @@ removed, and neither followed nor looked through.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from endpoints.gridftp.facts import Entry
@@ -22,8 +24,8 @@ from .ports import Counts
 from .retry import Retry, worse
 from .selection import Links, Selection
 from .survey import RefusedError, Survey
-from .uproot import LEAVES, Uprooter, is_folder
-from .walk import LISTINGS, MAX_DEPTH
+from .uproot import LEAVES, WAVE, Uprooter, is_folder
+from .walk import MAX_DEPTH
 from .work import PATIENCE, Released, Work
 
 SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
@@ -36,6 +38,29 @@ class _Pair:
     source: str
     destination: str
     depth: int = 0
+
+
+class _Names:
+    """What a folder of the source holds: 8 octets a name, since there may be millions of them.
+
+    They are told apart by hashes. Two names of one hash would only make an extra stay.
+    """
+
+    def __init__(self) -> None:
+        #: Names of folders that the scan went through.
+        self.folders: set[str] = set()
+        self._hashes = array("q")
+
+    def add(self, names: Iterable[str]) -> None:
+        self._hashes.extend(map(hash, names))
+
+    def close(self) -> None:
+        """All are there: from now on they are looked for."""
+        self._hashes = array("q", sorted(self._hashes))
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect_left(self._hashes, hash(name))
+        return at < len(self._hashes) and self._hashes[at] == hash(name)
 
 
 class Extras:
@@ -123,7 +148,7 @@ class Extras:
     async def _walk(self, root: _Pair) -> None:
         stack = [root]
         while stack:
-            wave = [stack.pop() for _ in range(min(LISTINGS, len(stack)))]
+            wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
             visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
             for inner in visits:
                 if isinstance(inner, BaseException):
@@ -151,14 +176,13 @@ class Extras:
             return ()
         return inner
 
-    async def _names(self, pair: _Pair) -> Mapping[int, str]:
-        """What the source has, by hashes of the names: a folder may hold millions. Folders are told by theirs.
-
-        Two names of one hash would only make an extra stay.
-        """
-        names: dict[int, str] = {}
+    async def _names(self, pair: _Pair) -> _Names:
+        """What the source has."""
+        names = _Names()
         async for entries in self._work.desk.listing(Side.SOURCE, pair.source or "/"):
-            names.update((hash(entry.name), entry.name if self._is_walked(entry) else "") for entry in entries)
+            names.add(entry.name for entry in entries)
+            names.folders.update(entry.name for entry in entries if self._is_walked(entry))
+        names.close()
         return names
 
     def _is_walked(self, entry: Entry) -> bool:
@@ -166,7 +190,7 @@ class Extras:
         walked = entry.is_directory if self._selection.links is Links.COPY else is_folder(entry)
         return walked and self._selection.includes(entry.name, folder=True)
 
-    async def _compare(self, pair: _Pair, names: Mapping[int, str]) -> tuple[list[_Pair], list[Entry], bool]:
+    async def _compare(self, pair: _Pair, names: _Names) -> tuple[list[_Pair], list[Entry], bool]:
         """Folders of both sides, extras, and whether there were more of these than could be remembered."""
         inner: list[_Pair] = []
         extras: list[Entry] = []
@@ -174,11 +198,10 @@ class Extras:
         async for entries in self._work.desk.listing(Side.DESTINATION, pair.destination or "/"):
             for entry in entries:
                 name = entry.name
-                known = names.get(hash(name))
-                if known == name:
+                if name in names.folders:
                     if is_folder(entry) and entry.unique not in self._survey.shunned and pair.depth < MAX_DEPTH:
                         inner.append(_Pair(f"{pair.source}/{name}", f"{pair.destination}/{name}", pair.depth + 1))
-                elif known is None and is_a_name(name) and not self._stays(entry):
+                elif name not in names and is_a_name(name) and not self._stays(entry):
                     if len(extras) < LEAVES:
                         extras.append(entry)
                     else:

@@ -15,7 +15,7 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
 from .paths import is_a_name, is_within
 from .retry import worse
-from .walk import LISTINGS, MAX_DEPTH, request_fault
+from .walk import MAX_DEPTH, request_fault
 from .work import Work
 
 #: What is not there is as good as removed.
@@ -23,7 +23,9 @@ GONE = frozenset({Kind.FILE_NOT_FOUND})
 #: Removals that are sent at once.
 BATCH = 500
 #: Names of one folder that are remembered at once; where there are more, it is listed again.
-LEAVES = 50_000
+LEAVES = 20_000
+#: Folders that are looked through side by side.
+WAVE = 16
 #: Paths that are remembered for the user.
 NAMES = 20
 
@@ -91,7 +93,7 @@ class Uprooter:
         """Remove these folders with all that is in them. Raises FaultError when the connection is lost."""
         stack = [_Branch(path, None, 0) for path in paths]
         while stack:
-            wave = [stack.pop() for _ in range(min(LISTINGS, len(stack)))]
+            wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
             visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
             for inner in visits:
                 if isinstance(inner, BaseException):
