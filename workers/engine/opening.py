@@ -23,9 +23,8 @@ WINDOW = 4 * 2**20
 BLOCK = 256 * 2**10
 #: Octets queued in a lane behind its head at most: a fault makes them be sent again.
 QUEUED = 256 * 10**6
-#: Seconds of a round trip under which servers' processors are the limit, and not the way.
-NEAR = 0.002
-#: Seconds from which on the paper's lanes spend most of a short task on beginning.
+#: Seconds of a round trip from which on the paper's lanes spend most of a short task on beginning. Under it servers'
+#: processors are the limit, and not the way.
 FAR = 0.010
 VERY_FAR = 0.100
 #: Lanes where a round trip takes FAR and VERY_FAR, and streams in all of them together.
