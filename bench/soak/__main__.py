@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import psycopg2
 
 from bench.instance import Api, instance
-from bench.soak.books import audit, compare
+from bench.soak.books import audit, compare, has_event
 from bench.soak.trees import Found, look_at, make_tree
 from bench.soak.weather import Site, Weather, storm
 from bench.table import machine
@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 #: Seconds for one task, whatever happens to it.
 PATIENCE = 900.0
+#: The event of a task whose destination would not set a modification time: the file counts all the same.
+TIMES_SKIPPED = "PRESERVE_TIMESTAMP_SKIPPED"
 #: Of tasks: these go a second time, over what is there already.
 AGAIN = 0.25
 
@@ -125,6 +127,9 @@ class Soak:
         arrived = await asyncio.to_thread(look_at, there)
         # What was in place already keeps the time that it has.
         times = bool(options.get("preserve_timestamp")) and not task["files_skipped"]
+        if times and await insist(lambda: has_event(self.api, task_id, TIMES_SKIPPED)):
+            self.totals["tasks told that a time was refused"] += 1
+            times = False
         amiss = compare(sent, arrived, times=times)
         for what, names in amiss.items():
             self.totals[what] += len(names)

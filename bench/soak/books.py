@@ -69,6 +69,13 @@ def audit(api: Api, task: dict[str, Any], sent: Found) -> list[str]:
     return [words for words, true in claims.items() if not true]
 
 
+def has_event(api: Api, task_id: str, code: str) -> bool:
+    """Whether the task's history tells this."""
+    with database(api) as cursor:
+        cursor.execute("SELECT count(*) FROM tasks_event WHERE task_id = %s AND code = %s", [task_id, code])
+        return bool(cursor.fetchone()[0])
+
+
 def _told(api: Api, task_id: str) -> int:
     """How many different files the list of successful transfers names; -1 when it names one twice."""
     names: list[str] = []

@@ -43,7 +43,8 @@ class Weather:
         if self._silences and self.dice.random() < SILENT:
             self._silences -= 1
             deed = Deed.HANG
-        if not step.allows(deed):
+        # What FEAT does not name a server cannot do: to refuse it is no fault but another server.
+        if not step.allows(deed) or (step.verb == "FEAT" and deed in (Deed.REFUSE, Deed.PERMANENT_ERROR)):
             return None
         self.counts[f"control: {deed.name.lower().replace('_', ' ')}"] += 1
         return deed

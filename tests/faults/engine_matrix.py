@@ -25,7 +25,8 @@ from workers.engine.fakes import MemoryStore
 from workers.engine.fakes.clock import EPOCH
 from workers.engine.ports import EndpointRef, TaskSpec
 from workers.engine.run import run_slice
-from workers.sessions import Address, Places, RealSessions, SessionPool
+from workers.pool import Address, SessionPool
+from workers.sessions import Places, RealSessions
 
 #: Seconds of the task in one of ours: backoff is not what is tried here.
 FASTER = 25.0

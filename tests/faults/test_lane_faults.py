@@ -46,13 +46,13 @@ async def test_a_fault_at_any_step_of_the_dialogue_spoils_no_file(
     root: Path, source: str, destination: str, scene: str
 ) -> None:
     with arena(root, source, destination) as place:
-        await run_matrix(place, scene, QUICK, every=4 if source == destination else 8)
+        await run_matrix(place, scene, QUICK, every=12 if source == destination else 30)
 
 
 @pytest.mark.parametrize(("source", "destination"), SAME)
 async def test_nor_does_one_in_stream_mode(root: Path, source: str, destination: str) -> None:
     with arena(root, source, destination) as place:
-        await run_matrix(place, "refused", QUICK, stream=True, every=8)
+        await run_matrix(place, "refused", QUICK, stream=True, every=20)
 
 
 @pytest.mark.parametrize(("source", "destination"), SAME)
@@ -60,7 +60,7 @@ async def test_a_server_that_falls_silent_at_any_step_is_left_within_the_limit(
     root: Path, source: str, destination: str
 ) -> None:
     with arena(root, source, destination) as place:
-        verdicts = await run_matrix(place, "renamed", SILENT, every=20)
+        verdicts = await run_matrix(place, "renamed", SILENT, every=60)
     assert any(Kind.TIMEOUT in verdict.faults for verdict in verdicts)
 
 
