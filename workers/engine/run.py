@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from random import SystemRandom
 
-from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.faults import Side
 
 from .crew import Crew, Movers
 from .dealer import Dealer
@@ -284,16 +285,10 @@ class _Slice:
             await self._sweep(DRAIN)
 
     async def _sweep(self, seconds: float) -> None:
-        """Remove files that nobody needs any more, if the endpoint lets us."""
+        """Remove files that nobody needs any more; what the endpoint does not let us is left for the next sweep."""
         names, self._stock.litter = self._stock.litter, []
-        if not names:
-            return
-        try:
-            async with asyncio.timeout(DRAIN if self._stop.is_set() else seconds):
-                entries = [(name, False) for name in names]
-                await self.work.desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
-        except (FaultError, TimeoutError):
-            return
+        with contextlib.suppress(TimeoutError):
+            await self._stock.remove_within(DRAIN if self._stop.is_set() else seconds, names)
 
     async def _last_word(self, ending: Ending) -> Outcome:
         store = self.work.store

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.faults import FaultError, Kind, Side
 
 from .dealer import LOW, Dealer
 from .desk import Desk
@@ -121,14 +121,24 @@ class Stock:
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove these, which nobody will write again; what cannot be removed now is tried again as the slice ends."""
+        try:
+            await self.remove_within(REMOVAL, paths)
+        except TimeoutError:
+            self.drop(paths)
+
+    async def remove_within(self, seconds: float, paths: Sequence[str]) -> None:
+        """Remove these; what is refused is tried again as the slice ends. Raises TimeoutError when nobody answers."""
         if not paths:
             return
         entries = [(path, False) for path in paths]
         try:
-            async with asyncio.timeout(REMOVAL):
-                await self._desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
-        except (FaultError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                faults = await self._desk.ask(Side.DESTINATION, lambda session: session.remove(entries))
+        except FaultError:
             self.drop(paths)
+        else:
+            missing = Kind.FILE_NOT_FOUND
+            self.drop([path for path, fault in zip(paths, faults, strict=True) if fault and fault.kind is not missing])
 
     def drop(self, paths: Sequence[str]) -> None:
         """Nothing will be written under these names any more."""
