@@ -2,7 +2,7 @@
 
 What a file's name begins with says what happens when its checksum is asked for, before it is made:
 "rot-once" one octet changes, the first time. "rot" one octet changes, each time. "slow" it takes SECONDS.
-"cut-once" the connection ends without a word, the first time.
+"cut-once" the connection ends without a word, the first time. And "timeless" ones keep no modification time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import time
 from dataclasses import replace
 
 from endpoints.gridftp.server.__main__ import main
+from endpoints.gridftp.server.errors import RefusedError
 from endpoints.gridftp.server.registry import COMMANDS
 from endpoints.gridftp.server.session import Session
 
 SECONDS = 4.0
-_sound = COMMANDS[b"CKSM"]
+_sound, _timely = COMMANDS[b"CKSM"], COMMANDS[b"MFMT"]
 _asked: set[bytes] = set()
 
 
@@ -36,6 +37,12 @@ def checksum(session: Session, argument: bytes) -> None:
     _sound.handler(session, argument)
 
 
+def modify(session: Session, argument: bytes) -> None:
+    if session.path(argument.partition(b" ")[2]).rpartition(b"/")[2].startswith(b"timeless"):
+        raise RefusedError(500, "Command not understood.")
+    _timely.handler(session, argument)
+
+
 def _spoil(session: Session, path: bytes) -> None:
     with session.service.root.opened_file(path, os.O_RDWR) as (fd, _):
         (octet,) = os.pread(fd, 1, 0)
@@ -43,6 +50,7 @@ def _spoil(session: Session, path: bytes) -> None:
 
 
 COMMANDS[b"CKSM"] = replace(_sound, handler=checksum)
+COMMANDS[b"MFMT"] = replace(_timely, handler=modify)
 
 if __name__ == "__main__":
     sys.exit(main())

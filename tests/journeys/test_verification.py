@@ -92,6 +92,18 @@ def test_a_connection_that_ends_over_a_checksum_costs_no_transfer(service: Api, 
     assert told["code"].startswith("CONNECTION_")
 
 
+def test_a_time_that_cannot_be_kept_is_told_once_and_fails_nothing(service: Api, site: MakeSite) -> None:
+    a, b = site("a", "own"), site("b", "bad disk")
+    for name in ("timeless1", "timeless2", "other"):
+        (a.folder / name).write_bytes(name.encode())
+        os.utime(a.folder / name, (10**9, 10**9))
+    task = succeeded(service.wait(service.transfer(a.id, "/", b.id, "/copy/", preserve_timestamp=True)))
+    assert digests(b.folder / "copy") == digests(a.folder)
+    assert (b.folder / "copy" / "other").stat().st_mtime == 10**9
+    (told,) = [event for event in events(service, task["task_id"]) if event["code"] == "PRESERVE_TIMESTAMP_SKIPPED"]
+    assert (told["is_error"], task["faults"], "timeless" in told["details"]) == (False, 0, True)
+
+
 def test_what_always_rots_is_tried_until_the_deadline_and_holds_up_nothing(service: Api, site: MakeSite) -> None:
     a, b = site("a", "own"), site("b", "bad disk")
     for name in ("fine", "rotten"):
