@@ -227,6 +227,22 @@ def test_what_could_not_be_read_is_passed_over_and_nothing_is_deleted_then(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_source_and_a_second_source_for_one_file_are_passed_over(
+    service: Api, site: MakeSite, kind: str
+) -> None:
+    a, b = site("a", kind), site("b", "own")
+    make(a.folder, "one/f", "one/g", "two/f")
+    hand_over(a)
+    items = [("one/", "copy/"), ("two/f", "copy/f"), ("gone", "none")]
+    pairs = [(a.path(source), b.path(target)) for source, target in items]
+    task = succeeded(service.wait(service.transfer_items(a.id, b.id, pairs, skip_source_errors=True)))
+    rows = service.call("GET", f"/task/{task['task_id']}/skipped_errors")["DATA"]
+    assert {row["error_code"] for row in rows} == {"AMBIGUOUS_PATH", "FILE_NOT_FOUND"}
+    assert (task["subtasks_skipped_errors"], task["files_transferred"]) == (2, 2)
+    assert names(b.folder) == {"copy", "copy/f", "copy/g"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_items_that_lie_in_each_other_delete_nothing(service: Api, site: MakeSite, kind: str) -> None:
     a, b = site("a", "own"), site("b", kind)
     make(a.folder, "one/f", "two/g")
