@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from endpoints.gridftp.ranges import RangeSet
 from workers.engine.fakes import (
@@ -48,6 +49,9 @@ class World:
     #: Whether there is work for longer than a slice.
     may_time_out: bool = False
 
+    #: What the servers are like.
+    servers: ClassVar[Callable[..., MemorySessions]] = MemorySessions
+
     def __post_init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock, self.items, deadline=self.deadline)
@@ -62,7 +66,7 @@ class World:
 
     def new_sessions(self, fuse: Fuse | None) -> MemorySessions:
         destination = self.source if self.same_endpoint or self.delete else self.destination
-        return MemorySessions(
+        return self.servers(
             self.source,
             destination,
             faults=self.script,

@@ -46,12 +46,13 @@ class CheckedWorld(World):
     checksum_seconds: dict[str, float] = field(default_factory=dict)
     rot: dict[str, int] = field(default_factory=dict)
 
+    servers = Sessions
+
     def new_sessions(self, fuse: Fuse | None) -> MemorySessions:
-        plain = super().new_sessions(fuse)
-        plain.__class__ = Sessions
-        assert isinstance(plain, Sessions)
-        plain.world = self
-        return plain
+        sessions = super().new_sessions(fuse)
+        assert isinstance(sessions, Sessions)
+        sessions.world = self
+        return sessions
 
     def fill(self, count: int) -> None:
         for n in range(count):
