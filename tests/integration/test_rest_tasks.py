@@ -208,7 +208,7 @@ def test_what_the_scan_decides_is_kept_and_shown(api: Api) -> None:
 @pytest.mark.usefixtures("endpoints")
 def test_verification_is_accepted_and_kept(api: Api) -> None:
     md5 = "D41D8CD98F00B204E9800998ECF8427E"
-    items = [
+    items: list[dict[str, Any]] = [
         {"source_path": "/a", "destination_path": "/a", "external_checksum": md5},
         {"source_path": "/b", "destination_path": "/b", "external_checksum": md5 + md5, "checksum_algorithm": "Sha256"},
         {"source_path": "/c", "destination_path": "/c", "recursive": True, "checksum_algorithm": "sha1"},
