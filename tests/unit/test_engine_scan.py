@@ -9,6 +9,7 @@ import pytest
 
 from endpoints.gridftp.faults import Kind, Scope, make_fault
 from tests.unit.engine_world import World
+from workers.engine import scan
 from workers.engine.fakes import run
 from workers.engine.paths import is_a_name, is_within, parent
 
@@ -415,3 +416,35 @@ def test_the_parent_of_a_path_is_the_folder_it_lies_in() -> None:
 
 def test_names_that_lead_elsewhere_are_none() -> None:
     assert [name for name in ("", ".", "..", "a/b", "/", "...", " ", "~") if is_a_name(name)] == ["...", " ", "~"]
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_scan_that_takes_longer_than_a_slice_comes_to_its_end(delete: bool) -> None:
+    """Else it would be begun again for ever."""
+
+    async def main() -> None:
+        item = ("/src/", None if delete else "/dst/", True)
+        world = World(
+            [item], delete=delete, options={"recursive": True}, latency=0.2, slice_seconds=2, may_time_out=True
+        )
+        for n in range(300):
+            world.source.write(f"/src/d{n}/f", b"x")
+        await world.slice()
+        assert world.store.items[1].scanned
+        assert len(world.store.rows) == (601 if delete else 300)
+
+    run(main())
+
+
+def test_a_scan_holds_up_the_end_of_a_slice_only_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(scan, "LONGEST", 20.0)
+        world = World([("/src/", "/dst/", None)], latency=1.0, slice_seconds=5, may_time_out=True)
+        for n in range(1000):
+            world.source.write(f"/src/d{n}/f", b"x")
+        began = world.clock.now()
+        await world.slice()
+        assert 24 < (world.clock.now() - began).total_seconds() < 35
+        assert world.store.status == "ACTIVE"
+
+    run(main())

@@ -11,7 +11,7 @@ import pytest
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Scope, Side, make_fault
 from tests.unit.engine_world import World
-from workers.engine import compare, contents
+from workers.engine import compare, contents, scan
 from workers.engine.compare import Level, Verdict, verdict
 from workers.engine.desk import Desk
 from workers.engine.fakes import MemoryTree, State, run
@@ -293,22 +293,49 @@ def test_endpoints_that_are_down_end_the_comparison_until_they_are_back() -> Non
     run(main())
 
 
-def test_what_an_earlier_scan_has_compared_is_not_compared_again() -> None:
+def test_what_an_earlier_scan_has_compared_is_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a task whose comparisons take longer than a slice would never end."""
+    monkeypatch.setattr(scan, "LONGEST", 3.0)
 
     async def main() -> None:
         world = World(
-            [("/src/", "/dst/", None)], options={"sync_level": 3}, latency=0.5, slice_seconds=4, may_time_out=True
+            [("/src/", "/dst/", None)], options={"sync_level": 3}, latency=0.2, slice_seconds=1, may_time_out=True
         )
-        names = [f"/f{n}" for n in range(1000)]
+        names = [f"/f{n}" for n in range(3000)]
         fill(world.source, "/src", {name: name.encode() for name in names})
         fill(world.destination, "/dst", {name: name.encode() for name in names})
         seen = watch(world, "checksum", Side.SOURCE)
-        assert await world.run() == "SUCCEEDED"
-        assert len(world.outcomes) > 1
-        # What was under way when a slice ended is asked again: two batches at most.
-        assert len(seen) <= 1000 + 200 * len(world.outcomes)
+        assert await world.run(most_slices=20) == "SUCCEEDED"
+        assert len(world.outcomes) > 2
+        # What was compared last and not yet written when a slice ended is asked again: a second's worth at most.
+        assert len(seen) <= 3000 + 400 * len(world.outcomes)
         assert world.store.totals.bytes_checksummed == sum(map(len, names))
+
+    run(main())
+
+
+def test_a_checksum_that_takes_longer_than_a_slice_is_waited_for() -> None:
+    async def main() -> None:
+        items = [("/src/", "/dst/", None), ("/one", "/one", None)]
+        world = World(items, options={"sync_level": 3}, slice_seconds=10)
+        for path in ("/src/large", "/one", "/src/large too", "/src/small"):
+            world.source.write(path, b"large" if "small" not in path else b"s", scale=1 << 30)
+            world.destination.write(
+                path.replace("/src", "/dst"), b"large" if "small" not in path else b"t", scale=1 << 30
+            )
+        plain = world.sessions.step
+
+        async def slow(step: str, side: Side, path: str) -> None:
+            await plain(step, side, path)
+            if step == "checksum" and side is Side.SOURCE:
+                await asyncio.sleep(35)
+
+        world.sessions.step = slow  # type: ignore[method-assign]
+        world.may_time_out = True
+        assert await world.run() == "SUCCEEDED"
+        assert world.sessions.moved == ["/src/small"]
+        assert world.store.totals.bytes_checksummed == 16 << 30
+        assert world.store.totals.skipped == 3
 
     run(main())
 

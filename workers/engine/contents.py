@@ -13,8 +13,10 @@ from .checksums import common_algorithm
 from .desk import Desk, UnreachableError
 from .ports import Found, ItemRow, Session, TaskStore
 
-#: Files that are asked about at once, and how many such batches: while one comes to its end the other is under way.
+#: Files that are asked about at once, and octets at which fewer will do; and how many such batches: while one comes to
+#: its end the other is under way.
 BATCH = 100
+BATCH_OCTETS = 1 << 30
 BATCHES = 2
 #: Files that wait; the scan pauses while there are more.
 BACKLOG = 30_000
@@ -53,6 +55,7 @@ class Contents:
         self._waiting: deque[Compared] = deque()
         self._hands: set[asyncio.Task[None]] = set()
         self._taken = asyncio.Event()
+        self._closed_to_new = False
         self._error: BaseException | None = None
 
     async def put(self, item: ItemRow, found: Found) -> None:
@@ -62,16 +65,22 @@ class Contents:
             await self._taken.wait()
         self._check()
         self._waiting.append(Compared(item, found))
-        if len(self._hands) < BATCHES:
+        if len(self._hands) < BATCHES and not self._closed_to_new:
             hand = asyncio.create_task(self._work())
             self._hands.add(hand)
             hand.add_done_callback(self._hands.discard)
 
     async def finish(self) -> None:
         """Wait until all are delivered. Raises as `put`."""
-        while self._hands:
-            await asyncio.wait(self._hands)
+        await self._hands_done()
         self._check()
+        if self._waiting:
+            await asyncio.get_running_loop().create_future()  # closed to new ones: the slice is about to end
+
+    async def last(self) -> None:
+        """Begin nothing more, and wait for what is under way, which another slice would have to begin anew."""
+        self._closed_to_new = True
+        await self._hands_done()
 
     async def stop(self) -> None:
         """End at once, whatever is under way."""
@@ -82,20 +91,32 @@ class Contents:
             hand.cancel()
         await asyncio.gather(*hands, return_exceptions=True)
 
+    async def _hands_done(self) -> None:
+        while self._hands:
+            await asyncio.wait(self._hands)
+
     def _check(self) -> None:
         if self._error:
             raise self._error
 
     async def _work(self) -> None:
         try:
-            while self._waiting and not self._error:
-                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-                self._taken.set()
-                await self._deliver(await self._compare_new(batch))
+            while self._waiting and not (self._error or self._closed_to_new):
+                await self._deliver(await self._compare_new(self._batch()))
         except Exception as error:
             # Whoever puts the next one, or waits for the end, is told.
             self._error = error
             self._taken.set()
+
+    def _batch(self) -> Sequence[Compared]:
+        """Few large files, or many small ones."""
+        batch: list[Compared] = []
+        octets = 0
+        while self._waiting and len(batch) < BATCH and octets < BATCH_OCTETS:
+            batch.append(self._waiting.popleft())
+            octets += batch[-1].found.size
+        self._taken.set()
+        return batch
 
     async def _compare_new(self, batch: Sequence[Compared]) -> Sequence[Compared]:
         known = set(await self._store.known([one.found.destination_path or "" for one in batch]))

@@ -153,9 +153,15 @@ class _Slice:
 
     async def _watch_time(self) -> None:
         stopped = await wait_for(self.work.clock, self._stop, self._seconds)
-        if self._crew is not None and not stopped:
-            await first_of(self._crew.last(), self._stop.wait())
+        if not stopped:
+            await first_of(self._last(), self._stop.wait())
         self.work.end(Released(self.work.clock.now(), drain=True))
+
+    async def _last(self) -> None:
+        """What takes longer than a slice is not cut off, or it would be begun again for ever."""
+        await self._scanner.last()
+        if self._crew is not None:
+            await self._crew.last()
 
     # ---- supply: the scan, what is due again, and the end
 

@@ -23,13 +23,15 @@ from .selection import Selection
 from .stock import Stock
 from .sync import Sync, WalkSync
 from .walk import TRIES, Folder, Walk, request_fault
-from .work import Work
+from .work import Work, wait_for
 
 #: Items fetched from the store at once, and items looked at side by side on one session.
 ITEMS = 1000
 LOOKS = 200
 #: Items that are folders and walked side by side.
 WALKS = 4
+#: Seconds for which a scan may hold up the end of a slice.
+LONGEST = 3600.0
 #: Items that wait for their contents to be compared; the scan of further ones pauses while there are more.
 BACKLOG = 3000
 
@@ -47,6 +49,9 @@ class Scanner:
         self._selection = Selection.of(work.spec.options)
         self._sync = Sync.of(work)
         self._files_sync = self._sync.of_walk(self._compared, BACKLOG) if self._sync else None
+        #: Set while no scan is running.
+        self._idle = asyncio.Event()
+        self._idle.set()
         #: Items whose contents are being compared.
         self._comparing: set[int] = set()
         self._walks: dict[int, asyncio.Task[None]] = {}
@@ -57,6 +62,7 @@ class Scanner:
 
     async def scan(self) -> None:
         """Scan every item that is due, once. Ends early when an endpoint cannot be reached."""
+        self._idle.clear()
         try:
             while True:
                 items = await self.work.store.unscanned(ITEMS, [*self._walks, *self._comparing])
@@ -73,7 +79,17 @@ class Scanner:
         finally:
             await self._stop_walks()
             await self._stop_sync()
+            self._idle.set()
         await self._write_faulted()
+
+    async def last(self) -> None:
+        """Wait for the end of the scan, which another slice would have to begin anew: but not for ever.
+
+        What was compared by then is known to the next one.
+        """
+        await wait_for(self.work.clock, self._idle, LONGEST)
+        if self._sync:
+            await self._sync.last()
 
     # ---- what DELETE does otherwise
 

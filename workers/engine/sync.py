@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from weakref import WeakSet
 
 from endpoints.gridftp.facts import Entry
 
@@ -25,6 +27,7 @@ class Sync:
         self._store = work.store
         #: Checksums have sessions of their own: a listing must not wait until one is made.
         self._checksums = Desk(work.sessions)
+        self._contents: WeakSet[Contents] = WeakSet()
 
     @classmethod
     def of(cls, work: Work) -> Sync | None:
@@ -34,7 +37,13 @@ class Sync:
 
     def of_walk(self, deliver: Deliver, backlog: int | None = None) -> WalkSync:
         """For files whose contents, when they are compared, are given to `deliver`."""
-        return WalkSync(self, Contents(self._store, self._checksums, deliver, backlog))
+        contents = Contents(self._store, self._checksums, deliver, backlog)
+        self._contents.add(contents)
+        return WalkSync(self, contents)
+
+    async def last(self) -> None:
+        """`Contents.last` for all."""
+        await asyncio.gather(*(contents.last() for contents in self._contents))
 
     async def close(self) -> None:
         """Give the sessions back."""

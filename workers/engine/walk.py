@@ -29,6 +29,8 @@ from .work import Work
 LISTINGS = 8
 #: Found files written at once; fewer when the last ones were written so many seconds ago.
 FOUND = 1000
+#: Octets read to compare files from which on the outcome is written at once: it must not be lost with a slice.
+DEAR = 1 << 27
 FOUND_SECONDS = 0.5
 #: The first ones that are written: enough to tell many small files from few, and to fill the lanes.
 FIRST = 128
@@ -325,7 +327,10 @@ class Walk:
                 self._blame(one.fault)
             else:
                 self._found.append(one.found)
-        await self._flush_if_due()
+        if sum(one.found.checksummed for one in compared) >= DEAR:
+            await self._flush()
+        else:
+            await self._flush_if_due()
 
     async def _flush_if_due(self) -> None:
         age = (self._work.clock.now() - self._flushed_at).total_seconds()
