@@ -203,9 +203,11 @@ class Crew:
         begun = clock.now()
         while True:
             await clock.sleep(LOOK)
-            lanes = sum(1 for berth in self._berths.values() if berth.under_way)
-            if not lanes:
+            if not any(berth.under_way for berth in self._berths.values()) or self.announced is None:
                 continue
+            # Those of an earlier plan end their files first, and tell nothing of this one.
+            streams = self.announced.parallelism
+            lanes = sum(berth.parallelism == streams for berth in self._berths.values() if berth.under_way)
             at = (clock.now() - begun).total_seconds()
             dealer = self._dealer
             sample = self.gauge.sample(at, lanes=lanes, waiting=dealer.waiting, under_way=dealer.under_way)
