@@ -385,6 +385,46 @@ def test_what_can_never_be_deleted_is_told_and_the_task_succeeds() -> None:
     run(main())
 
 
+def test_a_walk_that_takes_longer_than_a_slice_comes_to_its_end() -> None:
+    async def main() -> None:
+        world = mirror(latency=0.1)
+        fill(world)
+        for n in range(300):
+            world.source.folder(f"/src/many/d{n}")
+        task = asyncio.create_task(world.slice())
+        await world.until(lambda: world.store.totals.transferred == 20 and world.store.items[1].scanned)
+        world.stop.set()
+        assert await task is Outcome.RELEASED
+        world.stop.clear()
+        world.slice_seconds = 1
+        world.may_time_out = True
+        assert await world.run() == "SUCCEEDED"
+        assert is_mirror(world)
+        assert len(world.outcomes) == 2
+
+    run(main())
+
+
+def test_a_worker_that_is_told_to_stop_does_not_walk_to_the_end() -> None:
+    async def main() -> None:
+        world = mirror(latency=0.1)
+        fill(world)
+        for n in range(300):
+            world.destination.write(f"/dst/gone/d{n}/old")
+        task = asyncio.create_task(world.slice())
+        await world.until(lambda: world.store.totals.transferred == 20)
+        await asyncio.sleep(5)
+        world.stop.set()
+        began = world.clock.now()
+        assert await task is Outcome.RELEASED
+        assert (world.clock.now() - began).total_seconds() < 3
+        world.stop.clear()
+        assert await world.run() == "SUCCEEDED"
+        assert is_mirror(world)
+
+    run(main())
+
+
 def test_the_deadline_ends_it() -> None:
     async def main() -> None:
         world = mirror()

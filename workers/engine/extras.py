@@ -26,7 +26,7 @@ from .selection import Links, Selection
 from .survey import RefusedError, Survey
 from .uproot import LEAVES, WAVE, Uprooter, is_folder
 from .walk import MAX_DEPTH
-from .work import PATIENCE, Released, Work
+from .work import PATIENCE, Finished, Released, Work
 
 SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
 
@@ -91,6 +91,11 @@ class Extras:
             self._part = self._work.spawn(self._run())
         return self._over
 
+    async def last(self) -> None:
+        """Wait for a walk that is under way: another slice would have to begin it anew, and might never see its end."""
+        if self._part:
+            await asyncio.wait([self._part])
+
     async def _run(self) -> None:
         self._begin()
         try:
@@ -107,6 +112,8 @@ class Extras:
         finally:
             self._part = None
             self._work.wake.set()
+        if self._over:
+            self._work.end(Finished())  # now, and not when somebody asks again: the slice may be over by then
 
     def _begin(self) -> None:
         self._fault = self._uprooter.fault = None

@@ -162,6 +162,7 @@ class _Slice:
         await self._scanner.last()
         if self._crew is not None:
             await self._crew.last()
+            await self._extras.last()
 
     # ---- supply: the scan, what is due again, and the end
 
