@@ -39,6 +39,8 @@ class GridFTPSession:
         #: Checksums that the server can make, the one it likes best first (FEAT CKSM).
         self.algorithms: Sequence[str] = ()
         self.home = "/"
+        #: The toolkit's server stands before data nodes of its own (GFD.20).
+        self.striped = False
         self._marks_checksums = False
         #: A second EPSV would take the address of the first away.
         self._listening = asyncio.Lock()
@@ -82,6 +84,7 @@ class GridFTPSession:
             names = (line.strip().split(b" ")[0].upper() for line in features.lines[1:-1])
             self.features = frozenset(name.decode("ascii", "replace") for name in names)
             self.algorithms = _algorithms(features)
+            self.striped = any(line.strip().startswith(b"DSI remote") for line in features.lines)
         self.home = _quoted_path(home) or "/"
         self._marks_checksums = not markers.is_error
 

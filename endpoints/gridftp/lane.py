@@ -9,6 +9,7 @@ from functools import partial
 from .client import GridFTPSession
 from .connection import STALL_TIMEOUT
 from .control import ControlEvent, Lost
+from .data_path import DataPath
 from .faults import Fault, Kind, Scope, Side, make_fault
 from .pair import Flush, PairEvent, State, ThirdPartyPair, Transfer
 
@@ -42,15 +43,13 @@ class ThirdPartyLane:
         self._flushes: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._busy_since = self._loop.time()
-        host = destination.connection.peer_host
         self._pair = ThirdPartyPair(
             source.connection.channel,
             destination.connection.channel,
             parallelism=parallelism,
             stream_mode=stream_mode,
             accept_address=accept_address,
-            extended=":" in host,
-            destination_host=host,
+            path=_data_path(source, destination),
         )
         #: The sessions' own, for when they are given back.
         self._limits = (source.connection.stall_timeout, destination.connection.stall_timeout)
@@ -167,3 +166,12 @@ class ThirdPartyLane:
             self.abort(make_fault(Kind.TIMEOUT, f"no word from either server for {silent:.0f} s"))
         else:
             self._watch_later()
+
+
+def _data_path(source: GridFTPSession, destination: GridFTPSession) -> DataPath:
+    host = destination.connection.peer_host
+    return DataPath(
+        ipv6_host=host if ":" in host else "",
+        striped="SPAS" in destination.features and "SPOR" in source.features,
+        striped_source=source.striped,
+    )

@@ -24,27 +24,29 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from dataclasses import replace
+from typing import cast
 
-from .commands import (
-    CommandError,
-    encode,
-    format_extended,
-    format_host_port,
-    parse_extended_port,
-    parse_host_port,
-)
+from .commands import CommandError
 from .control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
+from .data_path import DataAddress, DataPath
 from .faults import Fault, Kind, Scope, Side, classify, make_fault
 from .markers import RANGE_CODE, MarkerError, RangeMarker, parse_marker
 from .ranges import RangeError, RangeSet
 from .replies import Reply
+from .slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
 
-#: Octets at the beginning of a file that are never trusted once it was broken off. The toolkit's server, when its
-#: control connection ends in the middle of a file, writes blocks that it had in hand, whole or not, to offset 0: one
-#: time in four. Its blocks have 256 KiB, unless its administrator chose larger ones (docs/decisions/0002).
-HEAD = 4 * 2**20
+__all__ = [
+    "FileProgress",
+    "FileRefused",
+    "FileReturned",
+    "FileSettled",
+    "Flush",
+    "PairEvent",
+    "State",
+    "ThirdPartyPair",
+    "Transfer",
+]
 
 #: Kinds that a refused open gives: such a refusal says something about its own file, wherever it stands in the lane.
 _OPEN_REFUSALS = frozenset(
@@ -56,69 +58,6 @@ _OPEN_REFUSALS = frozenset(
         Kind.INVALID_PATH_NAME,
     }
 )
-#: Kinds that often are only the echo of what happened on the other side: any other kind tells more.
-_ECHOES = frozenset({Kind.UNKNOWN, Kind.CONNECT_FAILED, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET, Kind.TIMEOUT})
-
-
-class Transfer(NamedTuple):
-    """One file to move. `write_path` is where it is written; `rename_to` its real name when that differs.
-
-    size: octets, as the scan saw them; only tells when a marker is the last one, and may be wrong.
-    ranges: what is on the destination's disk already (REST to both sides), or None to begin afresh.
-    tag: the caller's own, comes back in each event.
-    """
-
-    tag: object
-    source_path: bytes
-    write_path: bytes
-    size: int = 0
-    rename_to: bytes | None = None
-    ranges: RangeSet | None = None
-
-
-class FileSettled(NamedTuple):
-    """Both sides succeeded for this file and every earlier one. bytes: received now, None when unknown."""
-
-    tag: object
-    bytes: int | None
-
-
-class FileRefused(NamedTuple):
-    """This file met a fault of its own. trusted: surely its own content on the destination's disk, or None.
-
-    begun: the connection is lost, and the destination had opened the file under its real name.
-    """
-
-    tag: object
-    fault: Fault
-    trusted: RangeSet | None
-    begun: bool = False
-
-
-class FileReturned(NamedTuple):
-    """Not settled and not at fault. suspect: a server process may still write under its name. begun: as above."""
-
-    tag: object
-    suspect: bool
-    begun: bool = False
-
-
-class FileProgress(NamedTuple):
-    """These ranges are on the destination's disk, and surely of this file."""
-
-    tag: object
-    ranges: RangeSet
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """Connect to this address of the destination and close at once, to free it from accept()."""
-
-    host: str
-    port: int
-
-
-PairEvent = FileSettled | FileRefused | FileReturned | FileProgress | Flush
 
 
 class State(enum.IntEnum):
@@ -129,70 +68,13 @@ class State(enum.IntEnum):
 
 class _Step(enum.IntEnum):
     SETUP = enum.auto()
-    LISTEN = enum.auto()  # PASV/EPSV whose address the source shall connect to
+    LISTEN = enum.auto()  # PASV, EPSV or SPAS, whose address the source shall connect to
     CLOSE = enum.auto()  # PASV to the source: closes its cached connections
-    CONNECT = enum.auto()  # PORT/EPRT
+    CONNECT = enum.auto()  # PORT, EPRT or SPOR
     RESTART = enum.auto()
     MOVE = enum.auto()  # STOR/RETR
     RENAME = enum.auto()
     CLEAN = enum.auto()  # DELE of what holds another file's octets; best effort
-
-
-class _Half:
-    """What one side said about one file."""
-
-    __slots__ = ("done", "fault", "started")
-
-    def __init__(self) -> None:
-        self.started = False
-        self.done = False
-        self.fault: Fault | None = None
-
-
-class _Slot:
-    """A file under way, with its lines. Raises CommandError for a name that no wire may carry."""
-
-    __slots__ = ("destination", "received", "restart_refused", "retrieve", "source", "store", "transfer")
-
-    def __init__(self, transfer: Transfer) -> None:
-        self.transfer = transfer
-        self.retrieve = encode("RETR", transfer.source_path)
-        self.store = encode("STOR", transfer.write_path)
-        if transfer.rename_to is not None:
-            encode("RNTO", transfer.rename_to)
-        self.source = _Half()
-        self.destination = _Half()
-        self.received = RangeSet()
-        self.restart_refused = False
-
-    def half(self, side: Side) -> _Half:
-        return self.source if side is Side.SOURCE else self.destination
-
-    @property
-    def faulty(self) -> bool:
-        return self.source.fault is not None or self.destination.fault is not None
-
-    @property
-    def begun(self) -> bool:
-        """The destination has opened it under its real name."""
-        return self.destination.started and self.transfer.rename_to is None
-
-    @property
-    def moved(self) -> bool:
-        """Both sides answered success."""
-        source, destination = self.source, self.destination
-        return source.done and destination.done and source.fault is None and destination.fault is None
-
-    @property
-    def cause(self) -> Fault:
-        """Of what the two sides say, that which tells more."""
-        faults = [half.fault for half in (self.source, self.destination) if half.fault]
-        return min(faults, key=lambda fault: fault.kind in _ECHOES)
-
-    def on_disk(self) -> RangeSet:
-        """What the destination has of this file by its own word, now and from before, and may be continued."""
-        before = self.transfer.ranges
-        return (self.received.union(before) if before else self.received).beyond(HEAD)
 
 
 class ThirdPartyPair:
@@ -203,7 +85,7 @@ class ThirdPartyPair:
 
     parallelism: data streams; None: `use_streams` tells before the first file.
     accept_address: the gate (truth 9): whether the source may be told to connect to this address.
-    extended: use EPSV/EPRT (RFC 2428), for a destination reached by IPv6; destination_host is then its address.
+    path: how the two agree on addresses.
     """
 
     def __init__(
@@ -214,8 +96,7 @@ class ThirdPartyPair:
         parallelism: int | None,
         stream_mode: bool = False,
         accept_address: Callable[[str], bool] = lambda _: True,
-        extended: bool = False,
-        destination_host: str = "",
+        path: DataPath | None = None,
         marker_interval: int = 1,
     ) -> None:
         self.state = State.FLOWING
@@ -223,13 +104,14 @@ class ThirdPartyPair:
         self.stream_mode = stream_mode
         self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
         self._accept_address = accept_address
-        self._extended = extended
-        self._destination_host = destination_host
-        self._slots: deque[_Slot] = deque()
+        self._path = path or DataPath()
+        self._slots: deque[Slot] = deque()
         #: Mode S: files that wait for the one under way.
         self._waiting: deque[Transfer] = deque()
         #: Certain on both sides, and being renamed.
-        self._renaming: deque[_Slot] = deque()
+        self._renaming: deque[Slot] = deque()
+        #: Under whose names another file's octets are being removed, and with what they are given back then.
+        self._cleaning: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
         self._events: list[PairEvent] = []
         #: True once the source has an address and may be sent RETR.
         self._connected = False
@@ -237,7 +119,10 @@ class ThirdPartyPair:
         self._opened = False
         #: While draining: whether each side has answered its PASV.
         self._source_closed = self._destination_closed = False
-        self._address: tuple[str, int] = ("", 0)
+        #: Questions to the destination where it listens that are not answered.
+        self._doors = 0
+        #: Where the destination listens: one address, or one of each of its data nodes.
+        self._addresses: tuple[DataAddress, ...] = ()
         self._begin(marker_interval)
         if parallelism is not None:
             self.use_streams(parallelism)
@@ -250,7 +135,7 @@ class ThirdPartyPair:
     @property
     def under_way(self) -> int:
         """Files given to the pair and not yet given back."""
-        return len(self._slots) + len(self._waiting) + len(self._renaming)
+        return len(self._slots) + len(self._waiting) + len(self._renaming) + len(self._cleaning)
 
     @property
     def begun(self) -> list[object]:
@@ -309,7 +194,7 @@ class ThirdPartyPair:
         verb: str,
         argument: bytes = b"",
         step: _Step = _Step.SETUP,
-        slot: _Slot | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self._channels[side].send(verb, argument, tag=(step, slot))
 
@@ -328,23 +213,36 @@ class ThirdPartyPair:
 
     def _listen(self) -> None:
         self._connected = False
-        self._tell(Side.DESTINATION, "EPSV" if self._extended else "PASV", step=_Step.LISTEN)
+        self._doors += 1
+        self._tell(Side.DESTINATION, self._path.listen, step=_Step.LISTEN)
 
     def _advance(self) -> None:
         """Send what may be sent now."""
         if self.state is not State.FLOWING:
             return
         if not self.stream_mode:
-            while self._waiting:
+            while self._waiting and self._fits(self._waiting[0]):
                 self._start(self._waiting.popleft())
         elif self._waiting and not self._slots:
             self._listen()
             self._start(self._waiting.popleft())
 
+    def _fits(self, transfer: Transfer) -> bool:
+        """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file.
+
+        (docs/decisions/0013) Such a file waits until nothing else is under way; from then on there is one node.
+        """
+        if transfer.ranges and self._path.striped and len(self._addresses) != 1:
+            if self._slots:
+                return False
+            self._path = replace(self._path, striped=False)
+            self._listen()
+        return True
+
     def _start(self, transfer: Transfer) -> None:
         """All lines are made before one is queued: a name that no wire may carry leaves no trace."""
         try:
-            slot = _Slot(transfer)
+            slot = Slot(transfer)
         except CommandError as error:
             fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
             self._events.append(FileRefused(transfer.tag, fault, None))
@@ -354,7 +252,7 @@ class ThirdPartyPair:
         if self._connected:
             self._move(Side.SOURCE, slot)
 
-    def _move(self, side: Side, slot: _Slot) -> None:
+    def _move(self, side: Side, slot: Slot) -> None:
         if slot.transfer.ranges:
             self._tell(side, "REST", self._restart_argument(slot.transfer.ranges), _Step.RESTART, slot)
         verb, line = ("RETR", slot.retrieve) if side is Side.SOURCE else ("STOR", slot.store)
@@ -369,11 +267,8 @@ class ThirdPartyPair:
 
     def _connect(self) -> None:
         """The destination listens: tell the source where, and let it begin."""
-        host, port = self._address
-        if self._extended or ":" in host:
-            self._tell(Side.SOURCE, "EPRT", format_extended(host, port), _Step.CONNECT)
-        else:
-            self._tell(Side.SOURCE, "PORT", format_host_port(host, port), _Step.CONNECT)
+        verb, argument = self._path.connect(self._addresses)
+        self._tell(Side.SOURCE, verb, argument, _Step.CONNECT)
         self._connected = True
         self._opened = False
         for slot in self._slots:
@@ -382,7 +277,7 @@ class ThirdPartyPair:
     # ---- hearing
 
     def _preliminary(self, side: Side, event: Preliminary) -> None:
-        step, slot = cast("tuple[_Step, _Slot]", event.command.tag)
+        step, slot = cast("tuple[_Step, Slot]", event.command.tag)
         if step is not _Step.MOVE:
             return
         if event.reply.code in (125, 150):
@@ -392,7 +287,7 @@ class ThirdPartyPair:
         elif event.reply.code == RANGE_CODE and side is Side.DESTINATION:
             self._marker(slot, event.reply)
 
-    def _marker(self, slot: _Slot, reply: Reply) -> None:
+    def _marker(self, slot: Slot, reply: Reply) -> None:
         """Markers are incremental: the union of all is what is on the disk. One that cannot be read is not counted."""
         try:
             marker = parse_marker(RANGE_CODE, reply.lines)
@@ -408,7 +303,7 @@ class ThirdPartyPair:
         if slot.received.total < slot.transfer.size and self._surely_own(slot) and (on_disk := slot.on_disk()):
             self._events.append(FileProgress(slot.transfer.tag, on_disk))
 
-    def _surely_own(self, slot: _Slot) -> bool:
+    def _surely_own(self, slot: Slot) -> bool:
         """Whether what the destination wrote for this file is surely this file's own content.
 
         The source has begun exactly this one, and failed none before it; nor did the destination.
@@ -423,7 +318,7 @@ class ThirdPartyPair:
         return False
 
     def _answered(self, side: Side, event: Answered) -> None:
-        step, slot = cast("tuple[_Step, _Slot]", event.command.tag)
+        step, slot = cast("tuple[_Step, Slot]", event.command.tag)
         reply = event.reply
         if step is _Step.MOVE:
             self._moved(side, slot, reply)
@@ -434,6 +329,8 @@ class ThirdPartyPair:
             self._drained()
         elif step is _Step.RENAME:
             self._renamed(slot, event)
+        elif step is _Step.CLEAN:
+            self._events.append(self._cleaning.popleft()[1])
         elif step is _Step.RESTART and reply.is_error:
             slot.half(side).fault = classify(reply, side)
             slot.restart_refused = True
@@ -442,19 +339,17 @@ class ThirdPartyPair:
             self._lose(side, replace(classify(reply, side), scope=Scope.SESSION))
 
     def _listening(self, reply: Reply) -> None:
-        """227 or 229: where the destination waits for the source."""
+        """227 or 229: where the destination waits for the source, unless it was asked again since."""
+        self._doors -= 1
+        if self._doors and not reply.is_error:
+            return
         try:
-            if reply.is_error:
-                raise CommandError("the destination does not listen", str(reply).encode())
-            if self._extended:
-                self._address = (self._destination_host, parse_extended_port(b" ".join(reply.lines)))
-            else:
-                self._address = parse_host_port(b" ".join(reply.lines))
+            self._addresses = self._path.addresses(reply)
         except CommandError as error:
             fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
             self._lose(Side.DESTINATION, replace(fault, scope=Scope.SESSION))
             return
-        if not self._accept_address(self._address[0]):
+        if not all(self._accept_address(host) for host, _ in self._addresses):
             advice = "The destination named a data address that this service does not allow."
             self._lose(
                 Side.DESTINATION,
@@ -466,7 +361,7 @@ class ThirdPartyPair:
         else:
             self._connect()
 
-    def _moved(self, side: Side, slot: _Slot, reply: Reply) -> None:
+    def _moved(self, side: Side, slot: Slot, reply: Reply) -> None:
         half = slot.half(side)
         half.done = True
         if reply.is_error and half.fault is None:
@@ -479,17 +374,21 @@ class ThirdPartyPair:
             self._certain(self._slots.popleft())
         self._advance()
 
-    def _certain(self, slot: _Slot) -> None:
+    def _certain(self, slot: Slot) -> None:
         """This file and all before it succeeded on both sides."""
         transfer = slot.transfer
         if transfer.rename_to is None:
-            self._events.append(FileSettled(transfer.tag, slot.received.total))
+            self._events.append(FileSettled(transfer.tag, self._count(slot)))
             return
         self._renaming.append(slot)
         self._tell(Side.DESTINATION, "RNFR", transfer.write_path, _Step.RENAME, slot)
         self._tell(Side.DESTINATION, "RNTO", transfer.rename_to, _Step.RENAME, slot)
 
-    def _renamed(self, slot: _Slot, event: Answered) -> None:
+    def _count(self, slot: Slot) -> int | None:
+        """Octets received. Data nodes forget some of their markers when the file ends: then nobody knows."""
+        return slot.received.total if len(self._addresses) == 1 else None
+
+    def _renamed(self, slot: Slot, event: Answered) -> None:
         if event.command.verb == "RNFR":  # when it fails, RNTO does so too, and says why
             return
         assert self._renaming[0] is slot
@@ -498,7 +397,7 @@ class ThirdPartyPair:
         if event.reply.is_error:
             self._events.append(FileRefused(tag, classify(event.reply, Side.DESTINATION), None))
         else:
-            self._events.append(FileSettled(tag, slot.received.total))
+            self._events.append(FileSettled(tag, self._count(slot)))
 
     # ---- when a file was refused
 
@@ -512,7 +411,7 @@ class ThirdPartyPair:
     def _flush_if_stuck(self) -> None:
         """Rule 3. The source is through with its commands, and never came to the destination's door."""
         if self._source_closed and not self._destination_closed and not self._opened:
-            self._events.append(Flush(*self._address))
+            self._events += [Flush(*address) for address in self._addresses]
 
     def _drained(self) -> None:
         """One side has answered its PASV; when both have, nothing runs any more."""
@@ -529,28 +428,35 @@ class ThirdPartyPair:
             if slot.faulty and slot.cause.kind in _OPEN_REFUSALS:
                 self._refuse(slot, own=False)
             else:
-                self._clean(slot)
-                self._events.append(FileReturned(slot.transfer.tag, suspect=False))
+                self._give_back(slot, FileReturned(slot.transfer.tag, suspect=False))
         self.state = State.FLOWING
         if not self.stream_mode:
             self._connect()
         self._advance()
 
     @staticmethod
-    def _surely_own_first(slot: _Slot) -> bool:
+    def _surely_own_first(slot: Slot) -> bool:
         """`_surely_own` for a file before which there is none."""
         return slot.source.started and not slot.restart_refused
 
-    def _clean(self, slot: _Slot) -> None:
-        """Leave no octets of one file under the name of another. What the destination never opened is not ours."""
-        if slot.destination.started:
-            self._tell(Side.DESTINATION, "DELE", slot.transfer.write_path, _Step.CLEAN)
-
-    def _refuse(self, slot: _Slot, own: bool) -> None:
+    def _refuse(self, slot: Slot, own: bool) -> None:
         trusted = slot.on_disk() if own else None
-        if not trusted:
-            self._clean(slot)
-        self._events.append(FileRefused(slot.transfer.tag, slot.cause, trusted or None))
+        refused = FileRefused(slot.transfer.tag, slot.cause, trusted or None)
+        if trusted:
+            self._events.append(refused)
+        else:
+            self._give_back(slot, refused)
+
+    def _give_back(self, slot: Slot, event: FileRefused | FileReturned) -> None:
+        """Leave no octets of one file under the name of another. What the destination never opened is not ours.
+
+        Only when they are gone is the file given back: in another lane it would be there before our DELE.
+        """
+        if slot.destination.started:
+            self._cleaning.append((slot, event))
+            self._tell(Side.DESTINATION, "DELE", slot.transfer.write_path, _Step.CLEAN)
+        else:
+            self._events.append(event)
 
     def _lose(self, side: Side, fault: Fault) -> None:
         """Rule 4: nothing is known any more of what is under way."""
@@ -560,6 +466,8 @@ class ThirdPartyPair:
         fault = fault.at(side) if side is not Side.UNKNOWN else fault
         for slot in self._renaming:
             self._events.append(FileReturned(slot.transfer.tag, suspect=True))
+        for slot, event in self._cleaning:
+            self._events.append(_given_back_lost(slot, event))
         for index, slot in enumerate(self._slots):
             if index == 0:
                 cause = slot.cause if slot.faulty else fault
@@ -572,5 +480,13 @@ class ThirdPartyPair:
         for transfer in self._waiting:
             self._events.append(FileReturned(transfer.tag, suspect=False))
         self._renaming.clear()
+        self._cleaning.clear()
         self._slots.clear()
         self._waiting.clear()
+
+
+def _given_back_lost(slot: Slot, event: FileRefused | FileReturned) -> FileRefused | FileReturned:
+    """Nobody knows whether its octets are removed, or will be in a while."""
+    if isinstance(event, FileReturned):
+        return event._replace(suspect=True, begun=slot.begun)
+    return event._replace(fault=replace(event.fault, scope=Scope.SESSION), begun=slot.begun)

@@ -62,7 +62,7 @@ def test_quit_says_goodbye_and_hangs_up(dialogue):
 def test_the_features_are_those_that_clients_look_for(dialogue):
     lines = dialogue.ask("FEAT").reply.lines[1:-1]
     features = {line.strip().split(b" ")[0] for line in lines}
-    wanted = {b"UTF8", b"MLST", b"MLSC", b"SIZE", b"REST", b"PARALLEL", b"SPAS", b"SPOR", b"ERET", b"ESTO", b"CKSM"}
+    wanted = {b"UTF8", b"MLST", b"MLSC", b"SIZE", b"REST", b"PARALLEL", b"SPAS", b"ERET", b"ESTO", b"CKSM"}
     assert wanted <= features
     # By this one clients know a server that strips octets beyond ASCII.
     assert b"DSI" not in features

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from endpoints.gridftp.faults import Kind
-from endpoints.gridftp.pair import HEAD
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.slots import HEAD
 from tests.faults.stations import KINDS, Station
 
 #: Octets that lie at the destination of a file that is to be continued, beyond the head, which is not trusted.

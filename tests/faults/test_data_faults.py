@@ -10,8 +10,9 @@ import pytest
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import HEAD, FileProgress, FileRefused, FileSettled, PairEvent, Transfer
+from endpoints.gridftp.pair import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.slots import HEAD
 from tests.data_proxy import Cut, DataProxy
 from tests.faults.scenes import Arena, arena
 from tests.proxy import MisbehavingProxy

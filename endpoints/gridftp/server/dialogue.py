@@ -82,7 +82,6 @@ def features(session: Session, _: bytes) -> None:
         "SITE SYMLINKTO",
         "SIZE",
         "SPAS",
-        "SPOR",
         "TVFS",
         "UTF8",
         "WHOAMI",
