@@ -63,3 +63,20 @@ def test_what_has_run_is_what_is_foretold(service: Api, site: MakeSite, kind: st
     assert foretold["basis"] == "from 6 runs between these endpoints"
     seconds = foretold["seconds"]
     assert 0 < seconds["low"] <= seconds["expected"] <= seconds["high"] < 60
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_get_deeper_lanes_than_the_paper_says_unless_the_user_wants_the_paper(
+    service: Api, site: MakeSite, kind: str
+) -> None:
+    source, destination = site("a", kind), site("b", kind)
+    for number in range(300):
+        (source.folder / f"file{number}").write_bytes(number.to_bytes(2, "big") * number)
+    for tuning in ("paper", "fixed"):
+        (plan,) = plans(service, moved(service, source, destination, tuning, tuning=tuning))
+        assert (plan["concurrency"], plan["parallelism"], plan["pipelining"]) == (2, 2, 20)
+    (fixed,) = plans(service, moved(service, source, destination, "asked", tuning="fixed", perf_pp=7))
+    assert (fixed["pipelining"], fixed["reason"].endswith("perf_pp as asked")) == (7, True)
+    plan, *_ = plans(service, moved(service, source, destination, "adaptive"))
+    assert plan["pipelining"] > 20
+    assert "instead of 20" in plan["reason"]

@@ -124,7 +124,7 @@ def test_the_plan_and_its_reason_are_in_an_event(service: Api, site: MakeSite) -
     a, b = site("a", "own"), site("b", "own")
     for index in range(150):
         (a.folder / f"f{index}").write_bytes(b"x")
-    task = succeeded(service.wait(service.transfer(a.id, "/", b.id, "/copy/")))
+    task = succeeded(service.wait(service.transfer(a.id, "/", b.id, "/copy/", tuning="paper")))
     details = " ".join(event["details"] for event in events(service, task["task_id"]))
     assert '"concurrency": 2' in details
     assert '"parallelism": 2' in details
