@@ -260,6 +260,22 @@ def test_a_loop_of_links_is_told_and_has_an_end() -> None:
     run(main())
 
 
+def test_a_followed_link_never_writes_over_what_it_leads_to() -> None:
+    async def main() -> None:
+        world = World([("/src/", "/dst/", None)], options=COPY, same_endpoint=True)
+        world.source.write("/src/f", b"f")
+        world.source.write("/dst/l", b"precious")
+        world.source.write("/else", b"e")
+        world.source.link("/src/l", "/dst/l")
+        world.source.link("/src/m", "/else")
+        assert await world.run() == "FAILED"
+        assert world.source.files("/dst") == {"/f": b"f", "/l": b"precious", "/m": b"e"}
+        assert "AMBIGUOUS_PATH" in world.store.codes()
+        assert "/src/l" not in world.sessions.moved
+
+    run(main())
+
+
 def test_a_folder_by_two_links_is_no_loop() -> None:
     async def main() -> None:
         world = World([("/src/", "/dst/", None)], options=COPY)
@@ -311,6 +327,19 @@ def test_an_item_that_is_a_link_is_made_anew() -> None:
         assert links(world.destination, "") == {"/new/place/m": "some where", "/n": "/folder", "/o": "nowhere"}
         assert world.destination.files() == {}
         assert (world.store.totals.files, world.store.totals.symlinks) == (0, 3)
+
+    run(main())
+
+
+def test_a_link_item_within_one_endpoint_may_be_repeated() -> None:
+    async def main() -> None:
+        for _ in range(2):
+            world = World([link_item("/l", "/m")], same_endpoint=True)
+            world.source.write("/f", b"f")
+            world.source.link("/l", "/f")
+            world.source.link("/m", "/f")
+            assert await world.run() == "SUCCEEDED"
+            assert links(world.source, "") == {"/l": "/f", "/m": "/f"}
 
     run(main())
 

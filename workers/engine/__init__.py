@@ -2,7 +2,7 @@
 
 run       one slice of one task: the parts put together, watched, and ended in order
 work      what the parts share: ports, deadline, backoff, and how the slice ends
-scan      items become files; `walk` goes through one folder, `folders` makes those of the destination
+scan      items become files; `walk` goes through one folder (`visits`), `folders` makes those of the destination
 selection what of a folder is wanted: `filters` by name, and symlinks, which `links` makes anew. Pure but for the making
 sync      what is in place already: `compare` folders side by side, `contents` by checksum beside the scan
 plan      the rules of the paper: concurrency, parallelism, pipelining, and the reason. Pure

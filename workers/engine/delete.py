@@ -24,7 +24,8 @@ from .retry import Fail, Retry, Skip
 from .scan import Scanner
 from .stock import Stock
 from .uproot import BATCH, GONE, Uprooter
-from .walk import FOUND, Folder, Listing, Walk, request_fault
+from .visits import Folder, Listing, request_fault
+from .walk import FOUND, Walk
 from .work import PATIENCE, Work
 
 NOT_RECURSIVE = "This is a folder; to delete it with all that is in it, recursive must be true."

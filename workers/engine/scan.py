@@ -22,7 +22,8 @@ from .retry import Fail, PassOver, Retry, Skip
 from .selection import Selection
 from .stock import Stock
 from .sync import Sync, WalkSync
-from .walk import TRIES, Folder, Walk, request_fault
+from .visits import Folder, request_fault
+from .walk import TRIES, Walk
 from .work import Work, wait_for
 
 #: Items fetched from the store at once, and items looked at side by side on one session.
@@ -250,7 +251,7 @@ class Scanner:
 
     async def _is_itself(self, found: Found, entry: Entry) -> bool:
         """Whether a file would be written over itself, under another name: a link, or "/~/" for the home."""
-        if not entry.unique:
+        if not entry.unique or found.link_target is not None:
             return False
         try:
             return await self.folders.identity(Side.DESTINATION, found.destination_path or "") == entry.unique

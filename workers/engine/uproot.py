@@ -15,7 +15,8 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
 from .paths import is_a_name, is_within
 from .retry import worse
-from .walk import MAX_DEPTH, request_fault
+from .visits import request_fault
+from .walk import MAX_DEPTH
 from .work import Work
 
 #: What is not there is as good as removed.

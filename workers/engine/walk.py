@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
-from .compare import Beside
+from .compare import Beside, look
 from .contents import Compared
 from .desk import UnreachableError
 from .folders import Folders
@@ -23,6 +23,7 @@ from .retry import FIRST_DELAY, worse
 from .selection import EVERYTHING, Links, Selection
 from .stock import Stock
 from .sync import Sync
+from .visits import Folder, Listing, loop, request_fault
 from .work import Work
 
 #: Folders of one item that are listed side by side.
@@ -39,36 +40,6 @@ TRIES = 3
 #: Folders within folders beyond which there must be a loop; no server takes a path of more than 4096 octets.
 MAX_DEPTH = 512
 MAX_PATH = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """A folder to be listed, paths without a slash at the end. destination is None where there is none (DELETE)."""
-
-    source: str
-    destination: str | None
-    depth: int = 0
-    #: It was made just now: nothing is in it at the destination.
-    fresh: bool = False
-    #: Where symlinks are followed: the identity of the source's folder, and the folder it was found in.
-    unique: str = ""
-    above: Folder | None = None
-
-
-@dataclass(slots=True)
-class Listing:
-    """What one folder holds. found: what is not decided upon yet."""
-
-    found: list[Found] = field(default_factory=list)
-    folders: list[Folder] = field(default_factory=list)
-    symlinks: int = 0
-    #: Pipes, sockets, devices: nothing that could be moved.
-    specials: int = 0
-
-
-def request_fault(kind: Kind, why: str, side: Side = Side.SOURCE, raw: str = "") -> Fault:
-    """A fault of the request itself: no repetition helps."""
-    return Fault(kind, side, retryable=False, advice=why, raw=raw)
 
 
 class Walk:
@@ -221,6 +192,8 @@ class Walk:
         elif entry.kind in ("file", "link"):
             # A link that leads nowhere is looked for as the file that it should be: its fault is that file's.
             destination = f"{folder.destination}/{name}"
+            if followed and self._work.same_endpoint:
+                listing.followed[destination] = entry.unique
             source, wanted = f"{folder.source}/{name}", self.item.checksum
             listing.found.append(Found(source, destination, entry.size, entry.modified, checksum=wanted))
         else:
@@ -254,8 +227,8 @@ class Walk:
             destination = None if folder.destination is None else f"{folder.destination}/{entry.name}"
             inner = Folder(source, destination, folder.depth + 1)
             if self._selection.links is Links.COPY:
-                if is_link(entry) and (loop := _loop(folder, entry)):
-                    self._miss(Missed(source, destination, DIRECTORY, loop))
+                if is_link(entry) and (circle := loop(folder, entry)):
+                    self._miss(Missed(source, destination, DIRECTORY, circle))
                     return
                 inner = replace(inner, unique=entry.unique, above=folder)
             listing.folders.append(inner)
@@ -316,9 +289,26 @@ class Walk:
             for entry in entries:
                 self._take(folder, entry, listing)
             found, listing.found = listing.found, []
+            if listing.followed:
+                found = await self._apart(found, listing)
             self._found += await self._sync.sort(self.item, found, beside) if self._sync and beside else found
             await self._flush_if_due()
         return listing
+
+    async def _apart(self, found: Sequence[Found], listing: Listing) -> list[Found]:
+        """Without those that would be written over the very file that their link leads to."""
+        followed, listing.followed = listing.followed, {}
+        there = await asyncio.gather(*(look(self._work.desk, path) for path in followed))
+        same = {
+            path for (path, unique), one in zip(followed.items(), there, strict=True) if one and one.unique == unique
+        }
+        for one in found:
+            if one.destination_path in same:
+                fault = request_fault(
+                    Kind.AMBIGUOUS_PATH, "The link leads to its own destination.", raw=one.source_path
+                )
+                self._miss(Missed(one.source_path, one.destination_path, one.kind, fault))
+        return [one for one in found if one.destination_path not in same]
 
     async def _compared(self, compared: Sequence[Compared]) -> None:
         """Files whose contents were compared."""
@@ -366,17 +356,3 @@ class Walk:
             half = len(found) // 2
             await self._add(found[:half])
             await self._add(found[half:])
-
-
-def _loop(folder: Folder, entry: Entry) -> Fault | None:
-    """What is wrong with following this link into a folder, if anything: it would never end, or nobody could tell."""
-    if not entry.unique:
-        why = "The source's server does not tell folders apart, so that a loop of symbolic links could not be seen."
-        return Fault(Kind.UNSUPPORTED, Side.SOURCE, retryable=False, advice=why, raw=folder.source)
-    above: Folder | None = folder
-    while above is not None:
-        if above.unique == entry.unique:
-            why = f"This symbolic link leads to a folder that it lies in: {folder.source}/{entry.name}"
-            return request_fault(Kind.INVALID_SYMLINK, why)
-        above = above.above
-    return None
