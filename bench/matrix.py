@@ -1,7 +1,8 @@
 """The whole fault matrix: a fault at each step of a lane's dialogue, on either side, and what holds afterwards.
 
     python -m bench.matrix [--pairs toolkit-toolkit,own-own,...] [--modes ES] [--scenes plain,refused,renamed]
-                           [--troubles RESET,KILLED,...] [--side-by-side 4] [--every 1] [--levels lane,engine,worker]
+                           [--troubles RESET,KILLED,...] [--side-by-side 4] [--every 1] [--minutes N]
+                           [--levels lane,engine,worker]
 
 Levels: `lane` drives one lane and looks at every event; `engine` runs slices of a task until all is settled; `worker`
 kills the worker at each step, and another one takes over. Prints each case that is not as it should be, then a table.
@@ -82,7 +83,7 @@ async def verdicts(block: Block, root: Path, troubles: list[Trouble], every: int
 
 
 async def run_all(
-    root: Path, blocks: Iterable[Block], troubles: list[Trouble], every: int, side_by_side: int
+    root: Path, blocks: Iterable[Block], troubles: list[Trouble], every: int, side_by_side: int, until: float
 ) -> dict[str, Row]:
     rows: dict[str, Row] = defaultdict(Row)
     waiting = list(blocks)
@@ -95,6 +96,8 @@ async def run_all(
                 rows[f"{block.level}: {trouble.name if trouble else 'none'}"].add(verdict)
                 if verdict.problems:
                     tell(block, verdict)
+                if time.monotonic() > until:
+                    return
 
     async with asyncio.TaskGroup() as group:
         for _ in range(side_by_side):
@@ -134,6 +137,7 @@ def main() -> None:
     parser.add_argument("--levels", default=",".join(LEVELS))
     parser.add_argument("--troubles", default=",".join(one.name for one in Trouble if one is not Trouble.WORKER_KILLED))
     parser.add_argument("--side-by-side", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing after so many")
     parser.add_argument("--every", type=int, default=1, help="only every so many of the cases")
     arguments = parser.parse_args()
     lists = (arguments.levels, arguments.pairs, arguments.scenes)
@@ -147,7 +151,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="waybill-matrix-", dir=shared_memory) as folder:
         root = Path(folder)
         root.chmod(0o777)
-        rows = asyncio.run(run_all(root, blocks, troubles, arguments.every, arguments.side_by_side))
+        until = begun + 60 * arguments.minutes
+        rows = asyncio.run(run_all(root, blocks, troubles, arguments.every, arguments.side_by_side, until))
     print_rows(rows, time.monotonic() - begun)
 
 

@@ -239,5 +239,7 @@ class _Task:
             problems.append(str([event.details for event in store.events if event.code == "INTERNAL_ERROR"]))
         if store.totals.transferred != self.good:
             problems.append(f"{store.totals.transferred} of {self.good} were transferred, {store.status}")
-        if store.totals.failed or (store.status != "SUCCEEDED" and not store.cancel_requested):
+        blocked = sum(piece.blocked for piece in SCENES[self.case.scene])
+        expected = ("FAILED", blocked) if blocked else ("SUCCEEDED", 0)
+        if (store.status, store.totals.failed) != expected and not (blocked and store.cancel_requested):
             problems.append(f"the task ended as {store.status}: {store.totals}, {store.fatal}")

@@ -17,12 +17,15 @@ from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.faults.lane_matrix import Case, Trouble, Verdict, cases_of, run_case
 from tests.faults.scenes import Arena, arena
+from tests.proxy import Step, Watch
 
 pytestmark = pytest.mark.toolkit
 
 SAME = [("toolkit", "toolkit"), ("own", "own")]
 MIXED = [("toolkit", "own"), ("own", "toolkit")]
 QUICK = [Trouble.REFUSED, Trouble.PERMANENT_ERROR, Trouble.RESET, Trouble.KILLED, Trouble.CUT]
+#: The first file's success is falsified: all others are under way, and come back.
+SECOND_SENT = Step(Watch.REPLIES, "RETR", 0, 226)
 #: Each costs a time limit.
 SILENT = [Trouble.HALF_OPEN, Trouble.FROZEN, Trouble.FROZEN_LONG]
 
@@ -62,6 +65,19 @@ async def test_a_server_that_falls_silent_at_any_step_is_left_within_the_limit(
     with arena(root, source, destination) as place:
         verdicts = await run_matrix(place, "renamed", SILENT, every=60)
     assert any(Kind.TIMEOUT in verdict.faults for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("source", "destination"), SAME)
+async def test_a_file_is_given_back_only_when_nothing_lies_under_its_name(
+    root: Path, source: str, destination: str
+) -> None:
+    """Another lane may have it at once, and would lose it to a removal that comes late."""
+    step = Step(Watch.COMMANDS, "DELE", 0)
+    with arena(root, source, destination) as place:
+        verdict = await run_case(place, Case("plain", False, Trouble.PERMANENT_ERROR, True, SECOND_SENT))
+        late = await run_case(place, Case("refused", False, Trouble.DELAYED, False, step))
+    assert verdict.problems + late.problems == []
+    assert late.came_true
 
 
 COUNT = 6
