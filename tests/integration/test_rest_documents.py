@@ -18,7 +18,8 @@ from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, assert_valid, description, operation
 from tests.integration.rest import Answer, Api, assert_error, routes
-from transferapi.rest.shapes import EXAMPLES, REQUESTS
+from transferapi.rest.requests import REQUESTS
+from transferapi.rest.shapes import EXAMPLES
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.states import FileKind, FileState
 

@@ -9,7 +9,9 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 
-from .shapes import ANSWERS, EXAMPLES, REQUESTS, ref
+from .requests import REQUESTS
+from .schema import ref
+from .shapes import ANSWERS, EXAMPLES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
