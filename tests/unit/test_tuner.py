@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -291,7 +292,7 @@ def test_half_a_network_is_still_used_in_full(size: int) -> None:
 
 
 def sample(at: float, octets: int = 50 * MB, files: int = 500, lanes: int = 99, faults: int = 0) -> Sample:
-    return Sample(at, octets, files, lanes, waiting=5000, under_way=100, faults=faults)
+    return Sample(at, octets, files, lanes, waiting=100_000, under_way=100, faults=faults)
 
 
 def begun(round_trip: float = 0.06, **options: Any) -> Tuner:
@@ -499,3 +500,10 @@ def test_knowledge_may_be_anything(knowledge: dict[str, object]) -> None:
 def test_knowledge_of_another_version_is_passed_over() -> None:
     assert tuner(GOOD).plan(SMALL, chunk(2560, 100_000)).concurrency == 9
     assert tuner({**GOOD, "version": 2}).plan(SMALL, chunk(2560, 100_000)).concurrency == 2
+
+
+def test_near_its_end_a_task_tries_nothing_any_more() -> None:
+    one = begun()
+    for at in range(1, 200):
+        last = replace(sample(at * 0.5), waiting=3000)
+        assert one.measured(last) is None

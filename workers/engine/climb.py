@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .meter import Level, Meter, Rate, Sample, mean, settling
+from .meter import Level, Meter, Rate, Sample, mean, settling, shortest
 from .opening import counted
 from .plan import Plan
 from .retreat import Retreat
@@ -169,6 +169,8 @@ class Climb:
     # ---- steps
 
     def _try(self, base: Rate, sample: Sample, round_trip: float) -> Plan | None:
+        if _nearly_over(base, sample, round_trip):
+            return None
         for index, step in enumerate(self._steps):
             if self._kept.get(step.name, step.factor) == step.factor and step.possible(self.plan, sample):
                 # After one that is undone come the others, then this one again.
@@ -195,7 +197,7 @@ class Climb:
         self._kept[trial.step.name] = trial.step.factor
         self._forget()
         self._trial, self._base = None, rate
-        if trial.step.possible(self.plan, sample):
+        if trial.step.possible(self.plan, sample) and not _nearly_over(rate, sample, round_trip):
             return self._begin(trial.step, rate, sample.at, round_trip)
         return None
 
@@ -233,6 +235,11 @@ class Climb:
     def _lanes(self, lanes: int, reason: str, at: float, round_trip: float) -> Plan:
         self._forget()
         return self._change(replace(self.plan, concurrency=lanes, reason=reason), at, round_trip)
+
+
+def _nearly_over(rate: Rate, sample: Sample, round_trip: float) -> bool:
+    """Whether the files will be through before a step could have paid for itself."""
+    return sample.waiting < rate.files * 2 * (settling(round_trip) + 2 * shortest(round_trip))
 
 
 def _spread(rates: Sequence[Rate]) -> float:

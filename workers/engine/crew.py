@@ -38,6 +38,8 @@ from .work import PATIENCE, Work
 DECIDE_AFTER = 0.3
 #: Seconds between two looks at how the plan does.
 LOOK = 0.5
+#: Files that are said to wait where nobody knows how many.
+MANY = 1_000_000
 
 
 class Movers(Protocol):
@@ -210,7 +212,10 @@ class Crew:
             lanes = sum(berth.parallelism == streams for berth in self._berths.values() if berth.under_way)
             at = (clock.now() - begun).total_seconds()
             dealer = self._dealer
-            sample = self.gauge.sample(at, lanes=lanes, waiting=dealer.waiting, under_way=dealer.under_way)
+            # Memory holds but a part of a large task: what is beyond it is as good as endless.
+            beyond = MANY if self._stock.more or self._scanning else 0
+            waiting = dealer.waiting + beyond
+            sample = self.gauge.sample(at, lanes=lanes, waiting=waiting, under_way=dealer.under_way)
             plan = self._tuner.measured(sample)
             if plan is not None and dealer.plan() is not None:
                 dealer.replan(plan)

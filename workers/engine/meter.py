@@ -70,6 +70,11 @@ def settling(round_trip: float) -> float:
     return max(0.5, 10 * round_trip)
 
 
+def shortest(round_trip: float) -> float:
+    """Seconds of a window at least."""
+    return max(SHORTEST, ROUND_TRIPS * round_trip)
+
+
 class Meter:
     """Adds samples up to windows. A plan is measured when all its lanes have work, and have had it for a while."""
 
@@ -97,7 +102,7 @@ class Meter:
         self._bytes += sample.bytes
         self._files += sample.files
         enough = self._files >= FILES or self._seconds >= LONGEST
-        if not enough or self._seconds < max(SHORTEST, ROUND_TRIPS * round_trip):
+        if not enough or self._seconds < shortest(round_trip):
             return None
         rate = Rate(self._bytes / self._seconds, self._files / self._seconds)
         self._clear()
