@@ -198,7 +198,7 @@ class _Conversation:
                 line = UNKNOWN
             elif deed:
                 await self._misbehave(deed, line, self.server)
-            if verb == "PORT" and self.proxy.data:
+            if verb == "PORT" and self.proxy.data and line != UNKNOWN:
                 line = b"PORT " + await _led_through(line, self.proxy.data) + b"\r\n"
             await self._pass(self.server, line)
         raise _EndError

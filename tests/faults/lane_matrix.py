@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -268,18 +267,24 @@ class _Run:
         self.settled[piece.name] = piece
 
     def again(self, sending: _Sending, *, suspect: bool, trusted: RangeSet | None) -> None:
-        step = self.verdict.case.step
-        if not (suspect or trusted or (step and step.verb == "DELE")) and self.lies_there(sending):
+        if not (suspect or trusted or self.is_lied_to()) and self.lies_there(sending):
             self.problem(f"{sending.piece.name} was given back with wrong octets under its name")
         transfer = sending.transfer._replace(ranges=trusted)
         if suspect and not trusted:
             transfer = self.renamed(transfer)
         self.waiting.append(_Sending(sending.piece, transfer))
 
+    def is_lied_to(self) -> bool:
+        """Whether the destination seems never to have opened a file that it did, or would not remove one."""
+        step, trouble = self.verdict.case.step, self.verdict.case.trouble
+        falsified = trouble in (Trouble.PERMANENT_ERROR, Trouble.TRANSIENT_ERROR)
+        return step is not None and (step.verb == "DELE" or (falsified and step.verb == "STOR"))
+
     def lies_there(self, sending: _Sending) -> bool:
         """Another lane may have the file at once: nothing may be removed, or be there, under its name any more."""
-        name = os.fsdecode(sending.transfer.write_path.rpartition(b"/")[2])
-        return not sending.piece.begun and (self.arena.there / name).is_file()
+        if sending.piece.begun or sending.transfer.rename_to is not None:
+            return False
+        return (self.arena.there / sending.piece.name).is_file()
 
     def problem(self, words: str) -> None:
         self.verdict.problems.append(words)

@@ -131,6 +131,12 @@ class OwnStation(Station):
     def processes(self, client_port: int) -> list[int]:
         return [self._process.pid] if self._process else []
 
+    def kill(self, client_port: int) -> None:
+        """It is seen to be dead when this returns, so that `start` starts another one."""
+        super().kill(client_port)
+        if self._process:
+            self._process.wait(5)
+
     def sessions(self) -> int:
         return sum(
             local == self._port and state not in (_TIME_WAIT, _CLOSED, _LISTEN) and inode != "0"
