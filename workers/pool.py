@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
+from workers.engine.ports import Transport
 
 #: Seconds that an idle connection is kept; servers drop one after 600.
 IDLE_SECONDS = 60.0
@@ -22,6 +23,8 @@ FIRST_ABSENCE = 5.0
 LONGEST_ABSENCE = 300.0
 #: Seconds after its return for which a server's past counts against it.
 FORGET_SECONDS = 3600.0
+#: Seconds for which two servers are not asked again for a transport that they do not allow, or that failed.
+REFUSED_SECONDS = 3600.0
 #: What a server says of the user and not of itself: another one would say the same.
 _ANSWERS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS})
 
@@ -76,6 +79,7 @@ class SessionPool:
         self._clock = clock
         self._idle: dict[Address, deque[tuple[float, GridFTPSession]]] = {}
         self._turns = itertools.count(random.randrange(1000))  # noqa: S311 - only to spread
+        self._refused: dict[tuple[Transport, Address, Address], float] = {}
         self._opening: Counter[Address] = Counter()
         #: In use, by whomever: one that is lost or forgotten drops out by itself.
         self._out: dict[Address, WeakSet[GridFTPSession]] = {}
@@ -119,6 +123,13 @@ class SessionPool:
         if len(idle) > MAX_IDLE:
             idle.popleft()[1].connection.abort()
 
+    def refuse(self, transport: Transport, source: Address, destination: Address) -> None:
+        """This transport does not work between these servers."""
+        self._refused[transport, source, destination] = self._clock() + REFUSED_SECONDS
+
+    def refuses(self, transport: Transport, source: Address, destination: Address) -> bool:
+        return self._refused.get((transport, source, destination), 0.0) > self._clock()
+
     def expire(self) -> None:
         """End what has been idle for too long, and forget what is over; called now and then."""
         now = self._clock()
@@ -128,6 +139,7 @@ class SessionPool:
             if not idle:
                 del self._idle[address]
         self._out = {address: out for address, out in self._out.items() if out}
+        self._refused = {refused: until for refused, until in self._refused.items() if until > now}
         self.absences.expire()
 
     def close(self) -> None:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from workers.engine.ports import (
+    TCP,
     FileRow,
     LaneEvent,
     LaneProgress,
@@ -22,8 +24,12 @@ from workers.engine.ports import (
     LaneSettled,
     Session,
     TaskSpec,
+    Transport,
 )
 from workers.pool import Address, SessionPool
+
+#: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
+UDT_STALL_TIMEOUT = 20.0
 
 
 class PooledSession:
@@ -100,12 +106,19 @@ class PooledLane:
     """A lane of the engine (ports.Lane) on two real sessions."""
 
     def __init__(
-        self, source: PooledSession, destination: PooledSession, lane: ThirdPartyLane, pool: SessionPool
+        self,
+        source: PooledSession,
+        destination: PooledSession,
+        lane: ThirdPartyLane,
+        pool: SessionPool,
+        transport: Transport,
     ) -> None:
         self._source = source
         self._destination = destination
         self._lane = lane
         self._pool = pool
+        self._transport = transport
+        self._moved = False
         #: What never reached the lane: names that a channel cannot carry.
         self._refused: list[LaneEvent] = []
 
@@ -145,12 +158,20 @@ class PooledLane:
         if self._refused:
             refused, self._refused = self._refused, []
             return refused
-        return [_translate(event) for event in await self._lane.events()]
+        events = [_translate(event) for event in await self._lane.events()]
+        self._moved = self._moved or any(isinstance(event, LaneSettled | LaneProgress) for event in events)
+        return events
 
     async def close(self) -> None:
-        """Give the sessions back when they are clean, else they are gone."""
+        """Give the sessions back when they are clean, else they are gone; those of another transport are ended."""
+        lost = not self._lane.alive
         sessions = self._lane.release()
-        if sessions:
+        if self._transport != TCP:
+            if lost and not self._moved:
+                self._pool.refuse(self._transport, self._source.address, self._destination.address)
+            for session in sessions or ():
+                session.connection.abort()
+        elif sessions:
             self._pool.put(self._source.address, sessions[0])
             self._pool.put(self._destination.address, sessions[1])
 
@@ -201,6 +222,7 @@ class RealSessions:
         self._pool = pool
         self._resolve = resolve
         self._accept_address = accept_address
+        self.transport = TCP
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
         #: The shortest that was seen of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
@@ -236,17 +258,39 @@ class RealSessions:
         assert isinstance(session, PooledSession)
         self._pool.put(session.address, session.inner)
 
-    async def lane(self) -> PooledLane:
+    async def lane(self, *, transport: Transport = TCP) -> PooledLane:
         """A lane, set up, its destination listening."""
         source, destination = await self._both()
+        try:
+            self.transport = await self._agree(transport, source, destination)
+        except BaseException:
+            await self.give_back(source)
+            await self.give_back(destination)
+            raise
         lane = ThirdPartyLane(
             source.inner,
             destination.inner,
             parallelism=None,
             stream_mode=self._places.stream_only,
             accept_address=self._accept_address,
+            stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
         )
-        return PooledLane(source, destination, lane, self._pool)
+        return PooledLane(source, destination, lane, self._pool, self.transport)
+
+    async def _agree(self, wanted: Transport, source: PooledSession, destination: PooledSession) -> Transport:
+        """Set both sides to this transport; one that refuses makes it TCP, for a while without asking."""
+        addresses = source.address, destination.address
+        if wanted == TCP or self._pool.refuses(wanted, *addresses):
+            return TCP
+        verb, argument = ("SITE", b"SETNETSTACK udt") if wanted.udt else ("SBUF", b"%d" % (wanted.buffer or 0))
+        both = source.inner.connection, destination.inner.connection
+        replies = await asyncio.gather(*(connection.request(verb, argument) for connection in both))
+        if not any(reply.is_error for reply in replies):
+            return wanted
+        self._pool.refuse(wanted, *addresses)
+        if wanted.udt:
+            await asyncio.gather(*(connection.request(verb, b"SETNETSTACK default") for connection in both))
+        return TCP
 
     async def _both(self) -> tuple[PooledSession, PooledSession]:
         """Both sessions at once; when one side cannot be reached the other goes back to the pool."""

@@ -18,7 +18,7 @@ from tests.unit.engine_world import World
 from workers.engine.dealer import CAPACITY
 from workers.engine.fakes import FaultSource, MemoryLane, MemoryLease, MemorySessions, State, run
 from workers.engine.plan import MB
-from workers.engine.ports import Batch, FileRow, Found, ItemRow
+from workers.engine.ports import TCP, Batch, FileRow, Found, ItemRow, Transport
 from workers.engine.run import Outcome
 
 DOWN = replace(make_fault(Kind.CONNECT_FAILED), scope=Scope.ENDPOINT)
@@ -442,7 +442,7 @@ def test_a_cancel_does_not_wait_for_a_server_that_hangs() -> None:
                 await super().close()
 
     class HangingSessions(MemorySessions):
-        async def lane(self) -> MemoryLane:
+        async def lane(self, *, transport: Transport = TCP) -> MemoryLane:
             await super().lane()
             return HangingLane(self)
 

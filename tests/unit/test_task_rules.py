@@ -116,7 +116,6 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
     ("known", "name", "value"),
     [
         (options.TRANSFER, "encrypt_data", True),
-        (options.TRANSFER, "perf_udt", True),
         (options.TRANSFER, "source_local_user", "root"), (options.TRANSFER, "destination_local_user", "root"),
         (options.DELETE, "local_user", "root"),
     ],

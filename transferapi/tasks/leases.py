@@ -32,7 +32,7 @@ TTL = timedelta(seconds=6)
 HEARTBEAT = timedelta(seconds=1)
 
 #: Events that a task has once at most: a worker must know whether an earlier one has told them.
-ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED")
+ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
 
 
 class Refusal(Enum):

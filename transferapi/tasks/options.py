@@ -109,7 +109,6 @@ NOT_YET = {
     "source_local_user": "choose the local account",
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",
-    "perf_udt": "transfer over UDT",
     "is_globus_connect": "make personal endpoints",
 }
 

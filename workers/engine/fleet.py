@@ -11,6 +11,7 @@ from endpoints.gridftp.faults import FaultError
 from .gauge import Gauge
 from .plan import Plan
 from .ports import FileRow, Lane
+from .transport import wanted
 from .tuner import Tuner
 from .work import Work
 
@@ -20,6 +21,7 @@ CLOSE_TIMEOUT = 0.5
 #: knows better: connecting, logging in and listening take a round trip each.
 FAR = 0.005
 AHEAD = 4
+NO_UDT = "UDT_NOT_USED"
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class Fleet:
         self._ahead: asyncio.Task[None] | None = None
         self._ahead_count = 0
         self._closed_to_new = False
+        self._transport = wanted(work.spec.options, work.spec.knowledge)
+        self._told = NO_UDT in work.spec.warned or not work.spec.options.get("perf_udt")
         work.desk.on_open = self._reached
 
     def open_ahead(self) -> None:
@@ -118,13 +122,21 @@ class Fleet:
 
     async def _open(self) -> Berth | None:
         try:
-            lane = await self._work.sessions.lane()
+            lane = await self._work.sessions.lane(transport=self._transport)
         except FaultError as error:
             self._gauge.fault()
             await self._work.unreachable(error.fault)
             return None
         self._reached()
+        await self._tell_transport()
         return Berth(lane)
+
+    async def _tell_transport(self) -> None:
+        """A user who asked for UDT shall know when it is not used; once."""
+        if self._transport.udt and not self._work.sessions.transport.udt and not self._told:
+            self._told = True
+            text = "The servers do not allow UDT, or it failed between them; TCP is used."
+            await self._work.store.event(NO_UDT, text, "")
 
 
 async def _close(lane: Lane) -> None:

@@ -375,6 +375,18 @@ class LaneProgress:
 LaneEvent = LaneSettled | LaneRefused | LaneReturned | LaneProgress
 
 
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """How data goes between two servers. buffer: octets of the TCP buffers, None as the operating system tunes them."""
+
+    udt: bool = False
+    buffer: int | None = None
+
+
+TCP = Transport()
+UDT = Transport(udt=True)
+
+
 class Lane(Protocol):
     """Two sessions with their data channels: files flow through it in order, as many under way as the caller feeds."""
 
@@ -457,8 +469,15 @@ class SessionFactory(Protocol):
     async def give_back(self, session: Session) -> None:
         """The session is idle and may serve somebody else."""
 
-    async def lane(self) -> Lane:
-        """A lane from source to destination; `use_streams` comes before the first file."""
+    async def lane(self, *, transport: Transport = TCP) -> Lane:
+        """A lane from source to destination; `use_streams` comes before the first file.
+
+        Where the servers do not allow the transport, or it has failed before, the lane moves by TCP.
+        """
+
+    @property
+    def transport(self) -> Transport:
+        """What the lane that was opened last moves by."""
 
 
 class Clock(Protocol):

@@ -21,6 +21,7 @@ from .ports import Clock, LeaseLostError, Pulse, Run, SessionFactory, TaskSpec, 
 from .retry import delay
 from .scan import Scanner
 from .stock import MAX_LITTER, Stock, TemporaryNames, partials
+from .transport import learned
 from .tuner import Caps, Tuner
 from .work import PATIENCE, Ending, Failed, Finished, Released, Suspended, Work, first_of, wait_for
 
@@ -276,7 +277,8 @@ class _Slice:
             pipelining=plan.pipelining,
             whole=whole,
         )
-        await self.work.store.learn(self._tuner.knowledge(), run)
+        transports = learned(self.work.spec.knowledge, self.work.sessions.transport, run)
+        await self.work.store.learn({**self._tuner.knowledge(), **transports}, run)
 
     async def _drain(self) -> None:
         """Let what is under way arrive, but not for long."""

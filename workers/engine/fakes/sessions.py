@@ -13,7 +13,17 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
 from workers.engine.plan import MAX_PIPELINING
-from workers.engine.ports import FileRow, LaneEvent, LaneProgress, LaneRefused, LaneReturned, LaneSettled, Session
+from workers.engine.ports import (
+    TCP,
+    FileRow,
+    LaneEvent,
+    LaneProgress,
+    LaneRefused,
+    LaneReturned,
+    LaneSettled,
+    Session,
+    Transport,
+)
 
 from .store import Fuse
 from .tree import MemoryTree, Node, not_found
@@ -84,6 +94,9 @@ class MemorySessions:
         self.hides_dangling = False
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
+        self.transport = TCP
+        #: Whether the servers do what else is asked for.
+        self.allows_any_transport = True
         #: Streams of each lane, in the order in which lanes were told.
         self.streams: list[int] = []
         #: Source paths in the order in which they were moved.
@@ -101,9 +114,10 @@ class MemorySessions:
     async def give_back(self, session: Session) -> None:
         self._take(-1)
 
-    async def lane(self) -> MemoryLane:
+    async def lane(self, *, transport: Transport = TCP) -> MemoryLane:
         await self.step("lane", Side.DESTINATION, "")
         self._take(2)
+        self.transport = transport if self.allows_any_transport else TCP
         lane = MemoryLane(self)
         self.lanes.append(lane)
         return lane

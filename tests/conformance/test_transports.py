@@ -1,0 +1,159 @@
+"""Lanes over UDT and with TCP buffers of a given size, between toolkit servers that allow it and others that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+import workers.sessions
+from deploy.endpoint.toolkit import ToolkitServer
+from endpoints.gridftp.faults import Side
+from endpoints.gridftp.server import Server
+from workers.engine.ports import (
+    TCP,
+    UDT,
+    EndpointRef,
+    FileRow,
+    LaneEvent,
+    LaneProgress,
+    LaneSettled,
+    TaskSpec,
+    Transport,
+)
+from workers.pool import REFUSED_SECONDS, SessionPool
+from workers.sessions import Places, PooledLane, RealSessions
+
+WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
+FILES = 8
+SIZE = 200_000
+SPEC = TaskSpec("t", False, EndpointRef("1", "go#ep1"), EndpointRef("2", "go#ep2"), {}, max_sessions=5)
+
+
+class World:
+    """Files to move, and a pool whose clock the test moves."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.now = 0.0
+        self.pool = SessionPool(lambda: self.now)
+        for index in range(FILES):
+            (root / f"file{index}").write_bytes(index.to_bytes(4, "big") * (SIZE // 4))
+
+    def sessions(self, source: int, destination: int) -> RealSessions:
+        servers = {Side.SOURCE: [("127.0.0.1", source)], Side.DESTINATION: [("127.0.0.1", destination)]}
+        return RealSessions(
+            SPEC, Places(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
+        )
+
+    async def move(self, lane: PooledLane, path: Callable[[str], str]) -> list[LaneEvent]:
+        """What became of each file."""
+        lane.use_streams(2)
+        for index in range(FILES):
+            lane.feed(FileRow(index, 1, path(f"file{index}"), path(f"copy{index}"), SIZE))
+        events: list[LaneEvent] = []
+        async with asyncio.timeout(30):
+            while len(events) < FILES:
+                events += [event for event in await lane.events() if not isinstance(event, LaneProgress)]
+        for event in events:
+            if isinstance(event, LaneSettled):
+                index = event.file.id
+                assert (self.root / f"copy{index}").read_bytes() == (self.root / f"file{index}").read_bytes()
+        return events
+
+    async def move_all(self, sessions: RealSessions, wanted: Transport, path: Callable[[str], str]) -> Transport:
+        """All by one lane; what it moved by."""
+        lane = await sessions.lane(transport=wanted)
+        events = await self.move(lane, path)
+        assert [type(event) for event in events] == [LaneSettled] * FILES
+        await lane.close()
+        return sessions.transport
+
+    def full(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+@pytest.fixture
+async def world(folder: Path) -> AsyncIterator[World]:
+    world = World(folder)
+    yield world
+    world.pool.close()
+    await asyncio.sleep(0.01)
+
+
+def udp_sockets() -> set[str]:
+    """The local addresses of this machine's UDP sockets."""
+    return {line.split()[1] for line in Path("/proc/net/udp").read_text().splitlines()[1:]}
+
+
+@pytest.mark.toolkit
+async def test_udt_is_used_between_servers_that_allow_it(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer]
+) -> None:
+    one, two = (toolkit_server_factory(world.root, *WHITELIST, "-threads", "1") for _ in range(2))
+    sessions = world.sessions(one.port, two.port)
+    before = udp_sockets()
+    lane = await sessions.lane(transport=UDT)
+    events = await world.move(lane, world.full)
+    assert [type(event) for event in events] == [LaneSettled] * FILES
+    assert len(udp_sockets() - before) >= 2, "both servers have opened some"
+    await lane.close()
+    assert sessions.transport == UDT
+    # Its sessions are not used for what is to go by TCP.
+    assert await world.move_all(sessions, TCP, world.full) == TCP
+
+
+@pytest.mark.toolkit
+@pytest.mark.parametrize("way", ["udt-plain", "plain-udt", "plain-plain"])
+async def test_a_server_that_does_not_allow_udt_is_used_by_tcp_and_not_asked_again(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer], way: str
+) -> None:
+    ports = [
+        toolkit_server_factory(world.root, *((*WHITELIST, "-threads", "1") if kind == "udt" else ())).port
+        for kind in way.split("-")
+    ]
+    sessions = world.sessions(*ports)
+    assert await world.move_all(sessions, UDT, world.full) == TCP
+    source, destination = (address for tiers in sessions._tiers.values() for address in tiers[0])
+    assert world.pool.refuses(UDT, source, destination)
+    assert await world.move_all(sessions, UDT, world.full) == TCP
+    world.now += REFUSED_SECONDS
+    assert not world.pool.refuses(UDT, source, destination)
+
+
+@pytest.mark.toolkit
+async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It allows UDT, but runs without threads."""
+    monkeypatch.setattr(workers.sessions, "UDT_STALL_TIMEOUT", 2.0)
+    good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
+    bad = toolkit_server_factory(world.root, *WHITELIST)
+    sessions = world.sessions(good.port, bad.port)
+    lane = await sessions.lane(transport=UDT)
+    events = await world.move(lane, world.full)
+    assert not [event for event in events if isinstance(event, LaneSettled)]
+    assert not lane.alive
+    await lane.close()
+    assert await world.move_all(sessions, UDT, world.full) == TCP
+
+
+@pytest.mark.toolkit
+async def test_buffers_of_tcp_are_set_on_both_sides(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer]
+) -> None:
+    sessions = world.sessions(*(toolkit_server_factory(world.root).port for _ in range(2)))
+    wanted = Transport(buffer=1 << 20)
+    assert await world.move_all(sessions, wanted, world.full) == wanted
+
+
+async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
+    with Server(world.root) as one, Server(world.root) as two:
+        sessions = world.sessions(one.port, two.port)
+        wanted = Transport(buffer=1 << 20)
+        assert await world.move_all(sessions, wanted, lambda name: f"/{name}") == wanted
+        assert await world.move_all(sessions, UDT, lambda name: f"/{name}") == TCP
+        world.pool.close()
+        await asyncio.sleep(0.01)
