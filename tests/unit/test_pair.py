@@ -26,6 +26,7 @@ from endpoints.gridftp.pair import (
     Transfer,
 )
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.slots import HEAD
 
 
 class Data:
@@ -328,3 +329,25 @@ def test_the_driver_may_give_up() -> None:
     world.pair.lose(make_fault(Kind.TIMEOUT, "no word"))
     world.collect()
     assert world.refused == {b"a": Kind.TIMEOUT}
+
+
+def test_the_head_of_a_file_that_was_broken_off_is_not_trusted() -> None:
+    destination, source = ControlChannel(), ControlChannel()
+    for channel in (destination, source):
+        list(channel.receive(b"220 hello\r\n"))
+    pair = ThirdPartyPair(source, destination, parallelism=1)
+    pair.send(Transfer(b"big", b"/f", b"/f", 20 * 2**20))
+    answers = b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n150 go\r\n"
+    for event in destination.receive(answers):
+        pair.handle(Side.DESTINATION, event)
+    for event in source.receive(b"200 ok\r\n" * 4 + b"150 go\r\n"):
+        pair.handle(Side.SOURCE, event)
+    for event in destination.receive(b"111 Range Marker 0-10485760\r\n"):
+        pair.handle(Side.DESTINATION, event)
+    pair.lose(make_fault(Kind.CONNECTION_RESET, "gone"))
+    told, refused = pair.take()
+    trusted = RangeSet([(HEAD, 10 * 2**20)])
+    assert isinstance(told, FileProgress)
+    assert told.ranges == trusted
+    assert isinstance(refused, FileRefused)
+    assert refused.trusted == trusted
