@@ -71,6 +71,10 @@ class PooledSession:
         return self.inner.algorithms
 
     @property
+    def tells_links(self) -> bool:
+        return self.inner.tells_links
+
+    @property
     def resolves_links(self) -> bool:
         return self.inner.resolves_links
 

@@ -39,6 +39,8 @@ class GridFTPSession:
         #: Checksums that the server can make, the one it likes best first (FEAT CKSM).
         self.algorithms: Sequence[str] = ()
         self.home = "/"
+        #: Its facts tell a symlink to a folder from a folder.
+        self.tells_links = False
         #: The toolkit's server stands before data nodes of its own (GFD.20).
         self.striped = False
         self._marks_checksums = False
@@ -84,6 +86,7 @@ class GridFTPSession:
             names = (line.strip().split(b" ")[0].upper() for line in features.lines[1:-1])
             self.features = frozenset(name.decode("ascii", "replace") for name in names)
             self.algorithms = _algorithms(features)
+            self.tells_links = any(b"unix.slink" in line.lower() for line in features.lines[1:-1])
             self.striped = any(line.strip().startswith(b"DSI remote") for line in features.lines)
         self.home = _quoted_path(home) or "/"
         self._marks_checksums = not markers.is_error

@@ -16,6 +16,7 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_
 from .dealer import Dealer
 from .desk import UnreachableError
 from .globs import Expansion, is_pattern
+from .hidden import unlink_hidden
 from .ledger import Ledger
 from .paths import is_a_name, is_within, trimmed
 from .plan import Plan, SizeClass, Summary
@@ -41,11 +42,20 @@ class DeleteWalk(Walk):
     """Finds all that must go before the folder itself can. Symlinks are removed, never followed."""
 
     async def _prepare(self) -> None:
-        self._seen = [self._root]
+        self._seen: list[Folder] = []
+        self._stack = list(await self._enter([self._root]))
 
     async def _enter(self, folders: Sequence[Folder]) -> Sequence[Folder]:
-        self._seen += folders
-        return folders
+        paths = [folder.source for folder in folders]
+        apart = await self._work.desk.ask(Side.SOURCE, lambda session: unlink_hidden(session, paths))
+        for path, fault in apart.items():
+            if fault:
+                self._blame(fault)
+            else:
+                self._found.append(Found(path, None, 0, None, SYMLINK))
+        real = [folder for folder in folders if folder.source not in apart]
+        self._seen += real
+        return real
 
     def _take(self, folder: Folder, entry: Entry, listing: Listing) -> None:
         path = f"{folder.source}/{entry.name}"
@@ -87,22 +97,21 @@ class GlobWalk(DeleteWalk):
         matched = False
         async for above, entries in expansion.matches():
             matched = matched or bool(entries)
-            self._take_all(Folder(above, None, -1), entries)
+            await self._take_all(Folder(above, None, -1), entries)
             await self._flush_if_due()
         if expansion.fault:
             self._blame(expansion.fault)
         elif not matched and not await self._work.store.has_found(self.item):
             raise FaultError(make_fault(Kind.FILE_NOT_FOUND, "Nothing matches this path.", side=Side.SOURCE))
 
-    def _take_all(self, above: Folder, entries: Sequence[Entry]) -> None:
+    async def _take_all(self, above: Folder, entries: Sequence[Entry]) -> None:
         listing = Listing()
         for entry in entries:
             self._take(above, entry, listing)
         if listing.folders and not self._work.spec.options.get("recursive"):
             self._blame(request_fault(Kind.IS_A_DIRECTORY, NOT_RECURSIVE, raw=listing.folders[0].source))
             return
-        self._seen += listing.folders
-        self._stack += listing.folders
+        self._stack += await self._enter(listing.folders)
 
 
 class DeleteScanner(Scanner):

@@ -446,6 +446,10 @@ class Session(Protocol):
         """Set the modification times of these (MFMT), pipelined; None where it went well."""
 
     @property
+    def tells_links(self) -> bool:
+        """Whether its facts tell a symlink to a folder from a folder."""
+
+    @property
     def resolves_links(self) -> bool:
         """Whether it tells of a symlink the full path of what it leads to in the end, rather than its text."""
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from endpoints.gridftp.faults import FaultError, Kind, Side
 
 from .desk import UnreachableError
+from .hidden import tells_links
 from .paths import parent, trimmed
 from .ports import ItemRow
 from .work import Work
@@ -21,6 +22,12 @@ ITEMS = 1000
 LOOKS = 200
 #: Folders that are compared with each other at most.
 MAX_FOLDERS = 20_000
+
+
+HIDDEN = (
+    "The server of the destination does not tell symbolic links from folders: "
+    "what lies behind one might have been deleted."
+)
 
 
 class RefusedError(Exception):
@@ -45,6 +52,8 @@ class Survey:
         async for item, is_file in self._items():
             self._take(item, is_file)
         if self.roots:
+            if not await self._work.desk.ask(Side.DESTINATION, tells_links):
+                raise RefusedError(HIDDEN)
             self._check_names()
             await self._check_identities()
 

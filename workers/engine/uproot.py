@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
+from .hidden import unlink_hidden
 from .paths import is_a_name, is_within
 from .retry import worse
 from .visits import request_fault
@@ -92,7 +93,7 @@ class Uprooter:
 
     async def remove_folders(self, paths: Sequence[str]) -> None:
         """Remove these folders with all that is in them. Raises FaultError when the connection is lost."""
-        stack = [_Branch(path, None, 0) for path in paths]
+        stack = [*await self._real([_Branch(path, None, 0) for path in paths])]
         while stack:
             wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
             visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
@@ -127,7 +128,17 @@ class Uprooter:
             leaves, _, more = await self._list(branch)
             await self._leaves(branch, branch.path, leaves)
             more = more and self.removed > before
-        return inner
+        return await self._real(inner)
+
+    async def _real(self, branches: Sequence[_Branch]) -> Sequence[_Branch]:
+        """Without those that are symlinks, where only their removal tells."""
+        paths = [branch.path for branch in branches]
+        apart = await self._work.desk.ask(self._side, lambda session: unlink_hidden(session, paths))
+        for branch in branches:
+            if branch.path in apart:
+                self._note({branch.path: apart[branch.path]}, branch.above)
+                self.symlinks += apart[branch.path] is None
+        return [branch for branch in branches if branch.path not in apart]
 
     async def _list(self, branch: _Branch) -> tuple[list[Entry], list[_Branch], bool]:
         """What lies in it: leaves, folders, and whether there were more than could be remembered."""

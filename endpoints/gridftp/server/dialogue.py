@@ -74,7 +74,7 @@ def features(session: Session, _: bytes) -> None:
         "ESTO",
         "MDTM",
         "MFMT",
-        f"MLST {''.join(f'{fact}*;' if fact in session.facts else f'{fact};' for fact in FACTS)}",
+        f"MLST {''.join(f'{fact}*;' if fact in session.facts else f'{fact};' for fact in session.service.facts)}",
         "MLSC",
         "PARALLEL",
         "REST STREAM",
@@ -264,7 +264,7 @@ def checksum_options(session: Session, argument: bytes) -> None:
 def facts_options(session: Session, argument: bytes) -> None:
     """RFC 3659 section 7.9: exactly these facts, of those that we know; none at all is a wish too."""
     wanted = {name.strip().lower() for name in argument.decode("latin-1").split(";")}
-    session.facts = frozenset(fact for fact in FACTS if fact.lower() in wanted)
+    session.facts = frozenset(fact for fact in session.service.facts if fact.lower() in wanted)
     chosen = "".join(f"{fact};" for fact in FACTS if fact in session.facts)
     session.reply(200, f"MLST OPTS {chosen}".rstrip())
 

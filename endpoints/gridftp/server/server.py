@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
+
+from endpoints.gridftp.facts import FACTS
 
 from .channel import PortRange
 from .control import ControlProtocol
@@ -24,8 +26,8 @@ class Server:
     """Serves the folder `root` to anonymous clients, in a thread of its own between `start` and `stop`.
 
     port 0: a free one, which `port` tells after the start. data_ports: (lowest, highest) for passive data connections,
-    else any free ones. Whatever a client asks, nothing outside `root` is opened. Raises OSError when the folder
-    cannot be opened or the port not be taken.
+    else any free ones. facts: what listings tell, of `FACTS`. Whatever a client asks, nothing outside `root` is opened.
+    Raises OSError when the folder cannot be opened or the port not be taken.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Server:
         read_only: bool = False,
         data_ports: tuple[int, int] | None = None,
         limits: Limits | None = None,
+        facts: Collection[str] = FACTS,
     ) -> None:
         self.host = host
         self.port = port
@@ -44,6 +47,7 @@ class Server:
         self._read_only = read_only
         self._data_ports = PortRange(*data_ports) if data_ports else None
         self._limits = limits or Limits()
+        self._facts = facts
         self._sessions: set[ControlProtocol] = set()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,7 +93,7 @@ class Server:
         self._session_ended = asyncio.Event()
         root = Root(self._root)
         try:
-            service = Service(root, self._limits, self._read_only, self._data_ports)
+            service = Service(root, self._limits, self._read_only, self._data_ports, self._facts)
             listener = await self._loop.create_server(
                 lambda: ControlProtocol(service, self._admit, self._release), self.host, self.port
             )

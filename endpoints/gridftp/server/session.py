@@ -8,7 +8,7 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from endpoints.gridftp.facts import FACTS
@@ -42,6 +42,8 @@ class Service:
     limits: Limits
     read_only: bool = False
     data_ports: PortRange | None = None
+    #: Of listings: those that it tells, of those it could.
+    facts: Collection[str] = FACTS
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class Session:
         self.current = b"/"
         self.blocks = False  # MODE E, else MODE S
         self.parallelism = 1
-        self.facts: frozenset[str] = frozenset(FACTS)
+        self.facts: frozenset[str] = frozenset(service.facts)
         self.intervals = MarkerIntervals()
         self.checksum_interval = 0.0
         self.restart: Restart | None = None

@@ -254,6 +254,10 @@ class MemorySession:
         return outcome
 
     @property
+    def tells_links(self) -> bool:
+        return True
+
+    @property
     def resolves_links(self) -> bool:
         return self._sessions.resolves_links
 
