@@ -106,14 +106,13 @@ async def _run(servers: Sequence[Server], work: Callable[[GridFTPSession], Await
 
 
 async def _open(servers: Sequence[Server]) -> GridFTPSession:
-    """A session to the first server that answers."""
+    """A session to the first address of a server that answers."""
     last = FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice="The endpoint has no server."))
     for server in servers:
-        try:
-            hosts = await asyncio.to_thread(
-                gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS
-            )
-            return await GridFTPSession.open(hosts[0], server.port, facts=LIST_FACTS)
-        except FaultError as error:
-            last = error
+        hosts = await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
+        for host in hosts:
+            try:
+                return await GridFTPSession.open(host, server.port, facts=LIST_FACTS)
+            except FaultError as error:
+                last = error
     raise FaultError(replace(last.fault, scope=Scope.ENDPOINT))

@@ -122,6 +122,14 @@ def test_the_next_server_is_asked_when_one_is_down(alice: User, tree: Path, serv
     assert here.names("sub") == ["inner"]
 
 
+def test_the_next_address_of_a_name_is_asked_when_one_is_down(
+    own: Place, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody listens at the first of the two."""
+    monkeypatch.setattr(operations.gate, "resolve_target", lambda *_, **__: ["127.0.0.9", "127.0.0.1"])
+    assert own.names()
+
+
 def test_a_server_that_hangs_is_given_up(alice: User, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "OPERATION_TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -112,6 +112,10 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
     assert found["filter_rules"] is None
 
 
+def test_udt_may_be_asked_for() -> None:
+    assert options.complete(options.TRANSFER, {"perf_udt": True})["perf_udt"] is True
+
+
 @pytest.mark.parametrize(
     ("known", "name", "value"),
     [
