@@ -49,7 +49,7 @@ class ThirdPartyLane:
             parallelism=parallelism,
             stream_mode=stream_mode,
             accept_address=accept_address,
-            path=_data_path(source, destination),
+            path=_data_path(source, destination, several_streams=not stream_mode),
         )
         #: The sessions' own, for when they are given back.
         self._limits = (source.connection.stall_timeout, destination.connection.stall_timeout)
@@ -168,10 +168,11 @@ class ThirdPartyLane:
             self._watch_later()
 
 
-def _data_path(source: GridFTPSession, destination: GridFTPSession) -> DataPath:
+def _data_path(source: GridFTPSession, destination: GridFTPSession, *, several_streams: bool) -> DataPath:
+    """In mode S there is one connection, and so one data node on each side."""
     host = destination.connection.peer_host
     return DataPath(
         ipv6_host=host if ":" in host else "",
-        striped="SPAS" in destination.features and "SPOR" in source.features,
+        striped=several_streams and "SPAS" in destination.features and "SPOR" in source.features,
         striped_source=source.striped,
     )

@@ -360,6 +360,7 @@ class ThirdPartyPair:
             self._drained()
         else:
             self._connect()
+            self._advance()
 
     def _moved(self, side: Side, slot: Slot, reply: Reply) -> None:
         half = slot.half(side)

@@ -126,7 +126,7 @@ def test_the_next_address_of_a_name_is_asked_when_one_is_down(
     own: Place, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens at the first of the two."""
-    monkeypatch.setattr(operations.gate, "resolve_target", lambda *_, **__: ["127.0.0.9", "127.0.0.1"])
+    monkeypatch.setattr("endpoints.gate.resolve_target", lambda *_, **__: ["127.0.0.9", "127.0.0.1"])
     assert own.names()
 
 

@@ -110,6 +110,17 @@ def test_what_is_continued_waits_until_it_is_alone_and_goes_to_one_node() -> Non
     assert world.sent(Side.SOURCE) == [b"PORT 127,0,0,1,4,1", b"REST 0-7", b"RETR /b", b"RETR /c"]
 
 
+def test_what_is_continued_waits_for_nobody_once_it_is_known_that_there_is_one_node() -> None:
+    world = Dialogue()
+    world.pair.send(Transfer("a", b"/a", b"/a"))
+    world.pair.send(Transfer("b", b"/b", b"/b", ranges=RangeSet([(0, 7)])))
+    assert world.sent(Side.DESTINATION)[-2:] == [b"SPAS", b"STOR /a"]
+    world.sent(Side.SOURCE)
+    world.says(Side.DESTINATION, b"200 ok\r\n" * 4 + b"229-Striped\r\n 127,0,0,1,4,1\r\n229 End\r\n")
+    assert world.sent(Side.DESTINATION) == [b"REST 0-7", b"STOR /b"]
+    assert world.sent(Side.SOURCE) == [b"PORT 127,0,0,1,4,1", b"RETR /a", b"REST 0-7", b"RETR /b"]
+
+
 def test_what_is_continued_first_does_not_wait_for_the_addresses_of_all() -> None:
     """The first answer is passed over: the destination was asked again since."""
     world = Dialogue()
