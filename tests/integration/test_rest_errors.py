@@ -229,7 +229,7 @@ SHAPES: dict[str, Shape] = {
         "skip_source_errors": FLAG, "fail_on_quota_errors": FLAG, "delete_destination_extra": FLAG,
         "recursive_symlinks": TEXT, "filter_rules": Field((list,)), "store_base_path_info": FLAG,
         "source_local_user": TEXT, "destination_local_user": TEXT,
-        "perf_cc": NUMBER, "perf_p": NUMBER, "perf_pp": NUMBER, "perf_udt": FLAG,
+        "perf_cc": NUMBER, "perf_p": NUMBER, "perf_pp": NUMBER, "perf_udt": FLAG, "tuning": TEXT,
     }),
     "transfer_item": Shape("POST", "/transfer", _TRANSFER, _ITEM, "DATA"),
     "filter_rule": Shape("POST", "/transfer", {**_TRANSFER, **_FILTER}, {
