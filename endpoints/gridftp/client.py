@@ -23,6 +23,8 @@ SCAN_FACTS = "Type;Size;Modify;Unique;UNIX.slink;"
 LIST_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.owner;UNIX.group;UNIX.slink;"
 #: Seconds between two signs of life of a server that makes a checksum.
 CHECKSUM_MARKERS = 5
+#: What the data nodes of a striped toolkit server can do, and its front end does not say in FEAT.
+FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
 #: Seconds for the answer of one that gives none: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
@@ -83,13 +85,17 @@ class GridFTPSession:
         if binary.is_error:
             raise FaultError(classify(binary))
         if not features.is_error:
-            names = (line.strip().split(b" ")[0].upper() for line in features.lines[1:-1])
-            self.features = frozenset(name.decode("ascii", "replace") for name in names)
-            self.algorithms = _algorithms(features)
-            self.tells_links = any(b"unix.slink" in line.lower() for line in features.lines[1:-1])
-            self.striped = any(line.strip().startswith(b"DSI remote") for line in features.lines)
+            self._read_features(features.lines[1:-1])
         self.home = _quoted_path(home) or "/"
         self._marks_checksums = not markers.is_error
+
+    def _read_features(self, lines: Sequence[bytes]) -> None:
+        """The lines of FEAT (RFC 2389): a name, and what belongs to it."""
+        features = [line.strip().decode("ascii", "replace") for line in lines]
+        self.features = frozenset(feature.partition(" ")[0].upper() for feature in features)
+        self.tells_links = any("unix.slink" in feature.lower() for feature in features)
+        self.striped = any(feature.startswith("DSI remote") for feature in features)
+        self.algorithms = _algorithms(features) or (FRONT_END_ALGORITHMS if self.striped else ())
 
     @property
     def usable(self) -> bool:
@@ -305,10 +311,10 @@ def _entry(reply: Reply) -> Entry:
     return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
 
 
-def _algorithms(features: Reply) -> Sequence[str]:
+def _algorithms(features: Sequence[str]) -> Sequence[str]:
     """The line `CKSM MD5:10;SHA1:10;SHA256:11;` of FEAT: names with their preference, the lowest first."""
-    for line in features.lines[1:-1]:
-        word, _, rest = line.strip().decode("ascii", "replace").partition(" ")
+    for feature in features:
+        word, _, rest = feature.partition(" ")
         if word.upper() == "CKSM":
             pairs = (part.strip().partition(":")[::2] for part in rest.split(";") if part.strip())
             known = [(int(rank) if rank.isdigit() else 99, name.strip().upper()) for name, rank in pairs]

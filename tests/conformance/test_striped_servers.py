@@ -141,6 +141,18 @@ async def test_files_move_over_all_data_nodes_and_a_big_one_is_continued(place: 
     await end(lane)
 
 
+async def test_a_front_end_makes_the_checksums_that_it_does_not_announce(place: Place) -> None:
+    values = []
+    for port in (place.plain, place.striped):
+        session = await GridFTPSession.open("127.0.0.1", port)
+        path = str(place.root / "from" / "big")
+        values.append({algorithm: await session.checksum(path, algorithm) for algorithm in session.algorithms})
+        await session.close()
+    await asyncio.sleep(0.01)
+    assert values[0] == values[1]
+    assert len(values[0]) == 5
+
+
 @pytest.mark.parametrize("way", ["plain-striped", "striped-plain", "striped-striped"])
 async def test_a_refused_file_spoils_no_other(place: Place, way: str) -> None:
     """The front end sometimes hangs up when it has to close its nodes' connections: then the lane is lost, as any."""
