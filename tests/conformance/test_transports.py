@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import workers.engine.transport
 import workers.sessions
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import Server
+from workers.engine.fakes import MemoryStore
+from workers.engine.fleet import NO_UDT
 from workers.engine.ports import (
     TCP,
     UDT,
@@ -23,6 +29,8 @@ from workers.engine.ports import (
     TaskSpec,
     Transport,
 )
+from workers.engine.run import Outcome, run_slice
+from workers.engine.transport import KEY
 from workers.pool import REFUSED_SECONDS, SessionPool
 from workers.sessions import Places, PooledLane, RealSessions
 
@@ -73,6 +81,33 @@ class World:
 
     def full(self, name: str) -> str:
         return f"{self.root}/{name}"
+
+
+class RealClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def run_task(world: World, source: int, destination: int, **facts: object) -> MemoryStore:
+    """A whole task of all the files, as long as it takes."""
+    clock = RealClock()
+    items = [(world.full(f"file{index}"), world.full(f"copy{index}"), False) for index in range(FILES)]
+    store = MemoryStore(clock, items, deadline=timedelta(minutes=1))
+    spec = replace(SPEC, **facts)  # type: ignore[arg-type]
+    async with asyncio.timeout(40):
+        while store.status == "ACTIVE":
+            slice_ = run_slice(
+                spec, store.lease(), world.sessions(source, destination), clock, slice_seconds=30,
+                stop=asyncio.Event(), jitter=lambda: 0.0,
+            )  # fmt: skip
+            if await slice_ is Outcome.RELEASED:
+                await asyncio.sleep(max(0.0, (store.next_run_at - clock.now()).total_seconds()))
+    for index in range(FILES):
+        assert (world.root / f"copy{index}").read_bytes() == (world.root / f"file{index}").read_bytes()
+    return store
 
 
 @pytest.fixture
@@ -138,6 +173,39 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
     assert not lane.alive
     await lane.close()
     assert await world.move_all(sessions, UDT, world.full) == TCP
+
+
+@pytest.mark.toolkit
+async def test_a_task_that_asked_for_udt_arrives_where_the_server_hangs_with_it(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers.sessions, "UDT_STALL_TIMEOUT", 2.0)
+    good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
+    bad = toolkit_server_factory(world.root, *WHITELIST)
+    store = await run_task(world, good.port, bad.port, options={"perf_udt": True})
+    assert store.status == "SUCCEEDED"
+    assert store.codes().count(NO_UDT) == 1
+
+
+@pytest.mark.toolkit
+async def test_what_a_task_measured_tells_the_next_one_what_to_use(
+    world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MIN_OCTETS", "MIN_AVERAGE"):
+        monkeypatch.setattr(workers.engine.transport, name, 1)
+    ports = [toolkit_server_factory(world.root, *WHITELIST, "-threads", "1").port for _ in range(2)]
+    knowledge: dict[str, Any] = {}
+    for options, names in (({}, {"tcp"}), ({"perf_udt": True}, {"tcp", "udt"})):
+        store = await run_task(world, *ports, options=options, knowledge=knowledge)
+        assert store.status == "SUCCEEDED"
+        knowledge = dict(store.knowledge or {})
+        assert set(knowledge[KEY]) == names
+    # On loopback it is slower. Had it been faster, it would be used.
+    knowledge[KEY]["udt"][0] = 10 * knowledge[KEY]["tcp"][0]
+    store = await run_task(world, *ports, knowledge=knowledge)
+    after: dict[str, Any] = dict(store.knowledge or {})
+    assert after[KEY]["udt"] != knowledge[KEY]["udt"]
+    assert after[KEY]["tcp"] == knowledge[KEY]["tcp"]
 
 
 @pytest.mark.toolkit
