@@ -184,6 +184,11 @@ _BEAT = f"""
 _HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
 
 
+#: Rows of a batch are looked up by their ids, one by one. Statistics of a table that has just begun to grow make
+#: PostgreSQL expect a single row of this task, and then it reads the whole table for each batch.
+_FOR_A_BATCH = "SET LOCAL synchronous_commit TO off; SET LOCAL enable_seqscan TO off; "
+
+
 @contextmanager
 def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end: bool = False) -> Iterator[datetime]:
     """A transaction of a worker: nobody takes the task, and no other thread of the worker writes, before it ends.
@@ -195,7 +200,7 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     """
     with transaction.atomic():
         with connection.cursor() as cursor:
-            statement = _HOLD if to_end else "SET LOCAL synchronous_commit TO off; " + _HOLD
+            statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
             cursor.execute(statement, {"task": task_id, "epoch": epoch, "now": now})
             row = cursor.fetchone()
         if row is None:

@@ -244,6 +244,7 @@ def _event(code: str, side: str, end: str | None, group: Sequence[_Told]) -> eve
     return events.NewEvent(code, f"{what}{where} on {number}: {then}.", text, is_error=end != _PASSED_OVER)
 
 
+#: IS NOT DISTINCT FROM: no index of the task serves that, so that rows are found by their ids alone (see leases.hold).
 #: Each of these three gives back by how much the counters change: what `_Changes` names, in its order.
 #: `old` is the row as it was, `new` as it is now; DELETE's folders and links are no `files` until they fail.
 _SETTLE = """
@@ -258,7 +259,7 @@ _SETTLE = """
             error_code = NULL, error_details = NULL, error_time = NULL,
             checksum_algorithm = given.algorithm, checksum = given.checksum
         FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
         RETURNING new.kind = 0 AS is_file, given.skipped, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
@@ -279,7 +280,7 @@ _GIVE_BACK = """
             size = coalesce(given.size, old.size), ranges = given.ranges,
             bytes_done = CASE WHEN given_up THEN 0 ELSE least(given.done, coalesce(given.size, old.size)) END
         FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
         RETURNING new.kind = 0 AS is_file, given.state, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
@@ -293,7 +294,7 @@ _MOVE = """
     ), moved AS (
         UPDATE tasks_file new SET ranges = given.ranges, bytes_done = least(given.done, old.size)
         FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
         RETURNING new.bytes_done - old.bytes_done AS moved
     )
     SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), 0, count(*) FILTER (WHERE moved > 0) FROM moved"""

@@ -385,7 +385,7 @@ _TEMPORARY = """
     WITH renamed AS (
         UPDATE tasks_file new SET temporary_path = given.path, ranges = '', bytes_done = 0
         FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path) JOIN tasks_file old USING (id)
-        WHERE new.id = old.id AND new.task_id = %(task)s AND new.state = 0
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
             AND old.temporary_path IS DISTINCT FROM given.path
         RETURNING old.bytes_done
     )
