@@ -543,6 +543,30 @@ def test_what_is_cut_off_at_the_end_of_a_slice_is_sent_again_under_another_name(
     run(main())
 
 
+def test_temporary_files_whose_removal_is_refused_for_a_while_are_gone_when_the_task_is_through() -> None:
+    async def main() -> None:
+        world = folder_world(40, trusted=False)
+        lost = replace(make_fault(Kind.CONNECTION_RESET), scope=Scope.SESSION)
+        world.script.add("stor", "/dst/", lost, 5)
+        through: list[float] = []
+
+        def faults(step: str, side: Side, path: str) -> Fault | None:
+            """Removals are refused until a moment after the first one that comes when all has arrived."""
+            if step != "remove":
+                return world.script(step, side, path)
+            if not world.store.pending and not through:
+                through.append(world.seconds())
+            over = through and world.seconds() > through[0] + 0.4
+            return None if over else make_fault(Kind.ENDPOINT_ERROR, side=side)
+
+        world.sessions.faults = faults
+        assert await world.run() == "SUCCEEDED"
+        assert through
+        assert arrived(world)
+
+    run(main())
+
+
 @pytest.mark.parametrize("remains", [b"", b"l" * 3, None])
 def test_a_partial_file_that_somebody_changed_meanwhile_begins_afresh(remains: bytes | None) -> None:
     async def main() -> None:

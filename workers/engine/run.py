@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import logging
 from collections.abc import Callable, Collection
@@ -36,6 +35,8 @@ POLL = 0.5
 LONG = 3600.0
 #: Seconds for the removal of temporary files that nobody needs any more.
 SWEEP = 5.0
+#: Times that this is tried where nothing else is waited for: later nobody knows of them any more.
+SWEEPS = 4
 
 
 class Outcome(enum.StrEnum):
@@ -254,11 +255,11 @@ class _Slice:
         if isinstance(ending, Failed):
             await self._forsake()
         elif isinstance(ending, Finished):
-            await self._sweep(SWEEP)
+            await self._sweep(SWEEP, tries=SWEEPS)
         outcome = await self._last_word(_CANCELED if self._canceled else ending)
         if self._crew is not None:
             await self._learn(self._crew, whole=outcome is Outcome.FINISHED and not work.spec.started)
-        await self._sweep(SWEEP)
+        await self._sweep(SWEEP, tries=SWEEPS if outcome is Outcome.RELEASED else 1)
         return outcome
 
     async def _learn(self, crew: Crew, *, whole: bool) -> None:
@@ -293,11 +294,19 @@ class _Slice:
             self._stock.drop([path for row in rows for path in partials(row)])
             await self._sweep(DRAIN)
 
-    async def _sweep(self, seconds: float) -> None:
+    async def _sweep(self, seconds: float, tries: int = 1) -> None:
         """Remove files that nobody needs any more; what the endpoint does not let us is left for the next sweep."""
-        names, self._stock.litter = self._stock.litter, []
-        with contextlib.suppress(TimeoutError):
-            await self._stock.remove_within(DRAIN if self._stop.is_set() else seconds, names)
+        for number in range(tries):
+            names, self._stock.litter = self._stock.litter, []
+            if not names:
+                return
+            if number:
+                await wait_for(self.work.clock, self._stop, delay(number - 1, self.work.jitter()))
+            try:
+                await self._stock.remove_within(DRAIN if self._stop.is_set() else seconds, names)
+            except TimeoutError:
+                if number + 1 < tries:
+                    self._stock.drop(names)
 
     async def _last_word(self, ending: Ending) -> Outcome:
         store = self.work.store
