@@ -24,7 +24,7 @@ from .ports import Counts
 from .retry import Retry, worse
 from .selection import Links, Selection
 from .survey import RefusedError, Survey
-from .uproot import LEAVES, WAVE, Uprooter, is_folder
+from .uproot import LEAVES, Uprooter, is_folder, next_wave
 from .walk import MAX_DEPTH
 from .work import PATIENCE, Finished, Released, Work
 
@@ -155,12 +155,7 @@ class Extras:
     async def _walk(self, root: _Pair) -> None:
         stack = [root]
         while stack:
-            wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
-            visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
-            for inner in visits:
-                if isinstance(inner, BaseException):
-                    raise inner
-                stack += inner
+            await next_wave(stack, self._visit)
 
     async def _visit(self, pair: _Pair) -> Sequence[_Pair]:
         """Remove the extras of this folder; the folders in it that both sides have."""

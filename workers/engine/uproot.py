@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
@@ -19,6 +20,8 @@ from .retry import worse
 from .visits import request_fault
 from .walk import MAX_DEPTH
 from .work import Work
+
+T = TypeVar("T")
 
 #: What is not there is as good as removed.
 GONE = frozenset({Kind.FILE_NOT_FOUND})
@@ -35,6 +38,18 @@ NAMES = 20
 def is_folder(entry: Entry) -> bool:
     """Whether this is a folder itself, and no symlink to one."""
     return entry.is_directory and entry.link_target is None
+
+
+async def next_wave(stack: list[T], visit: Callable[[T], Awaitable[Sequence[T]]]) -> None:
+    """Visit the last few of the stack side by side, and put what they lead to in their place. Raises what they raise.
+
+    All of them come to their ends before: nothing is removed behind the back of one who has given up.
+    """
+    wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
+    for inner in await asyncio.gather(*map(visit, wave), return_exceptions=True):
+        if isinstance(inner, BaseException):
+            raise inner
+        stack += inner
 
 
 @dataclass(slots=True, eq=False)
@@ -95,12 +110,7 @@ class Uprooter:
         """Remove these folders with all that is in them. Raises FaultError when the connection is lost."""
         stack = [*await self._real([_Branch(path, None, 0) for path in paths])]
         while stack:
-            wave = [stack.pop() for _ in range(min(WAVE, len(stack)))]
-            visits = await asyncio.gather(*map(self._visit, wave), return_exceptions=True)
-            for inner in visits:
-                if isinstance(inner, BaseException):
-                    raise inner
-                stack += inner
+            await next_wave(stack, self._visit)
             await self._prune(BATCH)
         await self._prune(1)
 
