@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from endpoints.gridftp.faults import FaultError
 
 from .gauge import Gauge
+from .opening import FAR, LANES
 from .plan import Plan
 from .ports import FileRow, Lane
 from .transport import wanted
@@ -17,10 +18,6 @@ from .work import Work
 
 #: Seconds that the closing of a lane may take when the slice ends.
 CLOSE_TIMEOUT = 0.5
-#: Seconds of a round trip from which on lanes are opened while the scan still looks, and how many when no earlier task
-#: knows better: connecting, logging in and listening take a round trip each.
-FAR = 0.005
-AHEAD = 4
 NO_UDT = "UDT_NOT_USED"
 
 
@@ -55,10 +52,13 @@ class Fleet:
         work.desk.on_open = self._reached
 
     def open_ahead(self) -> None:
-        """Open lanes that will be wanted whatever the scan finds; once, and only where the way is long."""
+        """Open lanes that will be wanted whatever the scan finds; once, and only where the way is long.
+
+        Connecting, logging in and listening take a round trip each, which the scan's own then hide.
+        """
         trip = self._tuner.round_trip
         if self._ahead is None and trip is not None and trip >= FAR and not self._closed_to_new:
-            self._ahead_count = min(self._tuner.lanes_before or AHEAD, self._tuner.most_lanes)
+            self._ahead_count = min(self._tuner.lanes_before or LANES[FAR], self._tuner.most_lanes)
             self._ahead = self._work.spawn(self._open_ahead())
 
     async def take(self, plan: Plan, index: int) -> Berth | None:
