@@ -91,6 +91,7 @@ _TRANSFER_OPTIONS = {
     "perf_cc": about("sessions side by side", MAYBE_NUMBER),
     "perf_p": about("streams for each file", MAYBE_NUMBER),
     "perf_pp": about("files under way in each session", MAYBE_NUMBER),
+    "perf_udt": about("over UDT where both servers allow it", MAYBE_FLAG),
     "tuning": {
         **one_of("paper", "adaptive", "fixed"),
         "default": "adaptive",

@@ -78,9 +78,6 @@ class Policy:
         return self.fail_on_quota_errors and not at_source and fault.kind is Kind.QUOTA_EXCEEDED
 
 
-NO_WISHES = Policy()
-
-
 def delay(attempts: int, jitter: float) -> float:
     """Seconds to wait after `attempts` earlier faults in a row: between half the step and the whole.
 
