@@ -15,12 +15,12 @@ import filecmp
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.place import workplace
 from bench.table import print_table
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
@@ -185,9 +185,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parallelism", type=int, default=4)
     options = parser.parse_args()
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-") as folder:
-        root = Path(folder)
+    with workplace() as root:
         for name in ("a", "b"):
             (root / name).mkdir()
         make_file(root / "a" / "file", options.megabytes * MEGABYTE)

@@ -14,13 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.instance import Api, instance, seconds_until_settled
+from bench.place import workplace
 from bench.table import machine
 from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from deploy.stack.child import spawn, stop
@@ -126,10 +126,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--pairs", default=",".join(PAIRS))
     arguments = parser.parse_args()
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-") as folder, instance() as api:
-        root = Path(folder)
-        root.chmod(0o755)
+    with workplace() as root, instance() as api:
         (root / "tree").mkdir()
         make_tree(root / "tree", arguments.files, arguments.gigabytes)
         hand_over(root / "tree", stop_at=root.parent)

@@ -14,7 +14,6 @@ import argparse
 import random
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from bench.instance import Api, instance, seconds_until_settled
+from bench.place import workplace
 from bench.table import machine
 from bench.wan.network import NETWORK, Network
 from bench.wan.tools import Pair
@@ -104,9 +104,8 @@ def watch(api: Api, task_id: str, begun: float) -> Iterator[tuple[float, float]]
 @contextmanager
 def place(rtt_ms: float) -> Iterator[tuple[Api, tuple[str, str], Path]]:
     """An instance, two endpoints that it knows, and the folder of both."""
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-")))
+        root = stack.enter_context(workplace())
         hand_over(root, stop_at=root.parent)
         if rtt_ms:
             net = stack.enter_context(Network(rtt_ms))

@@ -14,7 +14,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.instance import Api, instance, seconds_until_settled
+from bench.place import workplace
 from bench.table import machine
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
 
@@ -199,10 +199,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="octets of each file")
     parser.add_argument("--plot", type=Path, help="where to put the memory curve, as SVG")
     arguments = parser.parse_args()
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-") as folder:
-        root = Path(folder)
-        root.chmod(0o755)
+    with workplace() as root:
         source, destination = root / "source", root / "destination"
         make_tree(source, arguments.files, arguments.size)
         destination.mkdir()

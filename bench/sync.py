@@ -9,12 +9,12 @@ import argparse
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.instance import Api, instance, seconds_until_settled
+from bench.place import workplace
 from bench.table import print_table
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
 
@@ -52,10 +52,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-") as folder:
-        root = Path(folder)
-        root.chmod(0o755)
+    with workplace() as root:
         source, destination = root / "source", root / "destination"
         make_files(source, arguments.files)
         shutil.copytree(source, destination)

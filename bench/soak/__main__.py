@@ -15,7 +15,6 @@ import http.client
 import random
 import shutil
 import sys
-import tempfile
 import time
 import urllib.error
 from collections import Counter
@@ -26,6 +25,7 @@ from typing import Any, TypeVar
 import psycopg2
 
 from bench.instance import Api, instance
+from bench.place import workplace
 from bench.soak.books import audit, compare, has_event
 from bench.soak.trees import Found, look_at, make_tree
 from bench.soak.weather import Site, Weather, storm
@@ -210,10 +210,7 @@ def main() -> None:
     parser.add_argument("--between", type=float, default=3.0, help="seconds between two kills, in the mean")
     parser.add_argument("--kinds", default="toolkit,own")
     arguments = parser.parse_args()
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-soak-") as folder, instance() as api:
-        root = Path(folder)
-        root.chmod(0o755)
+    with workplace() as root, instance() as api:
         asyncio.run(run(api, root, arguments))
 
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.instance import Api, instance
+from bench.place import workplace
 from deploy.endpoint.toolkit import CLIENT, hand_over, installed
 
 from . import report, ssh, tools
@@ -118,10 +119,8 @@ class Bench:
 
 
 def run(options: argparse.Namespace) -> list[Result]:
-    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared_memory, prefix="waybill-bench-")))
-        root.chmod(0o755)
+        root = stack.enter_context(workplace())
         for name in ("source", "destination"):
             (root / name).mkdir()
         hand_over(root, stop_at=root.parent)
