@@ -23,6 +23,15 @@ KNOWN = {
     "WAYBILL_PORT": "port of the web server (default 8000)",
     "WAYBILL_SECRET_KEY": "key that signs sessions and the like (or ..._FILE)",
     "WAYBILL_ALLOW_TARGETS": "networks that the address gate lets through though private, as CIDR, with commas",
+    "WAYBILL_VAULT_KEY": "keys of the vault of credentials, the newest first, with commas (or ..._FILE, one a line); "
+    "`waybill vault key` makes one",
+    "WAYBILL_CERTIFICATES": "folder of the certificate authorities that are trusted "
+    "(default /etc/grid-security/certificates)",
+    "WAYBILL_DELEGATE_TO": "hosts of servers that may be given a (limited) proxy of their user, with commas "
+    "(default: none)",
+    "WAYBILL_MAIL": "smtp://user:password@host:587, smtps://..., file:///folder or console: (or ..._FILE; default "
+    "console:)",
+    "WAYBILL_MAIL_FROM": "the sender of all mails (default waybill@localhost)",
     "WAYBILL_DEBUG": "1 shows tracebacks in answers; never where others can reach it (default 0)",
     "WAYBILL_HOSTS": "host names that the web server answers to, with commas (default: the loopback ones)",
     "WAYBILL_PUBLIC_URL": "how users reach this service (default http://127.0.0.1:WAYBILL_PORT)",
@@ -30,7 +39,7 @@ KNOWN = {
     "DATABASE_URL": "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
     "REDIS_URL": "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
 }
-SECRETS = ("WAYBILL_SECRET_KEY", "DATABASE_URL", "REDIS_URL")
+SECRETS = ("WAYBILL_SECRET_KEY", "WAYBILL_VAULT_KEY", "WAYBILL_MAIL", "DATABASE_URL", "REDIS_URL")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 #: No statement, lock or forgotten transaction holds anything up for ever (milliseconds; COPY of many items is longest).
 TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
@@ -67,6 +76,13 @@ class Config:
     database_url: Secret | None
     redis_url: Secret | None
     allow_targets: tuple[Network, ...]
+    #: Text; `identity.keyring` reads it.
+    vault_key: Secret | None
+    certificates: Path
+    delegate_to: tuple[str, ...]
+    #: A URL; `mail_backend` reads it.
+    mail: Secret | None
+    mail_from: str
     debug: bool
     hosts: tuple[str, ...]
     public_url: str
@@ -103,6 +119,11 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         database_url=secret("DATABASE_URL", database),
         redis_url=secret("REDIS_URL", broker_url),
         allow_targets=read("WAYBILL_ALLOW_TARGETS", _networks, ""),
+        vault_key=secret("WAYBILL_VAULT_KEY", str),
+        certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
+        delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
+        mail=secret("WAYBILL_MAIL", str),
+        mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
         hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),
         public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"http://127.0.0.1:{port}"),

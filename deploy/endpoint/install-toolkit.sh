@@ -3,11 +3,16 @@
 #   install-toolkit.sh              as root, or with sudo in front
 #   install-toolkit.sh --if-allowed for `make test`: silent when they are there, a note when we may not install
 set -eu
-packages="globus-gridftp-server-progs globus-gass-copy-progs libglobus-xio-udt-driver"
+packages="globus-gridftp-server-progs globus-gass-copy-progs libglobus-xio-udt-driver globus-proxy-utils
+    myproxy myproxy-server openssh-server openssh-client openssl"
 PATH="$PATH:/usr/sbin:/sbin"
 export DEBIAN_FRONTEND=noninteractive
 
-there() { command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null; }
+there() {
+    for program in globus-gridftp-server globus-url-copy grid-proxy-init myproxy-server myproxy-logon sshd openssl; do
+        command -v $program >/dev/null || return 1
+    done
+}
 
 if there && [ "${1:-}" = --if-allowed ]; then exit 0; fi
 
