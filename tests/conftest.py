@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,10 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
 
-from deploy.endpoint import toolkit
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
+from deploy.endpoint import myproxy, toolkit
+from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.myproxy import MyProxyServer
+from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from transferapi.config import broker_url, database
@@ -114,3 +116,120 @@ def toolkit_server_factory() -> Iterator[Callable[..., ToolkitServer]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def grid_home() -> Iterator[Path]:
+    """Where the session's authorities and servers keep their files; everybody may pass, as sessions must."""
+    home = Path(tempfile.mkdtemp(prefix="waybill-grid-"))
+    home.chmod(0o711)
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def authority(grid_home: Path) -> Authority:
+    """The authority that servers and users of the tests have their certificates from; trusts itself only."""
+    return Authority(grid_home / "authority", name="Authority", namespace="/O=Grid/OU=Waybill Test")
+
+
+@pytest.fixture(scope="session")
+def other_authority(grid_home: Path) -> Authority:
+    """Another site's authority, with names of its own, that the first one knows nothing of."""
+    return Authority(grid_home / "other", name="Other Authority", namespace="/O=Elsewhere/OU=Waybill Test")
+
+
+@pytest.fixture(scope="session")
+def identity_of(authority: Authority) -> Callable[..., Identity]:
+    """`identity_of("alice")` or `identity_of("alice", other_authority)`: one long-lived certificate for each name."""
+    known: dict[tuple[str, Path], Identity] = {}
+
+    def find(name: str, issuer: Authority = authority) -> Identity:
+        key = (name, issuer.folder)
+        if key not in known:
+            known[key] = issuer.issue_user(name)
+        return known[key]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def host_of() -> Callable[[Authority], Identity]:
+    """An authority's certificate for servers of this machine: localhost and 127.0.0.1."""
+    known: dict[Path, Identity] = {}
+
+    def find(issuer: Authority) -> Identity:
+        if issuer.folder not in known:
+            known[issuer.folder] = issuer.issue_host(["localhost", "127.0.0.1"])
+        return known[issuer.folder]
+
+    return find
+
+
+@pytest.fixture
+def gsi_server_factory(
+    authority: Authority, host_of: Callable[[Authority], Identity]
+) -> Iterator[Callable[..., ToolkitServer]]:
+    """Start the toolkit's server with GSI over a folder: `gsi_server_factory(root, *extra_arguments)`.
+
+    `issuer` is the authority that its host certificate is from and that it trusts (default: `authority`); `subjects`
+    are those that may log in (default: alice, bob and carol of that authority), `host` is another host certificate.
+    Sessions run as `nobody` when we are root (the folder is handed over to it), else as ourselves.
+    """
+    servers: list[ToolkitServer] = []
+
+    def start(
+        root: Path,
+        *extra: str,
+        issuer: Authority = authority,
+        subjects: Iterable[str] | None = None,
+        host: Identity | None = None,
+    ) -> ToolkitServer:
+        if subjects is None:
+            subjects = [issuer.user_subject(name) for name in ("alice", "bob", "carol")]
+        gridmap = issuer.folder / f"gridmap-{secrets.token_hex(4)}"
+        write_gridmap(gridmap, dict.fromkeys(subjects, session_account()))
+        hand_over(root, stop_at=Path(tempfile.gettempdir()))
+        security = GsiFiles(issuer.certificates, host or host_of(issuer), gridmap)
+        servers.append(ToolkitServer(root, *extra, security=security))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def myproxy_server_factory(
+    authority: Authority, host_of: Callable[[Authority], Identity]
+) -> Iterator[Callable[..., MyProxyServer]]:
+    """Start a MyProxy server: `myproxy_server_factory()` keeps what is left with it (`.keep(...)`).
+
+    `accounts={"carol": "her passphrase"}` makes it an online CA of `issuer` behind PAM too; see MyProxyServer.
+    """
+    servers: list[MyProxyServer] = []
+
+    def start(
+        *,
+        issuer: Authority = authority,
+        accounts: dict[str, str] | None = None,
+        host: Identity | None = None,
+        port: int = 0,
+    ) -> MyProxyServer:
+        if accounts and not myproxy.can_show_pam():
+            pytest.skip("this machine does not let us give a server its own PAM service")
+        folder = Path(tempfile.mkdtemp(prefix="myproxy-", dir=issuer.folder))
+        servers.append(MyProxyServer(folder, issuer, host or host_of(issuer), accounts=accounts, port=port))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def myproxy_server(myproxy_server_factory: Callable[..., MyProxyServer]) -> MyProxyServer:
+    """One with nothing in it yet, without an online CA."""
+    return myproxy_server_factory()

@@ -1,0 +1,221 @@
+"""A certificate authority made with the `openssl` command: for tests, and for an endpoint in a box.
+
+The standard library only: it runs on a bare host. Certificates are as Grid software wants them: RSA 2048, SHA-256, a
+folder of hashed names with a signing policy beside each (the layout of X509_CERT_DIR).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+OPENSSL_SECONDS = 60
+#: Days. A browser's limits do not hold here; a site renews its host certificate with `box renew`.
+AUTHORITY_DAYS, HOST_DAYS, USER_DAYS = 3650, 825, 365
+
+_CONFIG = "[req]\ndistinguished_name=names\n[names]\n"
+_AUTHORITY = """[extensions]
+basicConstraints=critical,CA:TRUE
+keyUsage=critical,keyCertSign,cRLSign
+subjectKeyIdentifier=hash
+"""
+_LEAF = """basicConstraints=critical,CA:FALSE
+keyUsage=critical,digitalSignature,keyEncipherment
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid
+"""
+_POLICY = """access_id_CA X509 '{authority}'
+pos_rights globus CA:sign
+cond_subjects globus '"{namespace}/*"'
+"""
+_DATABASE = """[ca]
+default_ca=authority
+[authority]
+database={folder}/index.txt
+default_md=sha256
+unique_subject=no
+[req]
+distinguished_name=names
+[names]
+"""
+
+
+class AuthorityError(Exception):
+    """The openssl command is missing, or refused; the text says which step and why."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate with its key, as two PEM files; the key is readable by its owner only."""
+
+    certificate: Path
+    key: Path
+
+    @property
+    def subject(self) -> str:
+        """The slash form that a gridmap has: /O=Grid/CN=Alice."""
+        return subject_of(self.certificate)
+
+
+class Authority:
+    """A CA in `folder`, made by the first use and taken as it is afterwards; it signs names below `namespace` only.
+
+    `certificates` is the folder to trust (X509_CERT_DIR). Certificates that were issued lie in `issued`.
+    """
+
+    def __init__(self, folder: Path, *, name: str = "Authority", namespace: str = "/O=Grid/OU=Waybill Test") -> None:
+        self.folder = folder
+        self.namespace = namespace
+        self.subject = f"{namespace}/CN={_escaped(name)}"
+        self.certificates = folder / "certificates"
+        self.issued = folder / "issued"
+        self.ca_certificate = folder / "ca.pem"
+        self.ca_key = folder / "ca.key"
+        self._create()
+
+    def _create(self) -> None:
+        for path in (self.folder, self.certificates, self.issued):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o755)
+        if not self.ca_certificate.exists():
+            _new_key(self.ca_key)
+            self._sign_itself()
+        self._publish()
+
+    def _sign_itself(self) -> None:
+        config = _CONFIG + _AUTHORITY
+        words = ["req", "-new", "-x509", "-config", "/dev/stdin", "-extensions", "extensions", "-sha256"]
+        words += ["-days", str(AUTHORITY_DAYS), "-subj", self.subject, "-key", str(self.ca_key)]
+        replace_file(self.ca_certificate, openssl(words, config))
+
+    def _publish(self) -> None:
+        """Under the new hash of the subject, and under the MD5 one that older programs look for."""
+        policy = _POLICY.format(authority=subject_of(self.ca_certificate), namespace=self.namespace).encode()
+        for name in self.hashes():
+            replace_file(self.certificates / f"{name}.0", self.ca_certificate.read_bytes())
+            replace_file(self.certificates / f"{name}.signing_policy", policy)
+
+    def hashes(self) -> list[str]:
+        words = ["x509", "-noout", "-in", str(self.ca_certificate), "-subject_hash", "-subject_hash_old"]
+        return openssl(words).decode().split()
+
+    def trust(self, other: Authority) -> None:
+        """Whoever uses our folder trusts the other authority from now on."""
+        for path in other.certificates.iterdir():
+            replace_file(self.certificates / path.name, path.read_bytes())
+
+    def user_subject(self, common_name: str) -> str:
+        return f"{self.namespace}/CN={common_name}"
+
+    def issue_host(self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None) -> Identity:
+        """A certificate for a server: DNS names and addresses, the first is its common name too."""
+        alternatives = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
+        extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
+        return self.issue(f"host-{names[0]}", names[0], extensions, days=days, to=to)
+
+    def issue_user(self, common_name: str, *, days: int = USER_DAYS) -> Identity:
+        return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
+
+    def issue(self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None) -> Identity:
+        """Sign a new key; `stem` names its two files, in the folder `to` (default: `issued`)."""
+        safe = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in stem)
+        folder = to or self.issued
+        identity = Identity(folder / f"{safe}.pem", folder / f"{safe}.key")
+        _new_key(identity.key)
+        subject = f"{self.namespace}/CN={_escaped(common_name)}"
+        words = ["req", "-new", "-config", "/dev/stdin", "-subj", subject, "-key", str(identity.key)]
+        request = openssl(words, _CONFIG)
+        words = ["x509", "-req", "-sha256", "-days", str(days), "-extfile", "/dev/stdin"]
+        words += ["-set_serial", str(secrets.randbits(127) + 1)]
+        words += ["-CA", str(self.ca_certificate), "-CAkey", str(self.ca_key), "-in"]
+        replace_file(identity.certificate, _with_file(words, request, extensions))
+        return identity
+
+    def revoke(self, identities: Iterable[Identity] = (), *, days: int = 30) -> None:
+        """Add these to what is revoked, and publish a list that holds for `days`; nobody given: a fresh list."""
+        index = self.folder / "index.txt"
+        config = _DATABASE.format(folder=self.folder)
+        if not index.exists():
+            replace_file(index, b"")
+        words = ["ca", "-config", "/dev/stdin", "-keyfile", str(self.ca_key), "-cert", str(self.ca_certificate)]
+        for identity in identities:
+            openssl([*words, "-revoke", str(identity.certificate)], config)
+        content = openssl([*words, "-gencrl", "-crldays", str(days)], config)
+        for name in self.hashes():
+            replace_file(self.certificates / f"{name}.r0", content)
+
+
+def write_gridmap(path: Path, accounts: Mapping[str, str]) -> Path:
+    """Subjects in slash form -> the local account that their sessions run as."""
+    replace_file(path, "".join(f'"{subject}" {account}\n' for subject, account in accounts.items()).encode())
+    return path
+
+
+def subject_of(certificate: Path) -> str:
+    """The subject in slash form, as gridmaps and signing policies have it."""
+    words = ["x509", "-noout", "-subject", "-nameopt", "compat", "-in", str(certificate)]
+    return openssl(words).decode().strip().removeprefix("subject=").strip()
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write it whole or not at all; nobody reads half a file."""
+    beside = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def openssl(words: Sequence[str], given: str = "") -> bytes:
+    """What the command prints; raises AuthorityError with what it complained about."""
+    try:
+        done = subprocess.run(
+            ["openssl", *words],
+            input=given.encode(),
+            capture_output=True,
+            timeout=OPENSSL_SECONDS,
+            env=os.environ | {"OPENSSL_CONF": "/dev/null"},
+        )
+    except FileNotFoundError:
+        raise AuthorityError("the command `openssl` is not installed (package openssl)") from None
+    except subprocess.TimeoutExpired:
+        raise AuthorityError(f"openssl {words[0]}: not done after {OPENSSL_SECONDS} s") from None
+    if done.returncode:
+        raise AuthorityError(f"openssl {words[0]}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def _new_key(path: Path) -> None:
+    """PKCS#1 ("RSA PRIVATE KEY"): what the oldest Grid programs read, too."""
+    key = openssl(["genrsa", "-traditional", "2048"])
+    replace_file(path, key, 0o600)
+
+
+def _with_file(words: Sequence[str], content: bytes, given: str) -> bytes:
+    """The command reads `content` from the file that its last word names, without one on the disk."""
+    descriptor = os.memfd_create("request")
+    try:
+        os.write(descriptor, content)
+        return openssl([*words, f"/proc/{os.getpid()}/fd/{descriptor}"], given)
+    finally:
+        os.close(descriptor)
+
+
+def _escaped(value: str) -> str:
+    """For -subj: slashes and backslashes do not end a name, nor does a plus begin another."""
+    return value.replace("\\", "\\\\").replace("/", "\\/").replace("+", "\\+")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
