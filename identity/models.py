@@ -1,4 +1,4 @@
-"""Users and their API tokens."""
+"""Users, their API tokens, and what the vault keeps for them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,66 @@ class ApiToken(models.Model):
     class Meta:
         constraints = (
             models.CheckConstraint(condition=models.Q(digest__length=32), name="api_token_digest_is_sha256"),
+        )
+
+
+class Credential(models.Model):
+    """What a user has given us to act for him somewhere: sealed, with the facts about it that are no secret.
+
+    Only `identity.vault` writes here: the seal binds the octets to the row (its id, user, binding and kind).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="credentials", db_index=False)
+    #: "endpoint:<uuid>", "myproxy:host:port" or "oauth:https://host/path".
+    bound_to = models.CharField(max_length=1024)
+    kind = models.CharField(max_length=8)
+    #: Whom it is about: a certificate's subject, an ssh account.
+    subject = models.TextField()
+    stored_at = models.DateTimeField()
+    #: None: it does not expire by itself.
+    expires_at = models.DateTimeField(null=True)
+    #: The key that it is sealed by, as the envelope has it too.
+    key_id = models.CharField(max_length=16)
+    sealed = models.BinaryField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["user", "bound_to"], name="credential_one_a_binding"),
+            models.CheckConstraint(condition=models.Q(kind__in=["x509", "ssh"]), name="credential_kind_is_known"),
+        )
+        indexes = (
+            models.Index(
+                fields=["expires_at"], name="credential_expires", condition=models.Q(expires_at__isnull=False)
+            ),
+            models.Index(fields=["key_id"], name="credential_key"),
+        )
+
+
+class PendingSecret(models.Model):
+    """Half of something that the user will finish: a key whose certificate he signs, the verifier of an OAuth code.
+
+    Taken once, or gone when its time is over. `token_digest` is the SHA-256 of what the taker must show, if anything.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="pending_secrets")
+    purpose = models.CharField(max_length=32)
+    bound_to = models.CharField(max_length=1024)
+    token_digest = models.BinaryField(max_length=32, null=True)
+    made_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    key_id = models.CharField(max_length=16)
+    sealed = models.BinaryField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["user", "purpose", "token_digest"], name="pending_secret_one_a_token"),
+            models.UniqueConstraint(
+                fields=["user", "purpose", "bound_to"],
+                condition=models.Q(token_digest__isnull=True),
+                name="pending_secret_one_a_binding",
+            ),
         )
 
 

@@ -21,9 +21,11 @@ from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from identity.vault_keys import new_key, parse_keys
 from transferapi.config import broker_url, database
 
 settings.SECRET_KEY = secrets.token_urlsafe(48)
+settings.VAULT_KEYS = parse_keys(new_key())
 
 HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from identity.vault_keys import parse_keys
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 T = TypeVar("T")
 
@@ -76,8 +78,10 @@ class Config:
     database_url: Secret | None
     redis_url: Secret | None
     allow_targets: tuple[Network, ...]
-    #: Text; `identity.keyring` reads it.
+    #: Text; `identity.vault_keys` reads it.
     vault_key: Secret | None
+    #: Where the text came from, if from a file: it is looked at again while we run, see `identity.keyring`.
+    vault_key_file: Path | None
     certificates: Path
     delegate_to: tuple[str, ...]
     #: A URL; `mail_backend` reads it.
@@ -119,7 +123,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         database_url=secret("DATABASE_URL", database),
         redis_url=secret("REDIS_URL", broker_url),
         allow_targets=read("WAYBILL_ALLOW_TARGETS", _networks, ""),
-        vault_key=secret("WAYBILL_VAULT_KEY", str),
+        vault_key=secret("WAYBILL_VAULT_KEY", parse_keys),
+        vault_key_file=read("WAYBILL_VAULT_KEY_FILE", _path_or_none, ""),
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
         mail=secret("WAYBILL_MAIL", str),
@@ -190,7 +195,11 @@ def _secret_text(environ: Mapping[str, str], name: str) -> str:
     text, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
     if text and file:
         raise ValueError(f"given twice, also as {name}_FILE")
-    return Path(file).read_text(encoding="utf-8").strip() if file else text
+    if not file:
+        return text
+    if not (held := Path(file).read_text(encoding="utf-8").strip()):
+        raise ValueError(f"the file {file} is empty")
+    return held
 
 
 def _port(text: str) -> int:
@@ -203,6 +212,10 @@ def _absolute(text: str) -> Path:
     if not text.isprintable():
         raise ValueError("the name of the folder has control characters")
     return Path(text).expanduser().absolute()
+
+
+def _path_or_none(text: str) -> Path | None:
+    return _absolute(text) if text else None
 
 
 def _long_enough(text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from identity.vault_keys import Key, parse_keys
+
 from .config import broker_url, database, load_or_exit
 
 CONFIG = load_or_exit()
@@ -76,6 +78,13 @@ LANGUAGE_CODE = "en-us"
 
 #: Item lists of 100,000 paths are documents of some tens of MB.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024 * 1024
+
+#: The keys of the vault of credentials, the newest first; none: it keeps nothing. What needs no credential still works.
+VAULT_KEYS: tuple[Key, ...] = parse_keys(CONFIG.vault_key.value) if CONFIG.vault_key else ()
+VAULT_KEY_FILE = CONFIG.vault_key_file
+#: The folder of the authorities that we trust, and whom a (limited) proxy of a user may be given to.
+CERTIFICATES = CONFIG.certificates
+DELEGATE_TO = CONFIG.delegate_to
 
 #: Networks that the address gate lets through although they are loopback or private.
 ALLOW_TARGETS = CONFIG.allow_targets

@@ -1,18 +1,7 @@
-"""What time it is: the database's clock, which all workers and web servers share, unless a test says otherwise."""
+"""What time it is: see `identity.clock`, which the vault goes by too."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from identity.clock import moment
 
-from django.db import connection
-
-
-def moment(now: datetime | None = None) -> datetime:
-    """`now`, or the time by the database's clock."""
-    if now is not None:
-        return now
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        (time,) = cursor.fetchone()
-    assert isinstance(time, datetime)
-    return time
+__all__ = ["moment"]

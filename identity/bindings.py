@@ -1,0 +1,58 @@
+"""What a credential is bound to: an endpoint, or a server that gives credentials for many endpoints.
+
+    endpoint:<uuid> | myproxy:host:port | oauth:https://host[:port]/path
+
+One server is always written in one way, so that a credential serves all endpoints that name it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from urllib.parse import urlsplit
+
+from .errors import BadBindingError
+
+MAX_CHARACTERS = 1024
+MYPROXY_PORT = 7512
+_FORM = re.compile(r"(endpoint:[0-9a-f-]{36}|myproxy:[^\s/]+:[0-9]{1,5}|oauth:https?://[^\s]+)")
+
+
+def endpoint_binding(endpoint_id: uuid.UUID | str) -> str:
+    """Raises BadBindingError when it is no UUID."""
+    try:
+        return f"endpoint:{uuid.UUID(str(endpoint_id))}"
+    except ValueError:
+        raise BadBindingError(str(endpoint_id)) from None
+
+
+def myproxy_binding(host: str, port: int = MYPROXY_PORT) -> str:
+    """The host without regard to case; an IPv6 address in brackets. Raises BadBindingError."""
+    name = host.lower().rstrip(".").strip("[]")
+    return checked(f"myproxy:[{name}]:{port}" if ":" in name else f"myproxy:{name}:{port}")
+
+
+def oauth_binding(url: str) -> str:
+    """Scheme and host without regard to case, without the port that goes without saying. Raises BadBindingError."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise BadBindingError(url) from None
+    if not host or parts.username is not None or parts.query or parts.fragment:
+        raise BadBindingError(url)
+    host = f"[{host}]" if ":" in host else host.rstrip(".")
+    usual = {"https": 443, "http": 80}.get(parts.scheme)
+    where = host if port in (None, usual) else f"{host}:{port}"
+    return checked(f"oauth:{parts.scheme}://{where}{parts.path.rstrip('/')}")
+
+
+def checked(bound_to: str) -> str:
+    """The same text. Raises BadBindingError when it is in none of the three forms."""
+    if (
+        len(bound_to) > MAX_CHARACTERS
+        or not (bound_to.isascii() and bound_to.isprintable())
+        or not _FORM.fullmatch(bound_to)
+    ):
+        raise BadBindingError(bound_to)
+    return bound_to

@@ -1,0 +1,82 @@
+"""What can go wrong with the vault of credentials. `reason` is a sentence for people that holds no secret.
+
+VaultError
+|- VaultKeyNotConfiguredError     this service has no key, so it can keep no credential
+|- VaultKeyMissingError(key_id)   sealed by a key that is not configured (any more)
+|- VaultSealBrokenError           the row was changed, or belongs elsewhere
+|- CredentialGoneError            forgotten, or expired and deleted, since it was found
+|- SecretTooLargeError(limit)     more octets than any credential has
+|- TooManyCredentialsError(limit) this user has as many as he may
+|- BadBindingError(bound_to)      not something that a credential is bound to
+|- UserGoneError                  the user was deleted
+"""
+
+from __future__ import annotations
+
+
+class VaultError(Exception):
+    """The root of this tree."""
+
+    reason = "The vault of credentials failed."
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class VaultKeyNotConfiguredError(VaultError):
+    reason = (
+        "This service keeps no credentials yet: its operator has to give it a key (WAYBILL_VAULT_KEY; "
+        "`waybill vault key` makes one)."
+    )
+
+
+class VaultKeyMissingError(VaultError):
+    """`key_id` is public: 16 hexadecimal digits, as `waybill vault status` shows them."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(key_id)
+        self.key_id = key_id
+        self.reason = (
+            f"This credential is sealed by the vault key {key_id}, which this service does not have (any more): its "
+            "operator can add that key to WAYBILL_VAULT_KEY again, or you activate the endpoint anew."
+        )
+
+
+class VaultSealBrokenError(VaultError):
+    reason = (
+        "This credential was changed where it is kept, and cannot be opened: activate the endpoint anew, and tell the "
+        "operator of this service."
+    )
+
+
+class CredentialGoneError(VaultError):
+    reason = "This credential is not kept any more: it was deleted, or has expired."
+
+
+class SecretTooLargeError(VaultError):
+    """`limit` in octets."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+        self.reason = f"A credential has at most {limit // 1024} KiB."
+
+
+class TooManyCredentialsError(VaultError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+        self.reason = (
+            f"You have {limit} credentials already, which is the most that are kept: deactivate some endpoint."
+        )
+
+
+class BadBindingError(VaultError):
+    def __init__(self, bound_to: str) -> None:
+        super().__init__(bound_to)
+        self.bound_to = bound_to
+        self.reason = "A credential is bound to an endpoint, a MyProxy server or an OAuth server, and this is none."
+
+
+class UserGoneError(VaultError):
+    reason = "This user does not exist (any more)."

@@ -1,0 +1,140 @@
+"""Secrets that wait for their other half, for minutes: a key whose certificate the user signs, the verifier of a code.
+
+Each is taken once. What is told beside the secret (`more`) is sealed with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models, transaction
+from django.views.decorators.debug import sensitive_variables
+
+from .bindings import checked
+from .clock import moment
+from .errors import SecretTooLargeError
+from .hidden import Hidden
+from .models import PendingSecret, User
+from .rows import lock_user, seal, unseal
+
+MAX_OCTETS = 64 * 1024
+#: A user who asks again and again loses his oldest ones.
+MAX_PENDING = 100
+_LENGTH_OCTETS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One that was found or taken. `more` is what was said beside the secret."""
+
+    purpose: str
+    bound_to: str
+    expires_at: datetime
+    secret: bytes = field(repr=False)
+    more: Mapping[str, Any] = field(repr=False)
+
+
+@sensitive_variables("secret", "token")
+def keep_pending(
+    user: User | uuid.UUID,
+    purpose: str,
+    bound_to: str,
+    secret: bytes,
+    *,
+    lifetime: timedelta,
+    token: str | None = None,
+    more: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Keep a secret for `lifetime`. Without a token it takes the place of the one for the same purpose and binding;
+    with one there may be several, and only who shows the token gets it.
+
+    `more` holds what JSON can. Raises SecretTooLargeError, BadBindingError, UserGoneError, VaultKeyNotConfiguredError.
+    """
+    content = _packed(secret, more or {})
+    del secret
+    digest = None if token is None else _digest(token)
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    with transaction.atomic():
+        lock_user(user_id)
+        time = moment(now)
+        _make_room(user_id, _which(user_id, purpose, checked(bound_to), digest))
+        row = PendingSecret(user_id=user_id, purpose=purpose, bound_to=bound_to, token_digest=digest)
+        row.made_at, row.expires_at = time, time + lifetime
+        seal(row, content)
+        row.save(force_insert=True)
+
+
+def find_pending(
+    user: User | uuid.UUID, purpose: str, bound_to: str, *, token: str | None = None, now: datetime | None = None
+) -> Pending | None:
+    """As `take_pending`, but it stays."""
+    row = _alive(user, purpose, bound_to, token, now).first()
+    return None if row is None else _unpacked(row)
+
+
+def take_pending(
+    user: User | uuid.UUID, purpose: str, bound_to: str = "", *, token: str | None = None, now: datetime | None = None
+) -> Pending | None:
+    """The secret, for the first who asks before it expires; None for everybody else.
+
+    By its token if one is given (then `bound_to` may be left out), else by its binding. One that cannot be opened
+    stays: VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError.
+    """
+    with transaction.atomic():
+        row = _alive(user, purpose, bound_to, token, now).select_for_update().first()
+        if row is None:
+            return None
+        taken = _unpacked(row)
+        row.delete()
+    return taken
+
+
+def _alive(
+    user: User | uuid.UUID, purpose: str, bound_to: str, token: str | None, now: datetime | None
+) -> models.QuerySet[PendingSecret]:
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    digest = None if token is None else _digest(token)
+    found = _which(user_id, purpose, bound_to, digest).filter(expires_at__gt=moment(now))
+    return found.filter(bound_to=bound_to) if bound_to else found
+
+
+def _which(user_id: uuid.UUID, purpose: str, bound_to: str, digest: bytes | None) -> models.QuerySet[PendingSecret]:
+    mine = PendingSecret.objects.filter(user_id=user_id, purpose=purpose)
+    if digest is not None:
+        return mine.filter(token_digest=digest)
+    return mine.filter(token_digest__isnull=True, bound_to=bound_to)
+
+
+def _make_room(user_id: uuid.UUID, replaced: models.QuerySet[PendingSecret]) -> None:
+    replaced.delete()
+    newest_first = (
+        PendingSecret.objects.filter(user_id=user_id).order_by("-made_at", "-pk").values_list("pk", flat=True)
+    )
+    if too_old := list(newest_first[MAX_PENDING - 1 :]):
+        PendingSecret.objects.filter(pk__in=too_old).delete()
+
+
+def _packed(secret: bytes, more: Mapping[str, Any]) -> Hidden:
+    said = json.dumps(dict(more)).encode()
+    content = Hidden(len(said).to_bytes(_LENGTH_OCTETS, "big") + said + secret)
+    if len(content) > MAX_OCTETS:
+        raise SecretTooLargeError(MAX_OCTETS)
+    return content
+
+
+def _unpacked(row: PendingSecret) -> Pending:
+    content = Hidden(unseal(row))
+    end = _LENGTH_OCTETS + int.from_bytes(content.value[:_LENGTH_OCTETS], "big")
+    more = json.loads(content.value[_LENGTH_OCTETS:end])
+    return Pending(row.purpose, row.bound_to, row.expires_at, content.value[end:], more)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,191 @@
+"""The vault: credentials of users, sealed, each bound to an endpoint or to the server that gave it (truth 8).
+
+What is public about a credential (`Held`) can be looked at by many and costs no decryption; the secret comes out by
+`reveal` alone. Errors: see `identity.errors`. Nothing here logs, and secrets pass through local variables as `Hidden`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db import models, transaction
+from django.views.decorators.debug import sensitive_variables
+
+from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
+from .clock import moment
+from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
+from .hidden import Hidden
+from .models import Credential, PendingSecret, User
+from .pending import Pending, find_pending, keep_pending, take_pending
+from .rotation import Rotation, Status, rotate, status
+from .rows import lock_user, seal, unseal
+from .signals import credential_stored
+
+__all__ = [
+    "Held",
+    "Kind",
+    "Pending",
+    "Rotation",
+    "Status",
+    "VaultError",
+    "endpoint_binding",
+    "expire",
+    "find",
+    "find_pending",
+    "forget",
+    "forget_all",
+    "keep_pending",
+    "myproxy_binding",
+    "oauth_binding",
+    "reveal",
+    "rotate",
+    "status",
+    "store",
+    "take_pending",
+]
+
+MAX_SECRET_OCTETS = 256 * 1024
+MAX_CREDENTIALS = 1000
+MAX_SUBJECT_CHARACTERS = 1024
+#: Rows that one call of `expire` deletes of each sort: the sweep calls again.
+EXPIRE_ROWS = 1000
+_TICK = timedelta(microseconds=1)
+
+
+class Kind(StrEnum):
+    """What sort of secret it is."""
+
+    #: PEM: certificate, private key, chain.
+    X509 = "x509"
+    #: PEM: a private key for ssh.
+    SSH = "ssh"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is public about a credential. expires_at None: it does not expire by itself."""
+
+    id: uuid.UUID
+    user_id: uuid.UUID
+    bound_to: str
+    kind: Kind
+    subject: str
+    expires_at: datetime | None
+    stored_at: datetime
+
+
+@sensitive_variables("secret")
+def store(
+    user: User | uuid.UUID,
+    bound_to: str,
+    kind: Kind,
+    secret: bytes,
+    *,
+    subject: str,
+    expires_at: datetime | None,
+    now: datetime | None = None,
+) -> Held:
+    """Keep a credential in place of the one that this user has for this binding, if any.
+
+    `stored_at` is later than that of the one before, whatever the clock says. Once this is committed, listeners of
+    `credential_stored` are told. Raises SecretTooLargeError, TooManyCredentialsError, BadBindingError, UserGoneError,
+    VaultKeyNotConfiguredError.
+    """
+    hidden = Hidden(bytes(secret))
+    del secret
+    if len(hidden) > MAX_SECRET_OCTETS:
+        raise SecretTooLargeError(MAX_SECRET_OCTETS)
+    checked(bound_to)
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    with transaction.atomic():
+        lock_user(user_id)
+        row = _row(user_id, bound_to)
+        row.kind, row.subject, row.expires_at = Kind(kind).value, _shown(subject), expires_at
+        seal(row, hidden)
+        # As late as can be: who looked and found nothing before this moment must not miss what comes after it.
+        row.stored_at = moment(now) if row._state.adding else max(moment(now), row.stored_at + _TICK)
+        row.save()
+        transaction.on_commit(lambda: _tell(user_id, bound_to), robust=True)
+    return _held(row)
+
+
+def find(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None = None) -> Held | None:
+    """Of the user's credentials for any of these bindings the one that lives longest; None when none is alive."""
+    alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=moment(now))
+    longest = (models.F("expires_at").desc(nulls_first=True), "-stored_at")
+    rows = Credential.objects.defer("sealed").filter(alive, user_id=user_id, bound_to__in=list(bound_to))
+    row = rows.order_by(*longest).first()
+    return None if row is None else _held(row)
+
+
+def reveal(held: Held) -> bytes:
+    """The secret; where the credential was replaced since it was found, the new one's.
+
+    Raises CredentialGoneError, VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError.
+    """
+    row = Credential.objects.filter(pk=held.id, user_id=held.user_id, bound_to=held.bound_to, kind=held.kind).first()
+    if row is None:
+        raise CredentialGoneError
+    return unseal(row)
+
+
+def forget(user: User | uuid.UUID, bound_to: str) -> bool:
+    """Delete a user's credential, and what is pending, for this binding, at once; whether there was a credential."""
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    PendingSecret.objects.filter(user_id=user_id, bound_to=bound_to).delete()
+    deleted, _ = Credential.objects.filter(user_id=user_id, bound_to=bound_to).delete()
+    return deleted > 0
+
+
+def forget_all(bound_to: str) -> int:
+    """Delete everybody's credentials for this binding, as when its endpoint is deleted; how many there were."""
+    PendingSecret.objects.filter(bound_to=bound_to).delete()
+    deleted, _ = Credential.objects.filter(bound_to=bound_to).delete()
+    return deleted
+
+
+def expire(now: datetime | None = None) -> int:
+    """Delete what has expired, at most EXPIRE_ROWS credentials and as many pending secrets; how many were deleted.
+
+    Rows that somebody is writing just now are left for the next time.
+    """
+    time = moment(now)
+    return _delete_expired(Credential.objects.all(), time) + _delete_expired(PendingSecret.objects.all(), time)
+
+
+def _row(user_id: uuid.UUID, bound_to: str) -> Credential:
+    """The row of this binding, locked, or a new one. Raises TooManyCredentialsError."""
+    mine = Credential.objects.filter(user_id=user_id)
+    row = mine.select_for_update().filter(bound_to=bound_to).first()
+    if row is None and mine.count() >= MAX_CREDENTIALS:
+        raise TooManyCredentialsError(MAX_CREDENTIALS)
+    return row or Credential(id=uuid.uuid4(), user_id=user_id, bound_to=bound_to)
+
+
+def _delete_expired(rows: models.QuerySet[Credential] | models.QuerySet[PendingSecret], now: datetime) -> int:
+    with transaction.atomic():
+        locked = rows.select_for_update(skip_locked=True).filter(expires_at__lte=now).order_by("expires_at")
+        ids = list(locked.values_list("pk", flat=True)[:EXPIRE_ROWS])
+        deleted, _ = rows.filter(pk__in=ids).delete()
+    return deleted
+
+
+def _tell(user_id: uuid.UUID, bound_to: str) -> None:
+    credential_stored.send_robust(sender=Credential, user_id=user_id, bound_to=bound_to)
+
+
+def _shown(subject: str) -> str:
+    """As it can be kept and shown: control characters spelled out, and not without end."""
+    spelled = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in subject[:MAX_SUBJECT_CHARACTERS]
+    )
+    return spelled[:MAX_SUBJECT_CHARACTERS]
+
+
+def _held(row: Credential) -> Held:
+    return Held(row.pk, row.user_id, row.bound_to, Kind(row.kind), row.subject, row.expires_at, row.stored_at)
