@@ -29,10 +29,11 @@ PORT_TRIES = 5
 
 def installed() -> bool:
     """Whether the toolkit's server and client are on this machine."""
-    return _server() is not None and shutil.which(CLIENT) is not None
+    return server_program() is not None and shutil.which(CLIENT) is not None
 
 
-def _server() -> str | None:
+def server_program() -> str | None:
+    """Where the server is, if it is installed."""
     # Debian puts it into /usr/sbin, which ordinary users do not have on their PATH.
     return shutil.which(SERVER) or shutil.which(SERVER, path="/usr/sbin:/usr/local/sbin")
 
@@ -123,7 +124,7 @@ class ToolkitServer:
         return None
 
     def command(self) -> list[str]:
-        program = _server()
+        program = server_program()
         if program is None:
             raise StartError(SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
         words = [*self.prefix, program, "-c", "/dev/null", "-p", str(self.port)]

@@ -23,7 +23,10 @@ class Kind(enum.StrEnum):
     EXTERNAL_CHECKSUM_MISMATCH = "EXTERNAL_CHECKSUM_MISMATCH"
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
     FILE_SIZE_CHANGED = "FILE_SIZE_CHANGED"
+    GSI_DN_MISMATCH = "GSI_DN_MISMATCH"
+    INSECURE_SERVER = "INSECURE_SERVER"
     INVALID_PATH_NAME = "INVALID_PATH_NAME"
+    INVALID_SERVICE_CREDENTIAL = "INVALID_SERVICE_CREDENTIAL"
     INVALID_SYMLINK = "INVALID_SYMLINK"
     AMBIGUOUS_PATH = "AMBIGUOUS_PATH"
     IS_A_DIRECTORY = "IS_A_DIRECTORY"
@@ -118,6 +121,7 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("file too large", Kind.NO_SPACE_LEFT),
     ("too many open files", Kind.ENDPOINT_TOO_BUSY),
     ("pipeline queue full", Kind.ENDPOINT_TOO_BUSY),
+    ("server side credential failure", Kind.INVALID_SERVICE_CREDENTIAL),
     ("expired", Kind.NO_CREDENTIALS),
     ("connection refused", Kind.CONNECT_FAILED),
     ("connection reset", Kind.CONNECTION_RESET),
@@ -139,6 +143,7 @@ _CODES: dict[int, Kind] = {
     504: Kind.UNSUPPORTED,
     530: Kind.AUTH,
     532: Kind.AUTH,
+    535: Kind.AUTH,
     552: Kind.QUOTA_EXCEEDED,
     553: Kind.PERMISSION_DENIED,
 }
@@ -157,6 +162,12 @@ _ADVICE: dict[Kind, str] = {
     Kind.NO_CREDENTIALS: "The credential for this endpoint has expired; renew it, and the task goes on.",
     Kind.PATH_EXISTS: "Something is there already under this path.",
     Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
+    Kind.GSI_DN_MISMATCH: "The server's certificate is for another host; check the host name, or give the endpoint the "
+    "subject that this server has.",
+    Kind.INVALID_SERVICE_CREDENTIAL: "The server's certificate is not accepted: it is expired, revoked, or of an "
+    "authority that is not trusted here; its administrator must see to it.",
+    Kind.INSECURE_SERVER: "The server does not protect its control channel as it must, and nothing is sent to it in "
+    "clear text; tell its administrator.",
     Kind.UNSUPPORTED: "The server does not know how to do this.",
     Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
     Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",
@@ -165,6 +176,9 @@ _ADVICE: dict[Kind, str] = {
 _SCOPES: dict[Kind, Scope] = {
     Kind.AUTH: Scope.ENDPOINT,
     Kind.NO_CREDENTIALS: Scope.ENDPOINT,
+    Kind.GSI_DN_MISMATCH: Scope.ENDPOINT,
+    Kind.INSECURE_SERVER: Scope.ENDPOINT,
+    Kind.INVALID_SERVICE_CREDENTIAL: Scope.ENDPOINT,
     Kind.CONNECT_FAILED: Scope.ENDPOINT,
     Kind.ENDPOINT_TOO_BUSY: Scope.ENDPOINT,
     Kind.CONNECTION_BROKEN: Scope.SESSION,
