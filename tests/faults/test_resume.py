@@ -18,9 +18,12 @@ from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.server import Server
+from tests.data_proxy import DataProxy
+from tests.proxy import MisbehavingProxy
 
-#: Markers come once a second: large enough to be under way for longer, even in memory.
-SIZE = 4 * 2**30
+SIZE = 2**30
+#: Octets a second until the lane breaks: markers come once a second, and memory may be faster than that.
+RATE = SIZE / 4
 
 
 @pytest.fixture
@@ -61,15 +64,16 @@ async def until(lane: ThirdPartyLane, *kinds: type[PairEvent]) -> PairEvent:
 async def resume(folder: Path, source: int, destination: int, root: str) -> tuple[RangeSet, int]:
     """Break the lane after the first marker, go on with a new one: what was trusted, and what came after it."""
     transfer = Transfer("large", f"{root}/source".encode(), f"{root}/copy".encode(), SIZE)
-    lane = await open_lane(source, destination)
-    lane.feed(transfer)
-    progress = await until(lane, FileProgress)
-    assert isinstance(progress, FileProgress)
-    lane.abort(make_fault(Kind.CONNECTION_RESET, "the test pulled the plug"))
-    refused = await until(lane, FileRefused)
-    assert isinstance(refused, FileRefused)
-    assert refused.trusted is not None
-    lane.release()
+    async with DataProxy(rate=RATE) as data, MisbehavingProxy(source, data=data) as paced:
+        lane = await open_lane(paced.port, destination)
+        lane.feed(transfer)
+        progress = await until(lane, FileProgress, FileSettled)
+        assert isinstance(progress, FileProgress), progress
+        lane.abort(make_fault(Kind.CONNECTION_RESET, "the test pulled the plug"))
+        refused = await until(lane, FileRefused)
+        assert isinstance(refused, FileRefused)
+        assert refused.trusted is not None
+        lane.release()
 
     lane = await open_lane(source, destination)
     lane.feed(transfer._replace(ranges=refused.trusted))
