@@ -86,7 +86,10 @@ def test_the_protocol_and_the_engine_live_without_django(name: str) -> None:
 
 
 #: The pure part: bytes in, events out. No socket, no clock, no thread.
-PURE = ("replies", "commands", "control", "pair", "faults", "facts", "markers", "ranges", "mode_e")
+PURE = (
+    *("replies", "commands", "control", "pair", "faults", "facts", "markers", "ranges", "mode_e"),
+    *("der", "names", "x509", "signing_policy", "name_constraints", "certificate_path", "host_names"),
+)
 
 
 @pytest.mark.parametrize("stem", PURE)

@@ -1,0 +1,451 @@
+"""Whether a chain of certificates leads to an authority that we trust (RFC 5280 section 6, RFC 3820 section 4).
+
+UntrustedError                     the certificate is not accepted
+├── ExpiredError, NotYetValidError
+├── SelfSignedError                it vouches for itself
+├── UnknownAuthorityError          signed by somebody who is not in the folder of authorities
+├── BadSignatureError              not signed by the one that it names
+├── WeakSignatureError             MD5, SHA-1, a key that is too short, or of a kind that nobody uses
+├── RevokedError, StaleRevocationListError
+├── SigningPolicyError             the authority may not sign this name, or has no signing policy
+├── NameConstraintError            the authority's own certificate does not allow this name
+├── NotAnAuthorityError            signed with a certificate that may not sign certificates
+├── NotAnEndEntityError            a certificate of an authority where that of a person or host is wanted
+├── PathTooLongError               more authorities or proxies than allowed, or too long altogether
+├── UnknownExtensionError          something critical that we do not know
+├── UnreadableCertificateError
+├── BadProxyError                  not a proxy as RFC 3820 has it
+│   ├── LegacyProxyError           from before RFC 3820
+│   ├── LimitedProxyError          a full proxy below a limited one, or a limited one where none is accepted
+│   └── OverlongProxyError         it outlives the certificate that it was made from
+└── HostMismatchError              the certificate of another host
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from . import name_constraints
+from .names import Canonical, canonical, modern, slash_name, spellings
+from .signing_policy import matches
+from .x509 import (
+    INHERIT_ALL,
+    LIMITED,
+    MAX_CERTIFICATES,
+    PROXY_CERT_INFO,
+    CredentialError,
+    ProxyInfo,
+    check_key,
+    is_legacy_proxy,
+    proxy_info,
+)
+
+Certificate = x509.Certificate
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
+
+
+class UntrustedError(Exception):
+    """A certificate that is not accepted; `reason` says why, in a sentence that is safe to show."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ExpiredError(UntrustedError):
+    pass
+
+
+class NotYetValidError(UntrustedError):
+    pass
+
+
+class SelfSignedError(UntrustedError):
+    pass
+
+
+class UnknownAuthorityError(UntrustedError):
+    pass
+
+
+class BadSignatureError(UntrustedError):
+    pass
+
+
+class WeakSignatureError(UntrustedError):
+    pass
+
+
+class RevokedError(UntrustedError):
+    pass
+
+
+class StaleRevocationListError(UntrustedError):
+    pass
+
+
+class SigningPolicyError(UntrustedError):
+    pass
+
+
+class NameConstraintError(UntrustedError):
+    pass
+
+
+class NotAnAuthorityError(UntrustedError):
+    pass
+
+
+class NotAnEndEntityError(UntrustedError):
+    pass
+
+
+class PathTooLongError(UntrustedError):
+    pass
+
+
+class UnknownExtensionError(UntrustedError):
+    pass
+
+
+class UnreadableCertificateError(UntrustedError):
+    pass
+
+
+class BadProxyError(UntrustedError):
+    pass
+
+
+class LegacyProxyError(BadProxyError):
+    pass
+
+
+class LimitedProxyError(BadProxyError):
+    pass
+
+
+class OverlongProxyError(BadProxyError):
+    pass
+
+
+class Anchors(Protocol):
+    """What is trusted. Names are those of authorities."""
+
+    def authorities(self, name: Canonical) -> Sequence[Certificate]:
+        """The authorities of this name, roots and intermediate ones."""
+
+    def patterns(self, issuer: Certificate) -> Sequence[str] | None:
+        """What this authority may sign, in slash form; None where no policy was published for it."""
+
+    def revocation_lists(self, name: Canonical) -> Sequence[x509.CertificateRevocationList]:
+        """The lists that bear the name of this authority."""
+
+    def has_broken_list(self, name: Canonical) -> bool:
+        """Whether there is a list for this authority that cannot be read."""
+
+
+#: Critical extensions whose meaning is heeded here, or changes nothing here.
+_KNOWN = {
+    ExtensionOID.BASIC_CONSTRAINTS,
+    ExtensionOID.KEY_USAGE,
+    ExtensionOID.EXTENDED_KEY_USAGE,
+    ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+    ExtensionOID.NAME_CONSTRAINTS,
+    ExtensionOID.CERTIFICATE_POLICIES,
+    ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+    ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+    ExtensionOID.CRL_DISTRIBUTION_POINTS,
+    x509.ObjectIdentifier("2.16.840.1.113730.1.1"),  # Netscape's certificate type, as old authorities still set it
+    PROXY_CERT_INFO,
+}
+_DIGESTS = (hashes.SHA224, hashes.SHA256, hashes.SHA384, hashes.SHA512)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """From the leaf to a trusted root: `certificates` with the leaf first; the first `proxies` of them are proxies."""
+
+    certificates: tuple[Certificate, ...]
+    proxies: int
+
+    @property
+    def end_entity(self) -> Certificate:
+        return self.certificates[self.proxies]
+
+
+def verify(chain: Sequence[Certificate], anchors: Anchors, *, now: datetime) -> Certificate:
+    """The end entity that this chain (leaf first) proves, proxies stripped. -> UntrustedError"""
+    if not chain:
+        raise UnreadableCertificateError("No certificate was given.")
+    if len(chain) > MAX_CERTIFICATES:
+        raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+    try:
+        path = _find(chain, anchors)
+        _check_times(path, now)
+        _check_authorities(path)
+        _check_signed_names(path, anchors, now)
+        _check_end_entity(path)
+        _check_proxies(path)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # cryptography reads lazily, and speaks so of what no certificate may hold.
+        raise UnreadableCertificateError("A certificate of the chain cannot be read.") from None
+    return path.end_entity
+
+
+def _title(certificate: Certificate) -> str:
+    return f'certificate "{slash_name(certificate.subject)}"'
+
+
+# --- the path -------------------------------------------------------------------------------------------------------
+
+
+def _find(chain: Sequence[Certificate], anchors: Anchors) -> Path:
+    """Each certificate with its issuer, up to a root of the folder; the folder's certificates before those given."""
+    path = [chain[0]]
+    rest = list(chain[1:])
+    proxies = 0
+    while True:
+        here = path[-1]
+        _check_extensions(here)
+        if proxies == len(path) - 1 and proxy_info(here) is not None:
+            proxies += 1
+        elif _is_self_issued(here):
+            return _ended(tuple(path), proxies, anchors)
+        if len(path) > MAX_CERTIFICATES:
+            raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+        issuer = _issuer(here, rest, anchors, from_folder=proxies != len(path))
+        if issuer in rest:
+            rest.remove(issuer)
+        path.append(issuer)
+
+
+def _ended(path: tuple[Certificate, ...], proxies: int, anchors: Anchors) -> Path:
+    root = path[-1]
+    if root in anchors.authorities(canonical(root.subject)):
+        _check_strength(root)
+        return Path(path, proxies)
+    if len(path) == proxies + 1:
+        raise SelfSignedError(f"The {_title(root)} is signed by itself, by no authority.")
+    raise UnknownAuthorityError(f'The authority "{slash_name(root.subject)}" is not trusted here.')
+
+
+def _issuer(here: Certificate, given: Sequence[Certificate], anchors: Anchors, *, from_folder: bool) -> Certificate:
+    if is_legacy_proxy(here):
+        raise LegacyProxyError(f"The {_title(here)} is a proxy of the old kind; make one as RFC 3820 has it.")
+    name = canonical(here.issuer)
+    candidates = list(anchors.authorities(name)) if from_folder else []
+    candidates += [one for one in given if canonical(one.subject) == name and one not in candidates]
+    if not candidates and not from_folder:
+        raise BadProxyError("The certificate that the proxy was made from is missing in the chain.")
+    if not candidates:
+        raise UnknownAuthorityError(f'The authority "{slash_name(here.issuer)}" is not trusted here.')
+    _check_strength(here, signed=True)
+    for candidate in candidates:
+        _check_strength(candidate)
+        if _is_signed_by(here, candidate):
+            return candidate
+    raise BadSignatureError(f'The {_title(here)} is not signed by "{slash_name(here.issuer)}".')
+
+
+def _is_self_issued(certificate: Certificate) -> bool:
+    return canonical(certificate.subject) == canonical(certificate.issuer)
+
+
+def _check_strength(certificate: Certificate, *, signed: bool = False) -> None:
+    """Roots are trusted because they are in the folder: how they signed themselves does not count."""
+    try:
+        check_key(certificate.public_key())
+    except CredentialError as error:
+        raise WeakSignatureError(f"The {_title(certificate)} has a weak key. {error.reason}") from None
+    if signed and not isinstance(_digest(certificate), _DIGESTS):
+        raise WeakSignatureError(f"The {_title(certificate)} is signed in a way that is not safe any more.")
+
+
+def _digest(signed: Certificate | x509.CertificateRevocationList) -> hashes.HashAlgorithm | None:
+    try:
+        return signed.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return None
+
+
+def _is_signed_by(signed: Certificate | x509.CertificateRevocationList, issuer: Certificate) -> bool:
+    key, digest = issuer.public_key(), _digest(signed)
+    if not isinstance(digest, _DIGESTS):
+        return False
+    body = signed.tbs_certificate_bytes if isinstance(signed, Certificate) else signed.tbs_certlist_bytes
+    how = signed.signature_algorithm_parameters
+    try:
+        if isinstance(key, rsa.RSAPublicKey) and isinstance(how, padding.PKCS1v15 | padding.PSS):
+            key.verify(signed.signature, body, how, digest)
+        elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(how, ec.ECDSA):
+            key.verify(signed.signature, body, how)
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _check_extensions(certificate: Certificate) -> None:
+    for extension in certificate.extensions:
+        if extension.critical and extension.oid not in _KNOWN:
+            oid = extension.oid.dotted_string
+            raise UnknownExtensionError(f"The {_title(certificate)} has an unknown critical extension, {oid}.")
+
+
+def _check_times(path: Path, now: datetime) -> None:
+    for certificate in reversed(path.certificates):
+        if now > certificate.not_valid_after_utc:
+            ended = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+            raise ExpiredError(f"The {_title(certificate)} expired on {ended}.")
+        if now < certificate.not_valid_before_utc:
+            begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
+            raise NotYetValidError(f"The {_title(certificate)} is not valid before {begins}.")
+
+
+# --- authorities ----------------------------------------------------------------------------------------------------
+
+
+def _check_authorities(path: Path) -> None:
+    """Basic constraints, key usage and path lengths (RFC 5280 6.1.4 k to n); proxies do not count (RFC 3820 4.3)."""
+    below = 0
+    for certificate in path.certificates[path.proxies + 1 :]:
+        constraints = _extension(certificate, x509.BasicConstraints)
+        is_old_root = certificate.version is x509.Version.v1 and _is_self_issued(certificate)
+        usage = _extension(certificate, x509.KeyUsage)
+        if (constraints is None and not is_old_root) or (constraints is not None and not constraints.ca):
+            raise NotAnAuthorityError(f"The {_title(certificate)} is not that of an authority.")
+        if usage is not None and not usage.key_cert_sign:
+            raise NotAnAuthorityError(f"The {_title(certificate)} may not be used to sign certificates.")
+        if constraints is not None and constraints.path_length is not None and below > constraints.path_length:
+            raise PathTooLongError(f"The {_title(certificate)} allows fewer authorities below it.")
+        below += not _is_self_issued(certificate)
+
+
+def _check_signed_names(path: Path, anchors: Anchors, now: datetime) -> None:
+    """Signing policies, name constraints and revocation lists, for all below the root that is no proxy."""
+    certificates = path.certificates[path.proxies :]
+    for at, certificate in enumerate(certificates[:-1]):
+        issuer = certificates[at + 1]
+        if certificate is certificates[0] or not _is_self_issued(certificate):
+            _check_policy(certificate, issuer, anchors)
+            _check_constraints(certificate, certificates[at + 1 :])
+        _check_revocation(certificate, issuer, anchors, now)
+
+
+def _check_policy(certificate: Certificate, issuer: Certificate, anchors: Anchors) -> None:
+    patterns = anchors.patterns(issuer)
+    authority = slash_name(issuer.subject)
+    if patterns is None:
+        raise SigningPolicyError(f'There is no signing policy for the authority "{authority}" here.')
+    names = {modern(name) for name in spellings(certificate.subject)}
+    if not any(matches(pattern, name) for pattern in patterns for name in names):
+        raise SigningPolicyError(f'The authority "{authority}" may not sign the {_title(certificate)}.')
+
+
+def _check_constraints(certificate: Certificate, authorities: Sequence[Certificate]) -> None:
+    for authority in authorities:
+        constraints = _extension(authority, x509.NameConstraints)
+        if constraints is not None and not name_constraints.allow(constraints, certificate):
+            name = slash_name(authority.subject)
+            raise NameConstraintError(
+                f'The names in the {_title(certificate)} are not those that "{name}" may certify.'
+            )
+
+
+def _check_revocation(certificate: Certificate, issuer: Certificate, anchors: Anchors, now: datetime) -> None:
+    """As the toolkit: where there are lists, one must be genuine and current; where there are none, none is needed."""
+    name = canonical(issuer.subject)
+    authority = slash_name(issuer.subject)
+    lists = [one for one in anchors.revocation_lists(name) if _is_usable(one, issuer)]
+    for one in lists:
+        if one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            raise RevokedError(f"The {_title(certificate)} has been revoked by its authority.")
+    if not lists and not anchors.revocation_lists(name) and not anchors.has_broken_list(name):
+        return
+    if not any(_is_current(one, now) for one in lists):
+        raise StaleRevocationListError(
+            f'The revocation list of the authority "{authority}" is out of date or unusable.'
+        )
+
+
+def _is_usable(revoked: x509.CertificateRevocationList, issuer: Certificate) -> bool:
+    """Genuine, and complete: a delta, or a list for some certificates only, says so in a critical extension."""
+    return not any(extension.critical for extension in revoked.extensions) and _is_signed_by(revoked, issuer)
+
+
+def _is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
+    ends = revoked.next_update_utc
+    return revoked.last_update_utc <= now and (ends is None or now <= ends)
+
+
+# --- end entities and proxies ---------------------------------------------------------------------------------------
+
+
+def _check_end_entity(path: Path) -> None:
+    certificate = path.end_entity
+    constraints = _extension(certificate, x509.BasicConstraints)
+    if constraints is not None and constraints.ca:
+        raise NotAnEndEntityError(f"The {_title(certificate)} is that of an authority, not of a person or host.")
+    _check_signs(certificate)
+
+
+def _check_signs(certificate: Certificate) -> None:
+    """Both a login by TLS and a proxy are made by signatures (RFC 3820 section 3.1 for the latter)."""
+    usage = _extension(certificate, x509.KeyUsage)
+    if usage is not None and not usage.digital_signature:
+        raise NotAnEndEntityError(f"The {_title(certificate)} may not be used for signatures.")
+
+
+def _check_proxies(path: Path) -> None:
+    """RFC 3820 section 4.1, from the one that the end entity signed down to the leaf."""
+    limited = False
+    for at in range(path.proxies - 1, -1, -1):
+        proxy, issuer = path.certificates[at], path.certificates[at + 1]
+        info = proxy_info(proxy)
+        assert info is not None
+        _check_proxy_form(proxy, issuer, info)
+        if info.path_length is not None and at > info.path_length:
+            raise PathTooLongError(f"The {_title(proxy)} allows fewer proxies below it.")
+        if limited and info.policy != LIMITED:
+            raise LimitedProxyError(f"The {_title(proxy)} is a full proxy made from a limited one.")
+        if proxy.not_valid_after_utc > issuer.not_valid_after_utc:
+            raise OverlongProxyError(f"The {_title(proxy)} outlives the certificate that it was made from.")
+        limited = info.policy == LIMITED
+
+
+def _check_proxy_form(proxy: Certificate, issuer: Certificate, info: ProxyInfo) -> None:
+    added = proxy.subject.rdns[-1:]
+    if (
+        proxy.subject.rdns[:-1] != issuer.subject.rdns
+        or proxy.issuer != issuer.subject
+        or not added
+        or [attribute.oid for attribute in added[0]] != [NameOID.COMMON_NAME]
+    ):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with the wrong name.")
+    if not info.critical:
+        raise BadProxyError(f"The {_title(proxy)} is a proxy that does not call itself one critically (RFC 3820 3.8).")
+    if info.policy not in (INHERIT_ALL, LIMITED) or info.has_rules:
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.")
+    constraints, usage = _extension(proxy, x509.BasicConstraints), _extension(proxy, x509.KeyUsage)
+    if (constraints is not None and constraints.ca) or (usage is not None and usage.key_cert_sign):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy that would be an authority.")
+    if any(_extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with alternative names.")
+    _check_signs(proxy)
+
+
+def _extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None

@@ -1,0 +1,205 @@
+"""The folder of trusted authorities, what is accepted because of it, and TLS contexts that know it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from . import trust_store
+from .certificate_path import (
+    BadProxyError,
+    BadSignatureError,
+    ExpiredError,
+    LegacyProxyError,
+    LimitedProxyError,
+    NameConstraintError,
+    NotAnAuthorityError,
+    NotAnEndEntityError,
+    NotYetValidError,
+    OverlongProxyError,
+    PathTooLongError,
+    RevokedError,
+    SelfSignedError,
+    SigningPolicyError,
+    StaleRevocationListError,
+    UnknownAuthorityError,
+    UnknownExtensionError,
+    UnreadableCertificateError,
+    UntrustedError,
+    WeakSignatureError,
+    verify,
+)
+from .host_names import HostMismatchError, check_host
+from .x509 import Credential, WeakKeyError
+
+__all__ = [
+    "BadProxyError",
+    "BadSignatureError",
+    "ExpiredError",
+    "HostMismatchError",
+    "LegacyProxyError",
+    "LimitedProxyError",
+    "NameConstraintError",
+    "NoAuthoritiesError",
+    "NotAnAuthorityError",
+    "NotAnEndEntityError",
+    "NotYetValidError",
+    "OverlongProxyError",
+    "PathTooLongError",
+    "RevokedError",
+    "SelfSignedError",
+    "SigningPolicyError",
+    "StaleRevocationListError",
+    "TrustFolder",
+    "UnknownAuthorityError",
+    "UnknownExtensionError",
+    "UnreadableCertificateError",
+    "UntrustedError",
+    "WeakSignatureError",
+    "explain",
+    "peer_chain",
+]
+
+
+class NoAuthoritiesError(UntrustedError):
+    """The folder of authorities is not there: nobody can be trusted."""
+
+
+class TrustFolder:
+    """A folder with the authorities that are trusted (X509_CERT_DIR). Read when first asked, and again when a file in
+    it has changed. May be used by several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._stamps: tuple[trust_store.Stamp, ...] | None = None
+        self._store = trust_store.Store()
+
+    @property
+    def store(self) -> trust_store.Store:
+        """What is in the folder now. -> NoAuthoritiesError"""
+        try:
+            found = trust_store.stamps(self.path)
+        except OSError:
+            raise NoAuthoritiesError("The folder of trusted authorities cannot be read.") from None
+        with self._lock:
+            if found != self._stamps:
+                self._store, self._stamps = trust_store.read(self.path, found), found
+            return self._store
+
+    def verify(self, chain: Sequence[x509.Certificate], *, now: datetime) -> x509.Certificate:
+        """The end entity that this chain (leaf first, then issuers) proves, proxies stripped. -> UntrustedError"""
+        return verify(chain, self.store, now=now)
+
+    def admit(self, credential: Credential, *, now: datetime) -> x509.Certificate:
+        """What a user may give to Waybill: a chain that holds, and no limited proxy. -> UntrustedError"""
+        end_entity = self.verify((credential.certificate, *credential.chain), now=now)
+        if credential.is_limited:
+            raise LimitedProxyError("This is a limited proxy, which not every server accepts; give a full one.")
+        return end_entity
+
+    def check_host(self, certificate: x509.Certificate, host: str, subject: str = "") -> None:
+        """Whether this is the certificate of this host (or has this subject). -> HostMismatchError"""
+        check_host(certificate, host, subject)
+
+    def client_context(self, credential: Credential | None) -> ssl.SSLContext:
+        """TLS as a client, 1.2 or later; None: without a certificate of our own. -> WeakKeyError, NoAuthoritiesError
+
+        OpenSSL checks signatures, dates and proxy rules during the handshake. Policies, revocation lists and the name
+        of the host it does not check: whoever uses this calls verify(peer_chain(...)) and check_host afterwards, and
+        says nothing to the other side before.
+        """
+        return self._context(ssl.PROTOCOL_TLS_CLIENT, credential)
+
+    def server_context(self, credential: Credential) -> ssl.SSLContext:
+        """TLS as the side that accepts; the other one must have a certificate. The same duties as with clients."""
+        context = self._context(ssl.PROTOCOL_TLS_SERVER, credential)
+        # GSI servers send no tickets: the other side reads exactly what the dialogue has.
+        context.num_tickets = 0
+        return context
+
+    def _context(self, protocol: int, credential: Credential | None) -> ssl.SSLContext:
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS | ssl.VERIFY_X509_TRUSTED_FIRST
+        authorities = self.store.all_authorities()
+        if authorities:
+            context.load_verify_locations(cadata=b"".join(one.public_bytes(Encoding.DER) for one in authorities))
+        if credential is not None:
+            _load(context, credential)
+        return context
+
+
+def _load(context: ssl.SSLContext, credential: Credential) -> None:
+    """Python reads keys from files only: so from one in memory, which has no name and ends with its descriptor."""
+    descriptor = os.memfd_create("credential", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(credential.to_pem())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    except ssl.SSLError:
+        raise WeakKeyError(
+            "The credential cannot be used for TLS: a key or signature in its chain is too weak."
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def peer_chain(tls: ssl.SSLObject | ssl.SSLSocket) -> tuple[x509.Certificate, ...]:
+    """What the other side sent, leaf first; the leaf alone where Python does not tell more. () when it sent none."""
+    # Public since Python 3.13; the same function is there before, one object further in.
+    source = tls if hasattr(tls, "get_unverified_chain") else getattr(tls, "_sslobj", None)
+    tell = getattr(source, "get_unverified_chain", None)
+    chain = [_der(one) for one in tell() or ()] if tell is not None else []
+    if not chain:
+        leaf = tls.getpeercert(binary_form=True)
+        chain = [leaf] if leaf else []
+    try:
+        return tuple(x509.load_der_x509_certificate(one) for one in chain)
+    except ValueError:
+        raise UnreadableCertificateError("A certificate of the other side cannot be read.") from None
+
+
+def _der(certificate: object) -> bytes:
+    if isinstance(certificate, bytes):
+        return certificate
+    encoded: bytes = certificate.public_bytes(2)  # type: ignore[attr-defined]  # _ssl.ENCODING_DER, before 3.13
+    return encoded
+
+
+#: OpenSSL's verdicts (X509_V_ERR_..., x509_vfy.h) in our words.
+_VERDICTS: dict[int, tuple[type[UntrustedError], str]] = {
+    2: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
+    7: (BadSignatureError, "is not signed by the one that it names"),
+    9: (NotYetValidError, "is not valid yet"),
+    10: (ExpiredError, "has expired"),
+    18: (SelfSignedError, "is signed by itself, by no authority"),
+    19: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
+    20: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
+    21: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
+    22: (PathTooLongError, "has too long a chain"),
+    23: (RevokedError, "has been revoked by its authority"),
+    24: (NotAnAuthorityError, "is signed by one who is no authority"),
+    25: (PathTooLongError, "has more authorities above it than allowed"),
+    34: (UnknownExtensionError, "has a critical extension that is not known here"),
+    38: (PathTooLongError, "has more proxies above it than allowed"),
+    47: (NameConstraintError, "has a name that its authority may not certify"),
+    66: (WeakSignatureError, "has a key that is too weak"),
+    67: (WeakSignatureError, "is signed with a key that is too weak"),
+    68: (WeakSignatureError, "is signed in a way that is not safe any more"),
+}
+
+
+def explain(error: ssl.SSLCertVerificationError) -> UntrustedError:
+    """What OpenSSL disliked during a handshake, as an error of ours."""
+    kind, words = _VERDICTS.get(error.verify_code, (UntrustedError, "is not accepted"))
+    return kind(f"The certificate of the other side {words}.")
