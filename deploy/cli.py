@@ -19,7 +19,10 @@ def main(argv: list[str] | None = None) -> int:
     """Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 not running (`status`), 78 wrong environment."""
     arguments = parser().parse_args(argv)
     try:
-        return int(arguments.run(load_or_exit(), arguments))
+        # A key can be made before there is any configuration, for it belongs there.
+        return int(
+            arguments.run(arguments) if arguments.run is run_vault_key else arguments.run(load_or_exit(), arguments)
+        )
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
     except OSError as error:
@@ -44,6 +47,12 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "logs", run_logs, "follow the logs")
     users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
     command(users, "add", run_user_add, "make a user").add_argument("name")
+    vault = commands.add_parser("vault", help="the vault of credentials").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    command(vault, "key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
+    command(vault, "status", run_vault_status, "count what is kept, by key")
+    command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     command(commands, "token", run_token, "make an API token and print it").add_argument("name")
     return main
 
@@ -101,6 +110,48 @@ def run_token(config: Config, arguments: argparse.Namespace) -> int:
     from identity import tokens
 
     say(tokens.issue(user, "waybill token"))
+    return 0
+
+
+def run_vault_key(arguments: argparse.Namespace) -> int:
+    from identity.vault_keys import new_key
+
+    say(new_key())
+    return 0
+
+
+def run_vault_status(config: Config, arguments: argparse.Namespace) -> int:
+    """Status 1 when something is kept that cannot be opened."""
+    _user_model()
+    from identity import vault
+
+    found = vault.status()
+    for place, name in enumerate(found.keys):
+        use = "seals" if place == 0 else "opens"
+        say(f"  {name}  {use}  {found.rows[name]:>8} kept")
+    for name in sorted(set(found.rows) - set(found.keys)):
+        say(f"  {name}  not configured: {found.rows[name]} kept that no key opens")
+    if not found.keys:
+        say("The vault has no key: `waybill vault key` makes one, WAYBILL_VAULT_KEY takes it.")
+    if found.broken:
+        say(f"{found.broken} kept that were changed since they were sealed, and cannot be opened.")
+    return 1 if found.missing or found.broken else 0
+
+
+def run_vault_rotate(config: Config, arguments: argparse.Namespace) -> int:
+    """Status 1 when something could not be opened, and stays as it is."""
+    _user_model()
+    from identity import vault
+
+    try:
+        done = vault.rotate()
+    except vault.VaultError as error:
+        raise StackError(error.reason) from None
+    say(f"{done.resealed} sealed anew by the key {done.key_id}.")
+    if done.unopened:
+        say(f"{done.unopened} could not be opened, and stay as they are: see `waybill vault status`.")
+        return 1
+    say("The older keys may go.")
     return 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transferapi.config import Config
 
-from .stack.child import die_with_parent, spawn, stop
+from .stack.child import die_with_parent, no_core_dumps, spawn, stop
 from .stack.errors import StackError
 from .stack.fingerprint import CHECKOUT
 from .stack.home import Home
@@ -26,6 +26,7 @@ START_SECONDS = 180.0
 def up(config: Config) -> int:
     """Returns the exit status. Raises StackError when it cannot start."""
     began = time.monotonic()
+    no_core_dumps()
     if "MAKELEVEL" in os.environ:
         # A `make` that is killed takes us along; we end in good order.
         die_with_parent(os.getppid(), signal.SIGTERM)

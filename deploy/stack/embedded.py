@@ -19,6 +19,7 @@ def embedded_environment(home: Path) -> dict[str, str]:
         "DATABASE_URL": Postgres(home).url(),
         "REDIS_URL": Redis(home).url(),
         "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
+        "WAYBILL_VAULT_KEY_FILE": str(home / "vault-key"),
     }
 
 
@@ -27,5 +28,5 @@ def use_embedded_stack(environ: MutableMapping[str, str] = os.environ) -> None:
     home = load_or_exit().home
     for name, value in embedded_environment(home).items():
         given = name in environ or f"{name}_FILE" in environ or name.removesuffix("_FILE") in environ
-        if not given and (name != "WAYBILL_SECRET_KEY_FILE" or Path(value).exists()):
+        if not given and (not name.endswith("_FILE") or Path(value).exists()):
             environ[name] = value

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from identity.vault_keys import new_key
+
 from .errors import BusyError, HomeError
 
 #: A supervisor stops in under two seconds; after this many it is ended.
@@ -27,6 +29,7 @@ class Home:
         self.connection = path / "connection.json"
         self.token = path / "token"
         self.secret_key = path / "secret-key"
+        self.vault_key = path / "vault-key"
         self.prepared = path / "prepared.json"
         self.first_transfer = path / "first-transfer"
         self._lock = path / "supervisor.pid"
@@ -39,6 +42,8 @@ class Home:
             self.logs.mkdir(mode=0o700, exist_ok=True)
             if not self.secret_key.exists():
                 write_private(self.secret_key, secrets.token_urlsafe(48))
+            if not self.vault_key.exists():
+                write_private(self.vault_key, new_key() + "\n")
         except OSError as error:
             raise HomeError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
 

@@ -112,6 +112,21 @@ def waybill() -> Iterator[Waybill]:
             waybill.stop(signal.SIGTERM)
 
 
+def keeps_secrets(waybill: Waybill) -> None:
+    """The vault has a key of this home, nobody else reads it, and no crash writes memory to disk."""
+    key = waybill.home / "vault-key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    status = waybill.run("vault", "status")
+    assert (status.returncode, status.stdout.count(" kept")) == (0, 1)
+    for name, pid in waybill.pids().items():
+        limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
+        [cores] = [line.split() for line in limits if line.startswith("Max core file size")]
+        assert cores[4:6] == ["0", "0"], name
+    web = Path(f"/proc/{waybill.pids()['web']}/environ").read_text()
+    assert f"WAYBILL_VAULT_KEY_FILE={key}" in web
+    assert key.read_text().strip() not in web
+
+
 def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     waybill.up()
     waybill.read_until("Ctrl-C here")
@@ -134,6 +149,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert "there is no user" in waybill.run("token", "bob").stderr
     assert "is up already" in waybill.run("up").stderr
 
+    keeps_secrets(waybill)
     children = waybill.pids()
     assert waybill.stop(signal.SIGINT) == 0
     assert not any(is_alive(pid) for pid in children.values())
