@@ -83,6 +83,8 @@ def test_the_one_that_lives_longest_is_found_first(alice: User) -> None:
     endless = keep(alice, EP1, until=None)
     assert found(alice, EP1, MYPROXY) == endless
     assert vault.find(alice.pk, [], T0) is None
+    assert vault.find_all(alice.pk, [EP1, MYPROXY], T0) == [endless, shared]
+    assert vault.find_all(alice.pk, [EP1, MYPROXY]) == [endless], "the other one has expired long ago"
 
 
 def test_an_expired_one_is_not_found_and_then_deleted(alice: User) -> None:
