@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, session_fault
 from .facts import Entry, FactsError, format_time, parse_line
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .listing import blocks_on_control, blocks_on_data, entries_of
+from .login import ANONYMOUS, Login
 from .replies import Reply
 
 #: Facts asked for: what a scan needs (Unique tells a file by two names from two files), and what a person wants to
@@ -28,15 +29,29 @@ FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
 #: Seconds for the answer of one that gives none: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
+#: The argument of PBSZ, which must come before PROT (RFC 2228 section 3): what the toolkit's client says.
+BUFFER = b"1048576"
 
 _T = TypeVar("_T")
+
+
+class Told(NamedTuple):
+    """What a session's server was told of its data connections; by default nothing. Only for protected sessions.
+
+    dcsc: the name of the throw-away key; "": its own credential, or the user's proxy.
+    """
+
+    dcsc: str = ""
+    dcau: bytes = b"A"
+    prot: bytes = b"C"
 
 
 class GridFTPSession:
     """One logged-in control connection, for looking and for small changes. Its methods may run side by side."""
 
-    def __init__(self, connection: ControlConnection) -> None:
+    def __init__(self, connection: ControlConnection, login: Login = ANONYMOUS) -> None:
         self.connection = connection
+        self.login = login
         self.features: frozenset[str] = frozenset()
         #: Checksums that the server can make, the one it likes best first (FEAT CKSM).
         self.algorithms: Sequence[str] = ()
@@ -45,15 +60,27 @@ class GridFTPSession:
         self.tells_links = False
         #: The toolkit's server stands before data nodes of its own (GFD.20).
         self.striped = False
+        #: None: part of it may have been heard.
+        self.data_security: Told | None = Told()
+        #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
+        self.demands_encryption = False
         self._marks_checksums = False
         #: A second EPSV would take the address of the first away.
         self._listening = asyncio.Lock()
 
     @classmethod
-    async def open(cls, host: str, port: int, *, facts: str = SCAN_FACTS, timeout: float = CONNECT_TIMEOUT) -> Self:
-        """Connect and log in as anonymous. Raises FaultError."""
-        connection = await ControlConnection.open(host, port, timeout=timeout)
-        session = cls(connection)
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        login: Login = ANONYMOUS,
+        facts: str = SCAN_FACTS,
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> Self:
+        """Connect and log in. Raises FaultError."""
+        connection = await login.connect(host, port, timeout=timeout)
+        session = cls(connection, login)
         try:
             async with asyncio.timeout(timeout):
                 await session._login(facts)
@@ -72,8 +99,8 @@ class GridFTPSession:
         """
         request = self.connection.request
         user, password, features, home, binary, _, markers = await asyncio.gather(
-            request("USER", b"anonymous"),
-            request("PASS", b"waybill@"),
+            request("USER", self.login.user),
+            request("PASS", self.login.password),
             request("FEAT"),
             request("PWD"),
             request("TYPE", b"I"),
@@ -115,9 +142,9 @@ class GridFTPSession:
     def eight_bit_clean(self) -> bool:
         """Whether names beyond ASCII survive the way to the server.
 
-        The toolkit's server says UTF8 and yet strips octets above 127 from clear-text commands.
+        The toolkit's server says UTF8 and yet strips octets above 127 from clear-text commands; over ssh, too.
         """
-        return "UTF8" in self.features and not self._is_toolkit
+        return "UTF8" in self.features and (self.connection.channel.protected or not self._is_toolkit)
 
     @property
     def resolves_links(self) -> bool:
@@ -154,8 +181,23 @@ class GridFTPSession:
         self, connection: ControlConnection, path: bytes
     ) -> AsyncGenerator[Sequence[bytes], None]:
         async with self._listening:
+            if self.login.protected:
+                await self._bare_data_connection()
             async for lines in blocks_on_data(connection, path):
                 yield lines
+
+    async def _bare_data_connection(self) -> None:
+        """Let the server take a data connection from us, who have no key for it. What a lane needs it tells anew."""
+        if self.demands_encryption:
+            advice = "This server lists folders on data connections only, and the task wants those encrypted."
+            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=Scope.ENDPOINT, advice=advice))
+        told = self.data_security
+        if "DCAU" not in self.features or (told and (told.dcau, told.prot) == (b"N", b"C")):
+            return
+        self.data_security = None
+        ask = self.connection.ask
+        await asyncio.gather(ask("DCAU", b"N"), ask("PBSZ", BUFFER), ask("PROT", b"C"))
+        self.data_security = Told(told.dcsc if told else "?", b"N", b"C")
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         """MKD for each, pipelined, in this order; False for one that was there already, which is fine."""

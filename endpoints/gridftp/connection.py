@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssl import SSLError
 from typing import Self, cast
 
-from .commands import CommandError
+from .commands import CommandError, encode
 from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .replies import Reply
@@ -117,14 +117,21 @@ class ControlConnection(asyncio.Protocol):
         self, verb: str, argument: bytes = b"", on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
         """Send a command, wait for its final reply, whatever it is. Raises FaultError when the connection is lost."""
+        try:
+            line = encode(verb, argument)
+        except CommandError as error:
+            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
+        return await self.request_line(verb, line, on_preliminary)
+
+    async def request_line(
+        self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
+    ) -> Reply:
+        """`request` for a line that is made already."""
         async with self._window:
             if self.lost:
                 raise FaultError(self.lost)
             pending = _Pending(self._loop.create_future(), on_preliminary)
-            try:
-                self.channel.send(verb, argument, tag=pending)
-            except CommandError as error:
-                raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
+            self.channel.send_line(verb, line, tag=pending)
             alone = self.channel.unanswered == 1
             self.flush_soon()
             begun = self._loop.time()

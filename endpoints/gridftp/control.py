@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .commands import encode
-from .faults import Fault, Kind, Scope
+from .faults import Fault, FaultError, Kind, Scope, make_fault
 from .replies import Reply, ReplyError, ReplyParser
+from .security import Protection
 
 
 class State(enum.IntEnum):
@@ -104,6 +105,21 @@ class ControlChannel:
         self._parser = ReplyParser()
         self._expected: deque[Command] = deque()
         self._outgoing: list[bytes] = []
+        self._protection: Protection | None = None
+
+    @property
+    def protected(self) -> bool:
+        """Commands and replies travel encrypted and authenticated (RFC 2228)."""
+        return self._protection is not None
+
+    def protect(self, protection: Protection) -> None:
+        """From now on nothing is sent or believed in clear text. Raises FaultError.
+
+        What has arrived before its time was said by nobody we know, and would be taken for the server's word.
+        """
+        if self._outgoing or self._expected or not self._parser.between_replies or self.state is not State.READY:
+            raise FaultError(make_fault(Kind.INSECURE_SERVER, "clear text at the end of the handshake"))
+        self._protection = protection
 
     @property
     def unanswered(self) -> int:
@@ -125,17 +141,20 @@ class ControlChannel:
 
     def data_to_send(self) -> bytes:
         """What is to be written to the transport now; b"" when nothing is."""
-        data = b"".join(self._outgoing)
-        self._outgoing.clear()
+        lines = self._outgoing
+        data = b"".join(map(self._protection.wrap, lines) if self._protection else lines)
+        lines.clear()
         return data
 
     def receive(self, data: bytes) -> Iterator[ControlEvent]:
         """Take bytes from the server; yield what they mean. Consume it fully."""
         try:
-            for reply in self._parser.feed(data):
+            for reply in self._parser.feed(self._protection.unwrap(data) if self._protection else data):
                 event = self._reply(reply)
                 if event:
                     yield event
+        except FaultError as error:
+            yield from filter(None, [self._step(Input.GARBAGE, fault=error.fault)])
         except ReplyError as error:
             fault = Fault(
                 Kind.ENDPOINT_ERROR,

@@ -168,6 +168,9 @@ _ADVICE: dict[Kind, str] = {
     "authority that is not trusted here; its administrator must see to it.",
     Kind.INSECURE_SERVER: "The server does not protect its control channel as it must, and nothing is sent to it in "
     "clear text; tell its administrator.",
+    Kind.TIMEOUT: "No word came in time; it is tried again.",
+    Kind.CONNECTION_BROKEN: "The connection ended too early; it is tried again.",
+    Kind.CONNECTION_RESET: "The connection ended too early; it is tried again.",
     Kind.UNSUPPORTED: "The server does not know how to do this.",
     Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
     Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",

@@ -62,6 +62,11 @@ class ReplyParser:
         self._end = b""
         self._size = 0
 
+    @property
+    def between_replies(self) -> bool:
+        """Nothing of a reply has arrived whose end has not."""
+        return not self._buffer and not self._code
+
     def feed(self, data: bytes) -> Iterator[Reply]:
         """Take what arrived; yield each reply that it completes. Raises ReplyError, after which all is void."""
         *lines, rest = (self._buffer + data).split(b"\n")

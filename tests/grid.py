@@ -1,0 +1,28 @@
+"""Credentials and logins for tests, from the certificates of an authority."""
+
+from __future__ import annotations
+
+from deploy.endpoint.authority import Authority, Identity
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.login import GsiLogin
+from endpoints.gridftp.trust import TrustFolder
+from endpoints.gridftp.x509 import Credential
+
+#: Seconds for one login; only a hung server ever takes them.
+PATIENCE = 20.0
+
+
+def credential_of(identity: Identity) -> Credential:
+    return Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
+
+
+def login_of(
+    identity: Identity, issuer: Authority, host_name: str = "localhost", *, delegate: bool = False
+) -> GsiLogin:
+    """As this user to a server of this authority, which is the only one we trust."""
+    trust = TrustFolder(issuer.certificates)
+    return GsiLogin(credential_of(identity), trust, host_name, delegate=delegate)
+
+
+async def open_session(port: int, login: GsiLogin, *, timeout: float = PATIENCE) -> GridFTPSession:
+    return await GridFTPSession.open("127.0.0.1", port, login=login, timeout=timeout)
