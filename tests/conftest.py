@@ -22,6 +22,7 @@ from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault_keys import new_key, parse_keys
+from tests.oauth_server import CONFIDENTIAL, OAuthSite
 from transferapi.config import broker_url, database
 
 settings.SECRET_KEY = secrets.token_urlsafe(48)
@@ -235,3 +236,15 @@ def myproxy_server_factory(
 def myproxy_server(myproxy_server_factory: Callable[..., MyProxyServer]) -> MyProxyServer:
     """One with nothing in it yet, without an online CA."""
     return myproxy_server_factory()
+
+
+@pytest.fixture(scope="session")
+def oauth_site(grid_home: Path, authority: Authority) -> Iterator[OAuthSite]:
+    """An OAuth server whose certificates the session's authority signs; it knows Waybill as it is by default, and as a
+    client with a secret."""
+    folder = grid_home / "oauth"
+    folder.mkdir(mode=0o700)
+    clients = {settings.PUBLIC_URL: "", CONFIDENTIAL: secrets.token_urlsafe(16)}
+    redirect_uri = f"{settings.PUBLIC_URL}/oauth/callback"
+    with OAuthSite(folder, authority, redirect_uri=redirect_uri, clients=clients) as site:
+        yield site

@@ -31,6 +31,8 @@ KNOWN = {
     "(default /etc/grid-security/certificates)",
     "WAYBILL_DELEGATE_TO": "hosts of servers that may be given a (limited) proxy of their user, with commas "
     "(default: none)",
+    "WAYBILL_OAUTH_CLIENTS": "how the OAuth servers of endpoints know this service, one a line: "
+    "https://server id [secret] (or ..._FILE; default: as a public client with WAYBILL_PUBLIC_URL as its id)",
     "WAYBILL_MAIL": "smtp://user:password@host:587, smtps://..., file:///folder or console: (or ..._FILE; default "
     "console:)",
     "WAYBILL_MAIL_FROM": "the sender of all mails (default waybill@localhost)",
@@ -41,7 +43,14 @@ KNOWN = {
     "DATABASE_URL": "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
     "REDIS_URL": "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
 }
-SECRETS = ("WAYBILL_SECRET_KEY", "WAYBILL_VAULT_KEY", "WAYBILL_MAIL", "DATABASE_URL", "REDIS_URL")
+SECRETS = (
+    "WAYBILL_SECRET_KEY",
+    "WAYBILL_VAULT_KEY",
+    "WAYBILL_OAUTH_CLIENTS",
+    "WAYBILL_MAIL",
+    "DATABASE_URL",
+    "REDIS_URL",
+)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 #: No statement, lock or forgotten transaction holds anything up for ever (milliseconds; COPY of many items is longest).
 TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
@@ -84,6 +93,8 @@ class Config:
     vault_key_file: Path | None
     certificates: Path
     delegate_to: tuple[str, ...]
+    #: Lines; `identity.oauth_clients` reads them.
+    oauth_clients: Secret | None
     #: A URL; `mail_backend` reads it.
     mail: Secret | None
     mail_from: str
@@ -127,6 +138,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         vault_key_file=read("WAYBILL_VAULT_KEY_FILE", _path_or_none, ""),
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
+        oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", _client_lines),
         mail=secret("WAYBILL_MAIL", str),
         mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
@@ -229,6 +241,14 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _networks(text: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(word) for word in _words(text))
+
+
+def _client_lines(text: str) -> None:
+    """Says which line is wrong, and nothing of what is in it."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if words and not words[0].startswith("#") and (len(words) not in (2, 3) or "://" not in words[0]):
+            raise ValueError(f"line {number} is not: https://server id [secret]")
 
 
 def _flag(text: str) -> bool:

@@ -89,6 +89,8 @@ DELEGATE_TO = CONFIG.delegate_to
 #: Networks that the address gate lets through although they are loopback or private.
 ALLOW_TARGETS = CONFIG.allow_targets
 PUBLIC_URL = CONFIG.public_url
+#: How the OAuth servers of endpoints know us; `identity.oauth_clients` reads it.
+OAUTH_CLIENTS = CONFIG.oauth_clients.value if CONFIG.oauth_clients else ""
 
 REST_FRAMEWORK: dict[str, Any] = {
     "EXCEPTION_HANDLER": "transferapi.rest.errors.handle",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.urls import include, path
 
 from transferapi.rest.landing import Landing
+from transferapi.rest.oauth_callback import oauth_callback
 
 urlpatterns = [
     path("", Landing.as_view()),
+    path("oauth/callback", oauth_callback),
     path("v0.10/", include("transferapi.rest.urls")),
 ]
 

@@ -1,0 +1,65 @@
+"""Where the OAuth server of an endpoint sends the user's browser: it shows what is to be copied, and does nothing.
+
+Nothing is done here with the code, for the page does not know who is looking at it: whoever lured a user here with a
+code of his own would else have activated the user's endpoint with his own credential. The user gives the line to
+`activate`, which knows him, and the state in it.
+"""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import escape
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_GET
+
+from identity.oauth import MAX_ANSWER_TEXT
+from identity.oauth_errors import BadAnswerError, OAuthError, RefusedError
+
+#: What is shown of a query: the rest may be anything.
+_SHOWN = ("code", "state", "iss")
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Waybill: {title}</title><meta name="robots" content="noindex"></head>
+<body><h1>{title}</h1><p>{text}</p>{line}</body>
+</html>
+"""
+
+
+@require_GET
+@sensitive_variables()
+def oauth_callback(request: HttpRequest) -> HttpResponse:
+    """The line for `activate`, or why there is none."""
+    try:
+        line = _line(request)
+    except OAuthError as error:
+        return _page("Not activated", error.reason, "", 400)
+    text = "Copy this line, and give it to the activation that you began. It serves once, and for a few minutes."
+    return _page("One more step", text, f"<pre>{escape(line)}</pre>", 200)
+
+
+@sensitive_variables()
+def _line(request: HttpRequest) -> str:
+    """The part of the query that counts, in its own encoding. -> OAuthError"""
+    query = request.GET
+    if "error" in query:
+        raise RefusedError(query["error"])
+    if any(len(query.getlist(name)) > 1 for name in _SHOWN) or not query.get("code"):
+        raise BadAnswerError
+    chosen = query.copy()
+    for name in list(chosen):
+        if name not in _SHOWN:
+            del chosen[name]
+    line = chosen.urlencode()
+    if len(line) > MAX_ANSWER_TEXT:
+        raise BadAnswerError
+    return line
+
+
+def _page(title: str, text: str, line: str, status: int) -> HttpResponse:
+    response = HttpResponse(_PAGE.format(title=escape(title), text=escape(text), line=line), status=status)
+    response["Content-Security-Policy"] = _POLICY
+    response["Cache-Control"] = "no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Robots-Tag"] = "noindex"
+    return response
