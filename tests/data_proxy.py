@@ -26,14 +26,19 @@ class DataProxy:
 
     rate: octets a second, of all connections together; None: as fast as it goes.
     cut: what happens to all connections once `after` octets have passed; once.
+    keep: hold on to what went to the destination, in `seen`.
     """
 
-    def __init__(self, *, rate: float | None = None, cut: Cut | None = None, after: int = 0) -> None:
+    def __init__(
+        self, *, rate: float | None = None, cut: Cut | None = None, after: int = 0, keep: bool = False
+    ) -> None:
         self.passed = 0
+        self.seen = bytearray()
         self.cuts = 0
         self._rate = rate
         self._cut = cut
         self._after = after
+        self._keep = keep
         self._free_at = 0.0
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,16 +59,24 @@ class DataProxy:
 
     async def door(self, host: str, port: int) -> int:
         """A port of loopback that leads to this address."""
+        return self.open_door(host, port)
 
+    def open_door(self, host: str, port: int) -> int:
+        """`door` for those who cannot wait: who comes early stands in the queue of the socket."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        task = asyncio.get_running_loop().create_task(self._open_door(listener, host, port))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        number: int = listener.getsockname()[1]
+        return number
+
+    async def _open_door(self, listener: socket.socket, host: str, port: int) -> None:
         def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.get_running_loop().create_task(self._serve(reader, writer, host, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=PIECE)
-        self._servers.append(server)
-        door: int = server.sockets[0].getsockname()[1]
-        return door
+        self._servers.append(await asyncio.start_server(serve, sock=listener, limit=PIECE))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
         try:
@@ -91,6 +104,8 @@ class DataProxy:
             await writer.drain()
             if counted:
                 self.passed += len(piece)
+                if self._keep:
+                    self.seen += piece
                 self.piece_passed()
         if writer in self._hung:
             await asyncio.sleep(3600)

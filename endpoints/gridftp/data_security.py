@@ -16,7 +16,7 @@ import secrets
 import time
 from base64 import b64encode
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -119,9 +119,11 @@ class Keys:
     """Throw-away keys, one for each pair of logins: a server that has it can be no other pair's server.
 
     They are made ahead, in a thread: one takes up to a tenth of a second of a processor.
+    clock: seconds, monotonic.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._ready: deque[RSAPrivateKey] = deque()
         self._pairs: OrderedDict[tuple[str, str], ThrowAway] = OrderedDict()
         self._filling: asyncio.Task[None] | None = None
@@ -135,7 +137,7 @@ class Keys:
 
     def _held(self, pair: tuple[str, str]) -> ThrowAway | None:
         held = self._pairs.get(pair)
-        if held is None or time.monotonic() - held.made_at >= KEY_SECONDS:
+        if held is None or self._clock() - held.made_at >= KEY_SECONDS:
             return None
         self._pairs.move_to_end(pair)
         return held
@@ -144,7 +146,7 @@ class Keys:
         key = self._ready.popleft()
         self.prepare()
         name = f"Waybill data channel {secrets.token_hex(8)}"
-        made = make_throw_away(key, name=name, now=datetime.now(UTC), made_at=time.monotonic())
+        made = make_throw_away(key, name=name, now=datetime.now(UTC), made_at=self._clock())
         self._pairs[pair] = made
         self._pairs.move_to_end(pair)
         if len(self._pairs) > MAX_PAIRS:
