@@ -173,7 +173,8 @@ class Initiator:
                 # One octet that is 0, or nothing: what else it says is not for this moment.
                 if self._open(token).strip(b"\0"):
                     raise FaultError(make_fault(Kind.INSECURE_SERVER, "words before the end of the handshake"))
-                return self._say_whether_we_delegate()
+                self._awaits = _Awaits.REQUEST if self._delegate else _Awaits.END
+                return ()
             case _Awaits.REQUEST:
                 return self._answer_request(self._open(token))
         raise FaultError(make_fault(Kind.INSECURE_SERVER, "the server asks for a delegation that was not agreed"))
@@ -185,8 +186,12 @@ class Initiator:
             self._check(_chain(self._tls))
             if not self._outgoing.pending:
                 return self._say_whether_we_delegate()
+            # TLS 1.3: our Finished; the server is known already, so the flag need not wait for its word.
+            finished = self._adat()
+            flag = self._say_whether_we_delegate()
             self._awaits = _Awaits.SYNC
-        elif not self._outgoing.pending:
+            return [finished, *flag]
+        if not self._outgoing.pending:
             raise FaultError(make_fault(Kind.INSECURE_SERVER, "a part of a token"))
         return [self._adat()]
 
