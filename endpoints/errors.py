@@ -10,6 +10,14 @@ What a user may not view does not exist for him; what he may view but not do is 
         ServerNotFoundError(endpoint, server_id)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
+
+And what activation refuses:
+
+    ActivationError(reason)
+        NotActivatedError(endpoint, reason)      there is no valid credential of this user
+        RequirementError(field, reason)          what he filled in makes no sense
+        CredentialRefusedError(flaw, reason)     the credential is not good enough
+        DelegationUnknownError(reason)           a proxy for a request that we do not know
 """
 
 from __future__ import annotations
@@ -67,3 +75,37 @@ class TooManyEndpointsError(RegistryError):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.limit = limit
+
+
+class ActivationError(Exception):
+    """The root of this tree. `reason` is a sentence for the user, and holds nothing of what he kept secret."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NotActivatedError(ActivationError):
+    def __init__(self, endpoint: Endpoint, reason: str) -> None:
+        super().__init__(reason)
+        self.endpoint = endpoint
+
+
+class RequirementError(ActivationError):
+    """`field`: "TYPE.NAME" of the requirement, or DATA for all of them."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+class CredentialRefusedError(ActivationError):
+    """`flaw`: what is the matter in a word (Malformed, Expired, Limited ...), for programs."""
+
+    def __init__(self, flaw: str, reason: str) -> None:
+        super().__init__(reason)
+        self.flaw = flaw
+
+
+class DelegationUnknownError(ActivationError):
+    """No request was made for this proxy chain, or it is used up or too old."""

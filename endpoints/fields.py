@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from identity.bindings import MYPROXY_PORT
 
 from . import limits
 from .errors import EndpointInvalidError
+from .gate import valid_host
 from .models import Endpoint
 
+_PLAIN_PATH = re.compile(r"(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)*/?")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 #: Columns that a user sets, and the longest text of each (octets for the directory).
 _TEXTS = {
@@ -20,6 +25,7 @@ _TEXTS = {
     "contact_email": 256,
     "contact_info": 1024,
     "info_link": 1024,
+    "myproxy_dn": 1024,
 }
 #: Surrogates too: they are no characters, and PostgreSQL refuses them.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -41,7 +47,33 @@ def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
         values["public"] = _flag("public", fields["public"])
     if "default_directory" in fields:
         values["default_directory"] = _directory(fields["default_directory"])
+    if "myproxy_server" in fields:
+        values["myproxy_server"] = _myproxy_server(fields["myproxy_server"])
+    if "oauth_server" in fields:
+        values["oauth_server"] = _oauth_server(fields["oauth_server"])
     return values | limits.changed(endpoint, fields)
+
+
+def host_and_port(text: str, default_port: int) -> tuple[str, int]:
+    """Read "host", "host:port" or "[address]:port". -> ValueError; nothing is looked up"""
+    parts = urlsplit(f"//{text}")
+    port = default_port if parts.port is None else parts.port
+    host = parts.hostname or ""
+    if (
+        parts.netloc != text
+        or text.endswith(":")
+        or "@" in text
+        or CONTROL.search(text)
+        or not valid_host(host)
+        or not port
+    ):
+        raise ValueError("no host and port")
+    return host, port
+
+
+def joined(host: str, port: int) -> str:
+    """The one spelling of a host and its port: "host:port", "[address]:port"."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _text(field: str, value: object, longest: int) -> str:
@@ -53,6 +85,32 @@ def _text(field: str, value: object, longest: int) -> str:
     if len(value) > longest or controls.search(value):
         raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
     return value
+
+
+def _myproxy_server(value: object) -> str:
+    """With its port, so that two endpoints that name the same one can be told to do so."""
+    text = _text("myproxy_server", value, 261)
+    if not text:
+        return ""
+    try:
+        return joined(*host_and_port(text, MYPROXY_PORT))
+    except ValueError:
+        raise EndpointInvalidError("myproxy_server", "This is not a host name, with or without :port.") from None
+
+
+def _oauth_server(value: object) -> str:
+    """https://host[:port][/path], host in lower case, without the port that goes without saying and the last slash."""
+    text = _text("oauth_server", value, 1024)
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host, port = host_and_port(parts.netloc, 443)
+        if parts.scheme != "https" or parts.query or parts.fragment or not _PLAIN_PATH.fullmatch(parts.path):
+            raise ValueError
+    except ValueError:
+        raise EndpointInvalidError("oauth_server", "An address such as https://host/path is wanted here.") from None
+    return f"https://{joined(host, port).removesuffix(':443')}{parts.path.rstrip('/')}"
 
 
 def _name(value: object) -> str:

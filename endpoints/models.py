@@ -39,6 +39,12 @@ class Endpoint(models.Model):
     preferred_concurrency = models.PositiveIntegerField(null=True)
     max_parallelism = models.PositiveIntegerField(null=True)
     preferred_parallelism = models.PositiveIntegerField(null=True)
+    #: Where users of this endpoint get their credentials, for `gsiftp` servers; "" when nowhere in particular.
+    #: "host:port" of a MyProxy server, and the subject of its certificate where that is not its host name.
+    myproxy_server = models.CharField(max_length=262, blank=True)
+    myproxy_dn = models.CharField(max_length=1024, blank=True)
+    #: The https address of an OAuth server that hands out certificates.
+    oauth_server = models.CharField(max_length=1024, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
     deleted_at = models.DateTimeField(null=True)

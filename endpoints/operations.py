@@ -1,7 +1,7 @@
 """What a user does to an endpoint at once, without a task: list, look, make a folder, rename.
 
-Each call opens its own session, bounded in time. Raises the registry's errors, `TargetRefused` of the gate, and
-FaultError for what the endpoint itself says.
+Each call opens its own session with the user's own credential, bounded in time. Raises the registry's errors,
+NotActivatedError, VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from django.conf import settings
 
 from identity.models import User
 
-from . import gate, registry
+from . import activation, gate, registry
+from .activation import Logins
 from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
@@ -59,7 +60,7 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
             await _must_be_a_folder(session, folder)
         return Listing(endpoint, folder, session.encode_path(folder).decode("utf-8", "surrogateescape"), entries)
 
-    return _on_session(endpoint, work)
+    return _on_session(user, endpoint, work)
 
 
 async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
@@ -70,32 +71,33 @@ async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     """Facts of one thing."""
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
-    return endpoint, _on_session(endpoint, lambda session: session.stat(path))
+    return endpoint, _on_session(user, endpoint, lambda session: session.stat(path))
 
 
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
     """Make a folder; FaultError(PATH_EXISTS) when something is there."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
-    _on_session(endpoint, lambda session: session.make_directory(path))
+    _on_session(user, endpoint, lambda session: session.make_directory(path))
     return endpoint
 
 
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
     """Rename on one endpoint."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
-    _on_session(endpoint, lambda session: session.rename(old_path, new_path))
+    _on_session(user, endpoint, lambda session: session.rename(old_path, new_path))
     return endpoint
 
 
-def _on_session(endpoint: Endpoint, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+def _on_session(user: User, endpoint: Endpoint, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+    logins = activation.logins(user.pk, endpoint)
     servers = list(endpoint.servers.all())
-    return asyncio.run(_run(servers, work))
+    return asyncio.run(_run(servers, logins, work))
 
 
-async def _run(servers: Sequence[Server], work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
     try:
         async with asyncio.timeout(OPERATION_TIMEOUT):
-            session = await _open(servers)
+            session = await _open(servers, logins)
             try:
                 return await work(session)
             finally:
@@ -105,14 +107,15 @@ async def _run(servers: Sequence[Server], work: Callable[[GridFTPSession], Await
         raise FaultError(make_fault(Kind.TIMEOUT, raw)) from None
 
 
-async def _open(servers: Sequence[Server]) -> GridFTPSession:
+async def _open(servers: Sequence[Server], logins: Logins) -> GridFTPSession:
     """A session to the first address of a server that answers."""
     last = FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice="The endpoint has no server."))
     for server in servers:
         hosts = await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
+        login = logins.at(server.hostname, server.port, server.subject)
         for host in hosts:
             try:
-                return await GridFTPSession.open(host, server.port, facts=LIST_FACTS)
+                return await GridFTPSession.open(host, server.port, login=login, facts=LIST_FACTS)
             except FaultError as error:
                 last = error
     raise FaultError(replace(last.fault, scope=Scope.ENDPOINT))

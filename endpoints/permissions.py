@@ -11,6 +11,7 @@ from .models import Endpoint
 
 class Verb(StrEnum):
     VIEW = "view"  # know that it exists, read its document
+    ACTIVATE = "activate"  # give a credential of one's own for it, take it back
     BROWSE = "browse"  # ls, stat
     WRITE = "write"  # mkdir, rename, delete tasks
     TRANSFER_FROM = "transfer_from"

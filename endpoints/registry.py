@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
+from identity import vault
 from identity.models import User
 
 from .errors import (
@@ -28,6 +29,7 @@ from .fields import CONTROL, checked
 from .gate import valid_host
 from .models import Endpoint, Server
 from .permissions import Verb, may
+from .sshftp import valid_fingerprint
 
 MAX_ENDPOINTS = 1000
 MAX_SERVERS = 64
@@ -54,6 +56,11 @@ class ServerSpec:
             raise EndpointInvalidError("port", "A port is a number from 1 to 65535.")
         if len(self.subject) > 1024 or CONTROL.search(self.subject):
             raise EndpointInvalidError("subject", "A subject has at most 1024 characters, and no control ones.")
+        if self.scheme == "sshftp" and self.subject and not valid_fingerprint(self.subject):
+            reason = (
+                "Of an sshftp server it is the fingerprint of the host's key, as ssh-keygen -l shows it: SHA256:..."
+            )
+            raise EndpointInvalidError("subject", reason)
 
     @classmethod
     def parse(cls, uri: str, subject: str = "") -> ServerSpec:
@@ -120,6 +127,7 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
         raise TooManyEndpointsError(MAX_ENDPOINTS)
     if len(servers) > MAX_SERVERS:
         raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+    _check_one_scheme({spec.scheme for spec in servers})
     endpoint = Endpoint(id=uuid.uuid4(), owner=user)
     endpoint.name = str(endpoint.id)
     with transaction.atomic():
@@ -137,9 +145,13 @@ def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
 
 
 def delete(user: User, ref: str) -> Endpoint:
-    """Take an endpoint away; its row stays for the history. Tasks that still run meet a fault. -> as `resolve`"""
+    """Take an endpoint away, and all credentials that were given for it alone; its row stays for the history.
+
+    Tasks that still run meet a fault. -> as `resolve`
+    """
     endpoint = resolve(user, ref, Verb.MANAGE)
     Endpoint.objects.filter(pk=endpoint.pk, deleted_at__isnull=True).update(deleted_at=Now())
+    vault.forget_all(vault.endpoint_binding(endpoint.pk))
     return endpoint
 
 
@@ -171,11 +183,14 @@ def servers(endpoint: Endpoint) -> list[Server]:
 
 
 def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
-    """-> as `resolve`, ServerExistsError, EndpointInvalidError when there are too many"""
+    """-> as `resolve`, ServerExistsError, EndpointInvalidError when there are too many or it is of another scheme"""
     endpoint = resolve(user, ref, Verb.MANAGE)
-    if endpoint.servers.count() >= MAX_SERVERS:
-        raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
-    return _add(endpoint, spec)
+    with transaction.atomic():
+        others = _locked_servers(endpoint)
+        if len(others) >= MAX_SERVERS:
+            raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+        _check_one_scheme({spec.scheme, *(row.scheme for row in others)})
+        return _add(endpoint, spec)
 
 
 def server(endpoint: Endpoint, server_id: int) -> Server:
@@ -192,11 +207,17 @@ def server_spec(row: Server) -> ServerSpec:
 
 
 def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Server:
-    """Say anew where a server listens. -> as `resolve`, ServerNotFoundError, ServerExistsError"""
-    row = server(resolve(user, ref, Verb.MANAGE), server_id)
+    """Say anew where a server listens. -> as `resolve`, ServerNotFoundError, ServerExistsError, EndpointInvalidError
+
+    The scheme can be changed where there is no other server.
+    """
+    endpoint = resolve(user, ref, Verb.MANAGE)
+    row = server(endpoint, server_id)
     row.scheme, row.hostname, row.port, row.subject = spec.scheme, spec.hostname, spec.port, spec.subject
     try:
         with transaction.atomic():
+            others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
+            _check_one_scheme({spec.scheme, *(other.scheme for other in others)})
             row.save()
     except IntegrityError as error:
         raise ServerExistsError(spec.uri) from error
@@ -209,6 +230,22 @@ def remove_server(user: User, ref: str, server_id: int) -> None:
     deleted, _ = Server.objects.filter(endpoint=endpoint, pk=server_id).delete()
     if not deleted:
         raise ServerNotFoundError(endpoint, server_id)
+
+
+def _locked_servers(endpoint: Endpoint) -> list[Server]:
+    """The servers as they are until the end of this transaction: nobody adds or changes one beside us."""
+    list(Endpoint.objects.select_for_update().filter(pk=endpoint.pk).values_list("pk"))
+    return list(Server.objects.filter(endpoint=endpoint))
+
+
+def _check_one_scheme(schemes: set[str]) -> None:
+    """One credential logs in at every server of an endpoint, so that a task can use any of them."""
+    if len(schemes) > 1:
+        raise EndpointInvalidError("scheme", f"All servers of an endpoint have one scheme, not {_listed(schemes)}.")
+
+
+def _listed(words: set[str]) -> str:
+    return " and ".join(sorted(words))
 
 
 def _living() -> QuerySet[Endpoint]:

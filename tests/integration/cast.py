@@ -22,8 +22,11 @@ def make_user(name: str) -> User:
     return User.objects.create(username=name)
 
 
-def make_endpoint(owner: User, name: str, *, public: bool = False, max_sessions: int = 32) -> Endpoint:
-    spec = registry.ServerSpec.parse(f"gsiftp://{name}.example.org:2811")
+def make_endpoint(
+    owner: User, name: str, *, public: bool = False, max_sessions: int = 32, scheme: str = "ftp"
+) -> Endpoint:
+    """scheme: what decides on the credential that is needed; "ftp": none."""
+    spec = registry.ServerSpec.parse(f"{scheme}://{name}.example.org:2811")
     endpoint = registry.create(owner, {"name": name, "display_name": name, "public": public}, [spec])
     Endpoint.objects.filter(pk=endpoint.pk).update(max_sessions=max_sessions)
     return endpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -20,7 +21,7 @@ from endpoints.models import Endpoint, Server
 from endpoints.permissions import Verb, may
 from endpoints.registry import SearchScope, ServerSpec
 from identity.models import User
-from tests.integration.cast import make_endpoint
+from tests.integration.cast import all_at_once, make_endpoint, make_user
 
 
 def test_an_endpoint_is_found_by_id_full_name_and_own_name(alice: User, ep1: Endpoint) -> None:
@@ -96,6 +97,15 @@ def test_an_endpoint_without_a_name_is_called_by_its_id(alice: User) -> None:
         ("display_name", 5),
         ("display_name", "x" * 257), ("display_name", "a\nb"), ("description", "a\0b"), ("description", "\ud800"),
         ("default_directory", "share"), ("default_directory", "/a/../b"), ("default_directory", "/a\nb"),
+        ("myproxy_server", 5), ("myproxy_server", "a b"), ("myproxy_server", "host:0"),
+        ("myproxy_server", "host:99999"),
+        ("myproxy_server", "myproxy://host"), ("myproxy_server", "user@host"), ("myproxy_server", "host/path"),
+        ("myproxy_server", "0177.0.0.1"), ("myproxy_server", "host\n"), ("myproxy_server", "host:"),
+        ("myproxy_dn", "/CN=a\n"), ("myproxy_dn", "x" * 1025),
+        ("oauth_server", "http://host/"), ("oauth_server", "host"), ("oauth_server", "https://user@host/"),
+        ("oauth_server", "https://host/?a=b"), ("oauth_server", "https://host/#a"), ("oauth_server", "https://"),
+        ("oauth_server", "https://0x7f.1/"), ("oauth_server", "https://host/a b"), ("oauth_server", 5),
+        ("oauth_server", "https://host:0/"), ("oauth_server", "https://host//x"),
     ],
 )  # fmt: skip
 def test_a_bad_field_is_refused_by_its_name(alice: User, field: str, value: object) -> None:
@@ -142,17 +152,60 @@ def test_what_is_no_address_of_a_server_is_refused(uri: str) -> None:
 
 
 def test_servers_are_added_and_removed(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
-    added = registry.add_server(alice, "ep1", ServerSpec.parse("gsiftp://dtn2.example.org:2811"))
+    added = registry.add_server(alice, "ep1", ServerSpec.parse("ftp://dtn2.example.org:2811"))
     assert [registry.server_uri(server) for server in registry.servers(ep1)] == [
-        "gsiftp://ep1.example.org:2811",
-        "gsiftp://dtn2.example.org:2811",
+        "ftp://ep1.example.org:2811",
+        "ftp://dtn2.example.org:2811",
     ]
     with pytest.raises(ServerExistsError):
-        registry.add_server(alice, "ep1", ServerSpec.parse("gsiftp://dtn2.example.org:2811"))
+        registry.add_server(alice, "ep1", ServerSpec.parse("ftp://dtn2.example.org:2811"))
     with pytest.raises(ServerNotFoundError):
         registry.remove_server(alice, "ep2", added.pk)
     registry.remove_server(alice, "ep1", added.pk)
     assert len(registry.servers(ep1)) == 1
+
+
+def test_all_servers_of_an_endpoint_have_one_scheme(alice: User, ep1: Endpoint) -> None:
+    gsi, ftp = ServerSpec.parse("gsiftp://dtn.example.org"), ServerSpec.parse("ftp://dtn.example.org")
+    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+        registry.create(alice, {"name": "mixed"}, [gsi, ftp])
+    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+        registry.add_server(alice, "ep1", gsi)
+    added = registry.add_server(alice, "ep1", ftp)
+    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+        registry.update_server(alice, "ep1", added.pk, gsi)
+    registry.remove_server(alice, "ep1", ep1.servers.exclude(pk=added.pk).get().pk)
+    registry.update_server(alice, "ep1", added.pk, gsi)
+    assert [server.scheme for server in registry.servers(ep1)] == ["gsiftp"]
+
+
+def test_servers_of_two_schemes_that_are_added_at_one_time_do_not_both_stay(transactional_db: None) -> None:
+    alice = make_user("alice")
+    for name in ("one", "two", "three"):
+        endpoint = registry.create(alice, {"name": name})
+        specs = [ServerSpec.parse("gsiftp://a.example.org"), ServerSpec.parse("ftp://b.example.org")] * 2
+        all_at_once([partial(registry.add_server, alice, str(endpoint.pk), spec) for spec in specs])
+        assert len({server.scheme for server in registry.servers(endpoint)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "kept"),
+    [
+        ("myproxy_server", "MyProxy.Example.org", "myproxy.example.org:7512"),
+        ("myproxy_server", "192.0.2.1:7513", "192.0.2.1:7513"),
+        ("myproxy_server", "[2001:db8::1]", "[2001:db8::1]:7512"),
+        ("myproxy_server", None, ""),
+        ("myproxy_dn", "/O=Grid/CN=myproxy", "/O=Grid/CN=myproxy"),
+        ("oauth_server", "https://OAuth.Example.org:443/oauth2/", "https://oauth.example.org/oauth2"),
+        ("oauth_server", "https://oauth.example.org:8443", "https://oauth.example.org:8443"),
+        ("oauth_server", "", ""),
+    ],
+)
+def test_where_credentials_come_from_is_kept_in_one_spelling(
+    alice: User, ep1: Endpoint, field: str, given: object, kept: str
+) -> None:
+    assert getattr(registry.update(alice, "ep1", {field: given}), field) == kept
+    assert getattr(Endpoint.objects.get(pk=ep1.pk), field) == kept
 
 
 def test_a_search_matches_the_beginnings_of_words_and_all_terms(alice: User, bob: User, charlie: User) -> None:

@@ -55,7 +55,10 @@ ENDPOINT: dict[tuple[str, str], Row] = {
     ("GET", f"{_E}/server/<str:server>"): Row(200, 200),
     ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, _SERVER),
     ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403),
+    ("GET", f"{_E}/activation_requirements"): Row(200, 200),
     ("POST", f"{_E}/autoactivate"): Row(200, 200),
+    ("POST", f"{_E}/activate"): Row(200, 200, {"DATA": []}),
+    ("POST", f"{_E}/deactivate"): Row(200, 200),
     ("GET", f"operation/{_E}/ls"): Row(502, 502),
     ("GET", f"operation/{_E}/stat"): Row(502, 502, query="?path=/a"),
     ("POST", f"operation/{_E}/mkdir"): Row(502, 502, {"path": "/a"}),
@@ -114,7 +117,7 @@ class Stage:
 def stage(alice: User, bob: User, charlie: User) -> Stage:
     def endpoint(name: str, *, public: bool) -> Endpoint:
         fields = {"name": name, "display_name": name, "public": public}
-        return registry.create(alice, fields, [ServerSpec.parse("gsiftp://127.0.0.1:1")])
+        return registry.create(alice, fields, [ServerSpec.parse("ftp://127.0.0.1:1")])
 
     private, public = endpoint("private", public=False), endpoint("public", public=True)
     api = {"alice": Api(alice), "bob": Api(bob), "charlie": Api(charlie), "nobody": Api()}

@@ -30,7 +30,7 @@ def test_an_endpoint_is_made_with_its_servers_and_read_by_all_its_names(api: Api
         "is_globus_connect": False,
         "unknown": {"field": 1},
         "DATA": [
-            {"DATA_TYPE": "server", "uri": "gsiftp://dtn1.example.org"},
+            {"DATA_TYPE": "server", "uri": "ftp://dtn1.example.org"},
             {"hostname": "2001:db8::1", "port": 2812, "scheme": "ftp", "subject": "/CN=dtn"},
         ],
     }
@@ -53,7 +53,7 @@ def test_an_endpoint_is_made_with_its_servers_and_read_by_all_its_names(api: Api
     }  # fmt: skip
     assert found.body.items() >= expected.items()
     assert [(row["uri"], row["subject"]) for row in found.body["DATA"]] == [
-        ("gsiftp://dtn1.example.org:2811", None),
+        ("ftp://dtn1.example.org:21", None),
         ("ftp://[2001:db8::1]:2812", "/CN=dtn"),
     ]
 
@@ -142,13 +142,13 @@ def test_servers_are_added_listed_changed_shown_and_removed(api: Api, ep1: Endpo
     listing = api.get("/endpoint/ep1/server_list").body
     assert (listing["DATA_TYPE"], listing["length"]) == ("endpoint_server_list", 2)
     assert [row["uri"] for row in listing["DATA"]] == [
-        "gsiftp://ep1.example.org:2811",
-        "gsiftp://dtn2.example.org:2900",
+        "ftp://ep1.example.org:2811",
+        "ftp://dtn2.example.org:2900",
     ]
     place = f"/endpoint/ep1/server/{added.body['id']}"
     assert api.get(place).body == listing["DATA"][1]
     assert api.put(place, {"port": 2901}).code == "Updated"
-    assert api.get(place).body["uri"] == "gsiftp://dtn2.example.org:2901"
+    assert api.get(place).body["uri"] == "ftp://dtn2.example.org:2901"
     assert api.delete(place).code == "Deleted"
     for answer in (api.get(place), api.put(place, {"port": 1}), api.delete(place)):
         assert_error(answer, 404, "ClientError.NotFound")

@@ -17,7 +17,7 @@ from endpoints import registry
 from endpoints.limits import Limits
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.integration.cast import submit
+from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
 from transferapi.tasks.models import Task
 
@@ -25,6 +25,12 @@ from transferapi.tasks.models import Task
 @pytest.fixture
 def api(alice: User) -> Api:
     return Api(alice)
+
+
+@pytest.fixture
+def gsi(alice: User) -> Endpoint:
+    """Wants a credential."""
+    return make_endpoint(alice, "gsi", scheme="gsiftp")
 
 
 # ---- the request around the document
@@ -115,7 +121,8 @@ BROKEN = {
 }
 DOCUMENT_ROUTES = [
     ("POST", "/endpoint"), ("PUT", "/endpoint/ep1"), ("POST", "/endpoint/ep1/server"), ("POST", "/transfer"),
-    ("POST", "/delete"), ("POST", "/operation/endpoint/ep1/mkdir"), ("POST", "/operation/endpoint/ep1/rename"),
+    ("POST", "/delete"), ("POST", "/endpoint/ep1/activate"),
+    ("POST", "/operation/endpoint/ep1/mkdir"), ("POST", "/operation/endpoint/ep1/rename"),
     ("PUT", "/task/{task}"),
 ]  # fmt: skip
 
@@ -197,7 +204,7 @@ _ITEM: dict[str, Field] = {
 }  # fmt: skip
 _SUBMISSION: dict[str, Field] = {
     "DATA_TYPE": TEXT, "submission_id": NEEDED, "label": TEXT, "deadline": TEXT,
-    "notify_on_succeeded": FLAG, "notify_on_failed": FLAG, "notify_on_inactive": FLAG,
+    "notify_on_succeeded": FLAG, "notify_on_failed": FLAG, "notify_on_inactive": FLAG, "skip_activation_check": FLAG,
 }  # fmt: skip
 _SERVER: dict[str, Field] = {
     "DATA_TYPE": TEXT, "hostname": NEEDED, "port": NUMBER, "scheme": TEXT, "subject": TEXT, "uri": TEXT,
@@ -220,7 +227,9 @@ _TRANSFER = {
     "DATA": [{"source_path": "/a", "destination_path": "/b"}],
 }  # fmt: skip
 _DELETE = {"submission_id": "", "endpoint": "ep1", "DATA": [{"path": "/a"}]}
+_SOURCES = {"myproxy_server": TEXT, "myproxy_dn": TEXT, "oauth_server": TEXT}
 _LIMITS = {"network_use": TEXT, **dict.fromkeys(Limits._fields, NUMBER)}
+_ACTIVATION = {"DATA": [{"type": "proxy", "name": "proxy", "value": "no proxy"}]}
 _FILTER = {"filter_rules": [{"name": "*", "method": "exclude"}]}
 SHAPES: dict[str, Shape] = {
     "transfer": Shape("POST", "/transfer", _TRANSFER, {
@@ -244,15 +253,22 @@ SHAPES: dict[str, Shape] = {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, "public": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)), **_LIMITS,
+        **_SOURCES,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, **_LIMITS,
+        "default_directory": TEXT, "public": FLAG, **_LIMITS, **_SOURCES,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),
     "server changed": Shape("PUT", "/endpoint/ep1/server/{server}", {}, {**_SERVER, "hostname": TEXT}),
+    "activation_requirements": Shape("POST", "/endpoint/gsi/activate", _ACTIVATION, {
+        "DATA_TYPE": TEXT, "DATA": Field((list,)),
+    }),
+    "activation_requirement": Shape("POST", "/endpoint/gsi/activate", _ACTIVATION, {
+        "DATA_TYPE": TEXT, "type": NEEDED, "name": NEEDED, "value": Field((str, int)),
+    }, "DATA"),
     "mkdir": Shape("POST", "/operation/endpoint/ep1/mkdir", {"path": "/a"}, {
         "DATA_TYPE": TEXT, "path": NEEDED, "local_user": TEXT,
     }),
@@ -290,6 +306,7 @@ def _filled(shape: Shape, field: str, value: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.usefixtures("gsi")
 @pytest.mark.parametrize(("shape", "field"), FIELDS)
 def test_a_field_of_the_wrong_type_is_refused_by_its_name(
     api: Api, alice: User, ep1: Endpoint, ep2: Endpoint, shape: Shape, field: str
@@ -305,6 +322,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_its_name(
     assert (Task.objects.count(), Endpoint.objects.count()) == (tasks, endpoints)
 
 
+@pytest.mark.usefixtures("gsi")
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_a_data_type_of_another_document_is_refused(
     api: Api, alice: User, ep1: Endpoint, ep2: Endpoint, shape: Shape
@@ -321,7 +339,9 @@ def test_a_data_type_of_another_document_is_refused(
 def test_the_description_knows_no_field_that_has_no_row_here(api: Api, name: str) -> None:
     """Fields of documents that come in, as the OpenAPI description has them, are all in the table."""
     shape = SHAPES[name]
-    operation = api.get("/openapi").body["paths"]["/v0.10" + shape.path.replace("/ep1", "/{endpoint}")]
+    operation = api.get("/openapi").body["paths"][
+        "/v0.10" + shape.path.replace("/ep1", "/{endpoint}").replace("/gsi", "/{endpoint}")
+    ]
     content = operation[shape.method.lower()]["requestBody"]["content"]
     assert set(content["application/json"]["schema"]["properties"]) <= set(shape.fields)
 
@@ -356,8 +376,9 @@ def _changed(draw: st.DrawFn) -> tuple[Shape, dict[str, Any]]:
 @pytest.fixture
 def world(alice: User) -> tuple[Api, Task]:
     """Endpoints to which the gate lets nobody go: an operation that is understood is a 502."""
-    loopback = [registry.ServerSpec("127.0.0.1", 1)]
+    loopback = [registry.ServerSpec("127.0.0.1", 1, "ftp")]
     ep1, ep2 = (registry.create(alice, {"name": name}, loopback) for name in ("ep1", "ep2"))
+    make_endpoint(alice, "gsi", scheme="gsiftp")
     return Api(alice), submit(alice, ep1, ep2)
 
 

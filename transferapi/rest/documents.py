@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from endpoints.activation import Standing
 from endpoints.gridftp.facts import Entry
 from endpoints.limits import limits
 from endpoints.models import Endpoint, Server
@@ -102,19 +103,23 @@ _ABSENT: dict[str, Any] = {
     "auto_delete_timeout": None,
     "skip_auto_delete": None,
     "french_english_bilingual": False,
-    "activated": True,
-    "expires_in": -1,
-    "expire_time": None,
-    "myproxy_server": None,
-    "myproxy_dn": None,
-    "oauth_server": None,
     "s3_url": None,
     "s3_owner_activated": False,
     "is_go_storage": False,
 }
 
 
-def endpoint(row: Endpoint, user: User) -> dict[str, Any]:
+def standing(found: Standing, now: datetime) -> dict[str, Any]:
+    """How a user stands at an endpoint. expires_in in seconds: -1 never, 0 not activated."""
+    return {
+        "activated": found.active,
+        "expires_in": found.seconds_left(now),
+        "expire_time": time(found.expires_at),
+    }
+
+
+def endpoint(row: Endpoint, user: User, found: Standing) -> dict[str, Any]:
+    """found: how this user stands there."""
     owned = row.owner_id == user.pk
     return {
         "DATA_TYPE": "endpoint",
@@ -138,6 +143,10 @@ def endpoint(row: Endpoint, user: User) -> dict[str, Any]:
         **limits(row)._asdict(),
         "in_use": False,
         "my_effective_roles": ["administrator"] if owned else [],
+        **standing(found, datetime.now(UTC)),
+        "myproxy_server": row.myproxy_server or None,
+        "myproxy_dn": row.myproxy_dn or None,
+        "oauth_server": row.oauth_server or None,
         **_ABSENT,
         "DATA": [server(one) for one in row.servers.all()],
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
+from django.db.models import prefetch_related_objects
 from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from endpoints import registry
+from endpoints import activation, registry
 from endpoints.permissions import Verb
 from endpoints.registry import SearchScope, ServerSpec
 from transferapi.tasks import options
@@ -22,7 +22,7 @@ from .parsing import Document, query_limit, query_number
 MAX_SEARCH = 1000
 
 
-def server_spec(document: Document, before: ServerSpec | None = None) -> ServerSpec:
+def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = "gsiftp") -> ServerSpec:
     """A server as `hostname`, `port` and `scheme`, or as one `uri`; what is not said stays as it was before."""
     subject = document.text("subject")
     if subject is None:
@@ -30,7 +30,7 @@ def server_spec(document: Document, before: ServerSpec | None = None) -> ServerS
     uri = document.text("uri")
     if uri and not document.has("hostname"):
         return ServerSpec.parse(uri, subject)
-    scheme = document.text("scheme") or (before.scheme if before else "gsiftp")
+    scheme = document.text("scheme") or (before.scheme if before else usual_scheme)
     port = document.number("port")
     if port is None:
         port = before.port if before else registry.DEFAULT_PORTS.get(scheme, 1)
@@ -55,7 +55,9 @@ class EndpointDetail(View):
     @schemas.operation("Show an endpoint", answer="endpoint", query=["fields"])
     def get(self, request: Request, endpoint: str) -> Response:
         found = registry.resolve(self.user, endpoint, Verb.VIEW)
-        return Response(filters.pick(documents.endpoint(found, self.user), request.query_params.get("fields")))
+        prefetch_related_objects([found], "servers")
+        document = documents.endpoint(found, self.user, activation.standing(self.user.pk, found))
+        return Response(filters.pick(document, request.query_params.get("fields")))
 
     @schemas.operation("Change an endpoint", body="endpoint_change", answer="result")
     def put(self, request: Request, endpoint: str) -> Response:
@@ -95,7 +97,8 @@ class EndpointSearch(View):
         if self._of_other_kinds(query):
             return Response(listing("endpoint_list", [], limit=limit, offset=offset, has_next_page=False))
         rows, more = registry.search(self.user, scope=scope, fulltext=text, owner_id=owner, limit=limit, offset=offset)
-        found = [filters.pick(documents.endpoint(row, self.user), query.get("fields")) for row in rows]
+        where = activation.standings(self.user.pk, rows)
+        found = [filters.pick(documents.endpoint(row, self.user, where[row.pk]), query.get("fields")) for row in rows]
         return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
 
     @staticmethod
@@ -132,7 +135,9 @@ class ServerList(View):
 class ServerCreate(View):
     @schemas.operation("Add a server", body="server", answer="endpoint_server_add_result", status=201)
     def post(self, request: Request, endpoint: str) -> Response:
-        row = registry.add_server(self.user, endpoint, server_spec(Document(request.data, "server")))
+        beside = registry.servers(registry.resolve(self.user, endpoint, Verb.MANAGE))
+        usual = beside[0].scheme if beside else "gsiftp"
+        row = registry.add_server(self.user, endpoint, server_spec(Document(request.data, "server"), None, usual))
         return created(request, "endpoint_server_add_result", "Server added successfully", 201, {"id": row.pk})
 
 
@@ -159,22 +164,3 @@ class ServerDetail(View):
         if not (text.isascii() and text.isdecimal()) or len(text) > 18:
             raise NotFound("There is no such server")
         return int(text)
-
-
-class AutoActivate(View):
-    """Endpoints of this version need no credential: they are active as they are."""
-
-    @schemas.operation("Activate an endpoint", answer="activation_result")
-    def post(self, request: Request, endpoint: str) -> Response:
-        found = registry.resolve(self.user, endpoint, Verb.VIEW)
-        answer: dict[str, Any] = {
-            "DATA_TYPE": "activation_result",
-            "endpoint": registry.canonical_name(found),
-            "expires_in": -1,
-            "expire_time": None,
-            "subject": None,
-            "oauth_server": None,
-            "DATA": [],
-            "length": 0,
-        }
-        return result(request, "AlreadyActivated", "This endpoint needs no activation", **answer)

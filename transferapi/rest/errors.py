@@ -20,17 +20,36 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from endpoints.errors import (
+    CredentialRefusedError,
+    DelegationUnknownError,
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
+    NotActivatedError,
     NotPermittedError,
+    RequirementError,
     ServerExistsError,
     ServerNotFoundError,
     TooManyEndpointsError,
 )
 from endpoints.gate import TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
-from transferapi.tasks.errors import RequestError, TaskCompleteError, TaskNotFoundError, TooManyPendingError
+from identity.errors import (
+    CredentialGoneError,
+    SecretTooLargeError,
+    TooManyCredentialsError,
+    VaultError,
+    VaultKeyMissingError,
+    VaultKeyNotConfiguredError,
+    VaultSealBrokenError,
+)
+from transferapi.tasks.errors import (
+    NoCredentialError,
+    RequestError,
+    TaskCompleteError,
+    TaskNotFoundError,
+    TooManyPendingError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +100,14 @@ def _unavailable(_: Exception) -> tuple[int, str, str]:
     return 503, "ServiceUnavailable", "The service is busy or restarts; try again"
 
 
+def _flaw(error: Exception) -> str:
+    return type(error).__name__.removesuffix("Error")
+
+
+def _activate_anew(error: Any) -> tuple[int, str, str]:
+    return 400, f"ClientError.ActivationRequired.{_flaw(error)}", error.reason
+
+
 #: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
@@ -94,6 +121,19 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
     TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),
+    NoCredentialError: lambda e: (409, "NoCredException", _shown(e.reason)),
+    NotActivatedError: lambda e: (400, "ClientError.ActivationRequired", _shown(e.reason)),
+    RequirementError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    CredentialRefusedError: lambda e: (400, f"ClientError.CredentialRefused.{e.flaw}", _shown(e.reason)),
+    DelegationUnknownError: lambda e: (400, "ClientError.ActivationExpired", e.reason),
+    VaultKeyMissingError: _activate_anew,
+    VaultSealBrokenError: _activate_anew,
+    CredentialGoneError: _activate_anew,
+    SecretTooLargeError: lambda e: (400, "ClientError.CredentialRefused.TooLarge", e.reason),
+    TooManyCredentialsError: lambda e: (409, "ClientError.LimitExceeded", e.reason),
+    # Only the operator can do something about it: a status after which clients do not try again.
+    VaultKeyNotConfiguredError: lambda e: (501, "ServiceError.VaultKeyNotConfigured", e.reason),
+    VaultError: lambda e: (500, "InternalError", e.reason),
     # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
     Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
     SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),

@@ -100,6 +100,13 @@ class Document:
             self._wrong(name, "a whole number")
         return value
 
+    def text_or_number(self, name: str) -> str | None:
+        """A string, or a whole number as one. The value is not shown in errors: it may be a secret."""
+        value = self._fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+            return str(value)
+        return self.text(name)
+
     def identifier(self, name: str) -> uuid.UUID:
         try:
             return uuid.UUID(self.required_text(name))

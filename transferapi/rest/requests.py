@@ -9,6 +9,7 @@ from .schema import (
     MAYBE_FLAG,
     MAYBE_NUMBER,
     MAYBE_TEXT,
+    NUMBER,
     PATH,
     TEXT,
     UUID,
@@ -40,6 +41,9 @@ _ENDPOINT = {
         "how hard one task may work it; custom: by the four numbers beside it",
         {**one_of(*WORDS, CUSTOM), "nullable": True},
     ),
+    "myproxy_server": about("host or host:port of the MyProxy server that its users get credentials from", MAYBE_TEXT),
+    "myproxy_dn": about("of the MyProxy server's certificate, where it is not its host name", MAYBE_TEXT),
+    "oauth_server": about("https address of the OAuth server that its users get credentials from", MAYBE_TEXT),
     **each(" ".join(Limits._fields), {"type": "integer", "minimum": 1, "maximum": MOST, "nullable": True}),
 }
 _SUBMISSION = fields(
@@ -47,6 +51,7 @@ _SUBMISSION = fields(
     label=about("one line of at most 128 characters", MAYBE_TEXT),
     deadline=about("2030-01-31, 2030-01-31 23:59:59 or ISO 8601; UTC when no zone is said", MAYBE_TEXT),
     **each("notify_on_succeeded notify_on_failed notify_on_inactive", MAYBE_FLAG),
+    skip_activation_check=about("accept it without a credential; it waits for one", MAYBE_FLAG),
 )
 _ENDPOINT_REFERENCE = about("id, owner#name, or the name of one of your own", TEXT)
 TRANSFER_ITEM = asked(
@@ -62,6 +67,15 @@ TRANSFER_ITEM = asked(
 )
 SYMLINK_ITEM = asked(
     "transfer_symlink_item", "DATA_TYPE source_path destination_path", fields(source_path=PATH, destination_path=PATH)
+)
+_ACTIVATION_REQUIREMENT = asked(
+    "activation_requirement",
+    "type name",
+    {
+        "type": about("the form; one of those that the endpoint offers", TEXT),
+        "name": about("of the row in this form", TEXT),
+        "value": {"oneOf": [TEXT, NUMBER], "nullable": True, "description": "null or empty: not filled in"},
+    },
 )
 _FILTER_RULE = asked(
     "filter_rule",
@@ -104,6 +118,9 @@ REQUESTS: dict[str, Schema] = {
     "endpoint": asked("endpoint", "", {**_ENDPOINT, "DATA": list_of(SERVER_REQUEST, nullable=True)}),
     "endpoint_change": asked("endpoint", "", _ENDPOINT),
     "server": SERVER_REQUEST,
+    "activation_requirements": asked(
+        "activation_requirements", "", {"DATA": list_of(_ACTIVATION_REQUIREMENT, maxItems=100, nullable=True)}
+    ),
     "mkdir": asked("mkdir", "path", fields(path=PATH)),
     "rename": asked("rename", "old_path new_path", fields(old_path=PATH, new_path=PATH)),
     "transfer": asked(

@@ -25,6 +25,7 @@ _QUERY: dict[str, str] = {
     "bytes": "how many in all of them",
     "limit": "how many at most",
     "offset": "how many to pass over",
+    "if_expires_in": "seconds: only a credential that is valid for longer is good enough",
     "marker": "where to go on: next_marker of the page before",
     "path": "absolute, or from the home as /~/...",
     "show_hidden": "0 leaves out names that begin with a dot",
@@ -35,7 +36,7 @@ _QUERY: dict[str, str] = {
     "filter_host_endpoint": "the endpoint that others are shared from; there are no shares in this version",
     "filter_non_functional": "1: those that do not work; in this version there are none",
 }
-_NUMBERS = {"limit", "offset", "marker", "files", "bytes"}
+_NUMBERS = {"if_expires_in", "limit", "offset", "marker", "files", "bytes"}
 _IN_PATH = {
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from endpoints.forms import Form
 from endpoints.limits import CUSTOM, WORDS, Limits
 from transferapi.tasks.states import Status, TaskType
 
@@ -39,6 +40,14 @@ _MARKERS = each("marker next_marker", about("null: nothing comes after it", MAYB
 _LINK = told("link", each("rel resource title href", TEXT))
 _ACCEPTED = {**_DONE, "task_id": UUID, "submission_id": UUID, "task_link": _LINK}
 
+_ACTIVATION = {
+    "endpoint": TEXT,
+    "activated": FLAG,
+    "expires_in": about("seconds; -1: never, 0: not activated", NUMBER),
+    "expire_time": MAYBE_TIME,
+    "oauth_server": MAYBE_TEXT,
+    "length": NUMBER,
+}
 _ENDPOINT_TOLD = {
     "id": UUID,
     "owner_id": UUID,
@@ -67,7 +76,7 @@ _ENDPOINT_TOLD = {
     ),
     **each(" ".join(Limits._fields), about("null: no word about it", MAYBE_NUMBER)),
     **each("acl_max_expiration_period_mins authentication_timeout_mins auto_delete_timeout", MAYBE_NUMBER),
-    "expires_in": about("-1: never", NUMBER),
+    "expires_in": about("seconds; -1: never, 0: not activated", NUMBER),
     "my_effective_roles": list_of(TEXT),
     "DATA": list_of(ref("server")),
 }
@@ -181,15 +190,28 @@ ANSWERS: dict[str, Schema] = {
     ),
     "endpoint_server_list": page("endpoint_server_list", "server", length=NUMBER, endpoint=TEXT),
     "endpoint_server_add_result": told("endpoint_server_add_result", {**_DONE, "id": NUMBER}),
-    "activation_result": told(
-        "activation_result",
+    "activation_requirement": told(
+        "activation_requirement",
         {
-            **_DONE,
-            "endpoint": TEXT,
-            **each("expires_in length", NUMBER),
-            **each("expire_time subject oauth_server", MAYBE_TEXT),
-            "DATA": list_of({"type": "object"}),
+            "type": one_of(*Form),
+            **each("name ui_name description", TEXT),
+            "value": about("filled in by the service, and always null where it is private", MAYBE_TEXT),
+            "required": about("in its form", FLAG),
+            "private": about("not to be shown or kept", FLAG),
         },
+    ),
+    "activation_requirements": page(
+        "activation_requirements",
+        "activation_requirement",
+        **_ACTIVATION,
+        auto_activation_supported=about("a credential given elsewhere may serve here, or none is needed", FLAG),
+    ),
+    "activation_result": page(
+        "activation_result",
+        "activation_requirement",
+        **_DONE,
+        **_ACTIVATION,
+        subject=about("whom the credential is for", MAYBE_TEXT),
     ),
     "file": told(
         "file",
@@ -256,7 +278,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "DATA": [{"DATA_TYPE": "server", "uri": "gsiftp://dtn1.example.org:2811"}],
     },
     "endpoint_change": {"DATA_TYPE": "endpoint", "description": "Open to all projects", "public": True},
-    "server": {"DATA_TYPE": "server", "hostname": "dtn2.example.org", "port": 2811, "scheme": "gsiftp"},
+    "server": {"DATA_TYPE": "server", "hostname": "dtn2.example.org", "port": 2811},
+    "activation_requirements": {
+        "DATA_TYPE": "activation_requirements",
+        "DATA": [
+            {"type": "myproxy", "name": "username", "value": "alice"},
+            {"type": "myproxy", "name": "passphrase", "value": "..."},
+            {"type": "myproxy", "name": "lifetime_in_hours", "value": "12"},
+        ],
+    },
     "mkdir": {"DATA_TYPE": "mkdir", "path": "/~/results"},
     "rename": {"DATA_TYPE": "rename", "old_path": "/~/old", "new_path": "/~/new"},
     "transfer": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import endpoints, forecasts, landing, operations, submission, tasks
+from . import activation, endpoints, forecasts, landing, operations, submission, tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -16,7 +16,10 @@ urlpatterns = [
     path(f"{E}/server_list", endpoints.ServerList.as_view()),
     path(f"{E}/server", endpoints.ServerCreate.as_view()),
     path(f"{E}/server/<str:server>", endpoints.ServerDetail.as_view()),
-    path(f"{E}/autoactivate", endpoints.AutoActivate.as_view()),
+    path(f"{E}/activation_requirements", activation.Requirements.as_view()),
+    path(f"{E}/autoactivate", activation.AutoActivate.as_view()),
+    path(f"{E}/activate", activation.Activate.as_view()),
+    path(f"{E}/deactivate", activation.Deactivate.as_view()),
     path(f"operation/{E}/ls", operations.Ls.as_view()),
     path(f"operation/{E}/stat", operations.Stat.as_view()),
     path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),

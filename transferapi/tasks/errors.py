@@ -5,6 +5,7 @@
         TaskCompleteError(task_id)        it is done and does not change any more
         StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
         RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
+        NoCredentialError(endpoint, reason)  the user is not active at this endpoint
         TooManyPendingError(limit)        the user has as many unfinished tasks as he may
         LeaseLostError(task_id, epoch)    this worker does not hold the task any more
         AmbiguousPathError(path)          two sources for one destination
@@ -15,6 +16,8 @@ Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass t
 from __future__ import annotations
 
 import uuid
+
+from endpoints.models import Endpoint
 
 
 class TaskError(Exception):
@@ -50,6 +53,15 @@ class RequestError(TaskError):
         self.field = field
         self.reason = reason
         self.code = code
+
+
+class NoCredentialError(TaskError):
+    """`reason` is a sentence for the user."""
+
+    def __init__(self, endpoint: Endpoint, reason: str) -> None:
+        super().__init__(endpoint, reason)
+        self.endpoint = endpoint
+        self.reason = reason
 
 
 class TooManyPendingError(TaskError):

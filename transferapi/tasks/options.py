@@ -68,10 +68,12 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
 MAX_FILTER_RULES = 1000
 
 #: name -> (what it is when absent or null, how it is checked)
-_NOTIFY: dict[str, tuple[object, Check]] = {
+_COMMON: dict[str, tuple[object, Check]] = {
     "notify_on_succeeded": (True, _flag),
     "notify_on_failed": (True, _flag),
     "notify_on_inactive": (True, _flag),
+    #: Accept a task without a credential; it waits for one.
+    "skip_activation_check": (False, _flag),
 }
 TRANSFER: dict[str, tuple[object, Check]] = {
     "sync_level": (None, _number(0, 3)),
@@ -91,14 +93,14 @@ TRANSFER: dict[str, tuple[object, Check]] = {
     "perf_pp": (None, _number(1, 100)),
     "perf_udt": (False, _flag),
     "tuning": ("adaptive", _one_of("paper", "adaptive", "fixed")),
-    **_NOTIFY,
+    **_COMMON,
 }
 DELETE: dict[str, tuple[object, Check]] = {
     "recursive": (False, _flag),
     "ignore_missing": (False, _flag),
     "interpret_globs": (False, _flag),
     "local_user": (None, _word),
-    **_NOTIFY,
+    **_COMMON,
 }
 
 NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"

@@ -10,14 +10,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import prefetch_related_objects
 
-from endpoints import registry
+from endpoints import activation, registry
+from endpoints.models import Endpoint
 from endpoints.permissions import Verb
 from identity.models import User
 
 from . import bases, doorbell, events, locks, options, rules
 from .clock import moment
-from .errors import RequestError, TooManyPendingError
+from .errors import NoCredentialError, RequestError, TooManyPendingError
 from .models import Task
 from .states import Phase, TaskType
 
@@ -140,10 +142,22 @@ def _submit(
         task.deadline = rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
         task.deadline_is_fixed = request.deadline is not None
         rows = fill(task)
+        if not task.options.get("skip_activation_check"):
+            _check_credentials(user, task, now)
         if mine.exclude(phase=Phase.DONE).count() >= MAX_PENDING:
             raise TooManyPendingError(MAX_PENDING)
         _write(task, rows)
     return task, True
+
+
+def _check_credentials(user: User, task: Task, now: datetime) -> None:
+    """What the user is not active at, the task could not use. Without this check it would wait for him to activate."""
+    places: list[Endpoint] = [task.source, *([task.destination] if task.destination else [])]
+    prefetch_related_objects(places, "servers")
+    found = activation.standings(user.pk, places, now)
+    for endpoint in places:
+        if not found[endpoint.pk].active:
+            raise NoCredentialError(endpoint, activation.why_not_active(endpoint))
 
 
 def _write(task: Task, rows: Sequence[_Row]) -> None:

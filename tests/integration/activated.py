@@ -1,0 +1,47 @@
+"""Short ways to credentials, and to endpoints that are activated with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from deploy.endpoint.authority import Identity
+from endpoints.gridftp.proxies import make_proxy
+from endpoints.gridftp.x509 import Credential
+from tests.integration.rest import Answer, Api
+
+
+def credential_of(identity: Identity) -> Credential:
+    """The long-lived one, with its key."""
+    return Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
+
+
+def proxy_of(identity: Identity, *, hours: float = 1.0, now: datetime | None = None, **more: Any) -> Credential:
+    """A proxy as a user makes it."""
+    now = now or datetime.now(UTC)
+    return make_proxy(credential_of(identity), lifetime=timedelta(hours=hours), now=now, **more)
+
+
+def document(form: str, **values: object) -> dict[str, Any]:
+    """The rows of one form, filled in."""
+    rows = [{"type": form, "name": name, "value": value} for name, value in values.items()]
+    return {"DATA_TYPE": "activation_requirements", "DATA": rows}
+
+
+def activate(api: Api, name: object, form: str, **values: object) -> Answer:
+    return api.post(f"/endpoint/{name}/activate", document(form, **values))
+
+
+def push(api: Api, name: object, credential: Credential) -> Answer:
+    """Activate with a proxy as it lies in a file."""
+    return activate(api, name, "proxy", proxy=credential.to_pem().decode("ascii"))
+
+
+def filled(requirements: Mapping[str, Any], form: str, **values: object) -> dict[str, Any]:
+    """The whole list of requirements, as clients send it back: one form filled in, the others as they came."""
+    rows = [
+        {**row, "value": values[row["name"]]} if row["type"] == form and row["name"] in values else row
+        for row in requirements["DATA"]
+    ]
+    return {**requirements, "DATA": rows}
