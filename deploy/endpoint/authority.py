@@ -10,7 +10,7 @@ import ipaddress
 import os
 import secrets
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,10 +66,19 @@ class Authority:
     """A CA in `folder`, made by the first use and taken as it is afterwards; it signs names below `namespace` only.
 
     `certificates` is the folder to trust (X509_CERT_DIR). Certificates that were issued lie in `issued`.
+    `note` is told each path before it is made: who takes an endpoint away must know them.
     """
 
-    def __init__(self, folder: Path, *, name: str = "Authority", namespace: str = "/O=Grid/OU=Waybill Test") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "Authority",
+        namespace: str = "/O=Grid/OU=Waybill Test",
+        note: Callable[[Path], None] = lambda path: None,
+    ) -> None:
         self.folder = folder
+        self.note = note
         self.namespace = namespace
         self.subject = f"{namespace}/CN={_escaped(name)}"
         self.certificates = folder / "certificates"
@@ -80,25 +89,35 @@ class Authority:
 
     def _create(self) -> None:
         for path in (self.folder, self.certificates, self.issued):
+            self.note(path)
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o755)
         if not self.ca_certificate.exists():
-            _new_key(self.ca_key)
+            self._new_key(self.ca_key)
             self._sign_itself()
         self._publish()
+
+    def _keep(self, path: Path, content: bytes, mode: int = 0o644) -> None:
+        self.note(path)
+        if not path.exists() or path.read_bytes() != content:
+            replace_file(path, content, mode)
+
+    def _new_key(self, path: Path) -> None:
+        """PKCS#1 ("RSA PRIVATE KEY"): what the oldest Grid programs read, too."""
+        self._keep(path, openssl(["genrsa", "-traditional", "2048"]), 0o600)
 
     def _sign_itself(self) -> None:
         config = _CONFIG + _AUTHORITY
         words = ["req", "-new", "-x509", "-config", "/dev/stdin", "-extensions", "extensions", "-sha256"]
         words += ["-days", str(AUTHORITY_DAYS), "-subj", self.subject, "-key", str(self.ca_key)]
-        replace_file(self.ca_certificate, openssl(words, config))
+        self._keep(self.ca_certificate, openssl(words, config))
 
     def _publish(self) -> None:
         """Under the new hash of the subject, and under the MD5 one that older programs look for."""
         policy = _POLICY.format(authority=subject_of(self.ca_certificate), namespace=self.namespace).encode()
         for name in self.hashes():
-            replace_file(self.certificates / f"{name}.0", self.ca_certificate.read_bytes())
-            replace_file(self.certificates / f"{name}.signing_policy", policy)
+            self._keep(self.certificates / f"{name}.0", self.ca_certificate.read_bytes())
+            self._keep(self.certificates / f"{name}.signing_policy", policy)
 
     def hashes(self) -> list[str]:
         words = ["x509", "-noout", "-in", str(self.ca_certificate), "-subject_hash", "-subject_hash_old"]
@@ -106,17 +125,19 @@ class Authority:
 
     def trust(self, other: Authority) -> None:
         """Whoever uses our folder trusts the other authority from now on."""
-        for path in other.certificates.iterdir():
-            replace_file(self.certificates / path.name, path.read_bytes())
+        for path in other.certificates.glob("[!.]*"):
+            self._keep(self.certificates / path.name, path.read_bytes())
 
     def user_subject(self, common_name: str) -> str:
         return f"{self.namespace}/CN={common_name}"
 
-    def issue_host(self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None) -> Identity:
+    def issue_host(
+        self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None, stem: str = ""
+    ) -> Identity:
         """A certificate for a server: DNS names and addresses, the first is its common name too."""
         alternatives = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
         extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
-        return self.issue(f"host-{names[0]}", names[0], extensions, days=days, to=to)
+        return self.issue(stem or f"host-{names[0]}", names[0], extensions, days=days, to=to)
 
     def issue_user(self, common_name: str, *, days: int = USER_DAYS) -> Identity:
         return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
@@ -126,20 +147,22 @@ class Authority:
         safe = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in stem)
         folder = to or self.issued
         identity = Identity(folder / f"{safe}.pem", folder / f"{safe}.key")
-        _new_key(identity.key)
+        self._new_key(identity.key)
         subject = f"{self.namespace}/CN={_escaped(common_name)}"
         words = ["req", "-new", "-config", "/dev/stdin", "-subj", subject, "-key", str(identity.key)]
         request = openssl(words, _CONFIG)
         words = ["x509", "-req", "-sha256", "-days", str(days), "-extfile", "/dev/stdin"]
         words += ["-set_serial", str(secrets.randbits(127) + 1)]
         words += ["-CA", str(self.ca_certificate), "-CAkey", str(self.ca_key), "-in"]
-        replace_file(identity.certificate, _with_file(words, request, extensions))
+        self._keep(identity.certificate, _with_file(words, request, extensions))
         return identity
 
     def revoke(self, identities: Iterable[Identity] = (), *, days: int = 30) -> None:
         """Add these to what is revoked, and publish a list that holds for `days`; nobody given: a fresh list."""
         index = self.folder / "index.txt"
         config = _DATABASE.format(folder=self.folder)
+        for ending in ("", ".attr", ".old", ".attr.old", ".new", ".attr.new"):
+            self.note(index.with_name(index.name + ending))
         if not index.exists():
             replace_file(index, b"")
         words = ["ca", "-config", "/dev/stdin", "-keyfile", str(self.ca_key), "-cert", str(self.ca_certificate)]
@@ -147,7 +170,7 @@ class Authority:
             openssl([*words, "-revoke", str(identity.certificate)], config)
         content = openssl([*words, "-gencrl", "-crldays", str(days)], config)
         for name in self.hashes():
-            replace_file(self.certificates / f"{name}.r0", content)
+            self._keep(self.certificates / f"{name}.r0", content)
 
 
 def write_gridmap(path: Path, accounts: Mapping[str, str]) -> Path:
@@ -162,15 +185,56 @@ def subject_of(certificate: Path) -> str:
     return openssl(words).decode().strip().removeprefix("subject=").strip()
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+def fits(identity: Identity) -> bool:
+    """Whether both files are there and the key is that of the certificate."""
+    try:
+        public = openssl(["x509", "-noout", "-pubkey", "-in", str(identity.certificate)])
+        return public == openssl(["pkey", "-pubout", "-in", str(identity.key)])
+    except AuthorityError:
+        return False
+
+
+def serves(identity: Identity, host: str, *, days: int) -> bool:
+    """Whether it is a usable certificate for this host name or address, and will be for so many days."""
+    words = [
+        "x509",
+        "-noout",
+        "-in",
+        str(identity.certificate),
+        "-checkip" if _is_address(host) else "-checkhost",
+        host,
+    ]
+    if not fits(identity) or b"does match" not in openssl(words):
+        return False
+    try:
+        openssl(["x509", "-noout", "-in", str(identity.certificate), "-checkend", str(days * 86400)])
+    except AuthorityError:
+        return False
+    return True
+
+
+def expiry_of(certificate: Path) -> str:
+    """Such as `Nov 22 00:20:59 2027 GMT`."""
+    words = ["x509", "-noout", "-enddate", "-in", str(certificate)]
+    return openssl(words).decode().strip().removeprefix("notAfter=")
+
+
+def beside(path: Path) -> Path:
+    """Where the new content of `path` lies until it is whole."""
+    return path.with_name(f".{path.name}.new")
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
     """Write it whole or not at all; nobody reads half a file."""
-    beside = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+    new = beside(path)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    new.replace(path)
 
 
 def openssl(words: Sequence[str], given: str = "") -> bytes:
@@ -190,12 +254,6 @@ def openssl(words: Sequence[str], given: str = "") -> bytes:
     if done.returncode:
         raise AuthorityError(f"openssl {words[0]}: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
-
-
-def _new_key(path: Path) -> None:
-    """PKCS#1 ("RSA PRIVATE KEY"): what the oldest Grid programs read, too."""
-    key = openssl(["genrsa", "-traditional", "2048"])
-    replace_file(path, key, 0o600)
 
 
 def _with_file(words: Sequence[str], content: bytes, given: str) -> bytes:

@@ -1,0 +1,27 @@
+"""What can go wrong with a box. Each message is one that an administrator can act on.
+
+BoxError
+|- UsageError       options that cannot be meant, or are missing
+|- HostError        this machine: packages, privileges, ports, files that are in the way
+|- WaybillError     the service cannot be reached, or refused; `status` is its HTTP status, 0 without an answer
+"""
+
+from __future__ import annotations
+
+
+class BoxError(Exception):
+    """Base of them all."""
+
+
+class UsageError(BoxError):
+    pass
+
+
+class HostError(BoxError):
+    pass
+
+
+class WaybillError(BoxError):
+    def __init__(self, message: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)

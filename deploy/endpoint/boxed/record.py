@@ -1,0 +1,148 @@
+"""The list of all that a box has made on this machine: what `remove` takes away, and nothing else.
+
+A path is written down (and flushed to the disk) before the thing itself is made, so that a setup that was killed at any
+moment leaves nothing that is not on the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from deploy.endpoint.authority import beside, replace_file
+
+from .errors import HostError
+
+NAME = "made"
+Owner = tuple[int, int]
+
+
+class Record:
+    """The list of the box in `folder`, locked for us until `close`. -> HostError"""
+
+    def __init__(self, folder: Path, *, create: bool) -> None:
+        self.root = folder
+        self.path = folder / NAME
+        self.changed = False
+        if create:
+            self._make_root()
+        try:
+            flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise HostError(f"cannot open {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise HostError(f"another `box` is at work on {folder}: try again when it has ended") from None
+        self.paths = self._read()
+        if create:
+            self.note(folder)
+
+    def _make_root(self) -> None:
+        with contextlib.suppress(FileExistsError):
+            try:
+                self.root.mkdir(mode=0o755)
+            except FileNotFoundError:
+                raise HostError(f"cannot make {self.root}: make {self.root.parent} first") from None
+            except PermissionError:
+                raise HostError(f"cannot make {self.root}: run this with sudo, or choose another --folder") from None
+        if not self.root.is_dir():
+            raise HostError(f"{self.root} is not a folder")
+        if not self.path.exists() and any(self.root.iterdir()):
+            raise HostError(f"{self.root} holds things that are not of a box: choose another --folder")
+
+    def _read(self) -> list[Path]:
+        """What is listed; a line that was cut off by a crash names something that was not made yet."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        os.ftruncate(self._descriptor, len(whole))
+        return [Path(os.fsdecode(line)) for line in whole.splitlines()]
+
+    def note(self, path: Path) -> None:
+        """From now on the box may make `path`."""
+        if path in self.paths:
+            return
+        os.write(self._descriptor, os.fsencode(path) + b"\n")
+        os.fsync(self._descriptor)
+        self.paths.append(path)
+
+    def has(self, path: Path) -> bool:
+        return path in self.paths
+
+    def folder(self, path: Path, mode: int = 0o755, owner: Owner | None = None) -> None:
+        """Make a folder, or set right what is not as it should be. -> HostError where it is somebody else's"""
+        self._claim(path)
+        if not path.is_dir():
+            path.mkdir()
+            self.changed = True
+        self._set_right(path, mode, owner)
+
+    def file(self, path: Path, content: bytes | str, mode: int = 0o644, owner: Owner | None = None) -> bool:
+        """Write a file unless it is that already; whether its content changed. -> HostError where it is not ours"""
+        data = content.encode() if isinstance(content, str) else content
+        self._claim(path)
+        different = not path.exists() or path.read_bytes() != data
+        if different:
+            replace_file(path, data, mode, owner)
+            self.changed = True
+        self._set_right(path, mode, owner)
+        return different
+
+    def own(self, path: Path, mode: int, owner: Owner | None) -> None:
+        """The owner and mode of a file that another module made."""
+        self._set_right(path, mode, owner)
+
+    def _claim(self, path: Path) -> None:
+        if not self.has(path) and os.path.lexists(path):
+            raise HostError(f"{path} is there already, and not of this box: move it away")
+        self.note(path)
+
+    @staticmethod
+    def _set_right(path: Path, mode: int, owner: Owner | None) -> None:
+        found = path.lstat()
+        if owner is not None and (found.st_uid, found.st_gid) != owner:
+            os.chown(path, *owner, follow_symlinks=False)
+        if stat.S_IMODE(found.st_mode) != mode:
+            path.chmod(mode)
+
+    def remove_all(self) -> list[Path]:
+        """Take away what is listed, last first; folders in which there is something else stay, and are returned."""
+        left = []
+        for path in reversed(self.paths):
+            if path == self.root:
+                continue
+            _unlink(beside(path))
+            if not _unlink(path):
+                left.append(path)
+        if not left and {one.name for one in self.root.iterdir()} <= {NAME}:
+            self.path.unlink()
+            with contextlib.suppress(OSError):  # the folder may have been there before, as a mount point for one
+                self.root.rmdir()
+        elif not left:
+            left.append(self.root)
+        return left
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _unlink(path: Path) -> bool:
+    """Whether it is gone now."""
+    try:
+        kind = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    if not stat.S_ISDIR(kind):
+        path.unlink()
+        return True
+    try:
+        path.rmdir()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Both servers of a box in the foreground: for containers, and for machines without systemd."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from deploy.endpoint.toolkit import clean_environment
+from deploy.stack.child import describe_exit, die_with_parent, stop
+
+from . import settings
+from .errors import HostError
+from .services import Box
+from .setup import READY_SECONDS, RUN_LOCK
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Until SIGTERM or Ctrl-C, or until one of them ends. -> HostError"""
+    found = settings.load(options.folder)
+    if found is None:
+        raise HostError(f"nothing is set up in {options.folder}: `box setup` does it")
+    if found.systemd:
+        raise HostError("systemd runs this one: systemctl start waybill-gridftp waybill-myproxy")
+    box = Box(options.folder, found)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with (options.folder / RUN_LOCK).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HostError("it runs already") from None
+        yield from _serve(box)
+
+
+def _serve(box: Box) -> Iterator[str]:
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, command in box.foreground_commands().items():
+            processes[name] = _spawn(command)
+        until = time.monotonic() + READY_SECONDS
+        while not all(box.listens().values()):
+            _check(processes)
+            if time.monotonic() > until:
+                raise HostError(f"not ready after {READY_SECONDS} s")
+            time.sleep(0.05)
+        yield "ready"
+        while True:
+            _check(processes)
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        yield "ended"
+    finally:
+        for process in processes.values():
+            stop(process, timeout=2)
+
+
+def _spawn(command: list[str]) -> subprocess.Popen[bytes]:
+    """SIGTERM when we die: the keeper of MyProxy must get the chance to end its daemon."""
+    parent = os.getpid()
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        env=clean_environment(),
+        process_group=0,
+        preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
+    )
+
+
+def _check(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    for name, process in processes.items():
+        if (code := process.poll()) is not None:
+            raise HostError(f"{name} ended with {describe_exit(code)}")

@@ -1,0 +1,112 @@
+"""How a box is set up: what was said at the last setup holds until it is said differently. No secret is in here."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import HostError, UsageError
+
+FOLDER = Path("/etc/waybill-endpoint")
+NAME = "settings.json"
+HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+ENDPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+PAM_SERVICE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`address` is the one to listen on ("" for all), `hours` how long a certificate of the online authority lives."""
+
+    name: str = ""
+    host: str = ""
+    port: int = 2811
+    myproxy_port: int = 7512
+    data_ports: str = "50000-51000"
+    address: str = ""
+    waybill: str = ""
+    public: bool = False
+    pam_service: str = "waybill-myproxy"
+    hours: int = 24
+    systemd: bool = True
+    namespace: str = ""
+    endpoint_id: str = ""
+    #: True from before the service is asked to register until the id is written down here.
+    registering: bool = False
+
+    def checked(self) -> Settings:
+        """-> UsageError that names the option"""
+        if not (HOST.fullmatch(self.host) or _is_address(self.host)):
+            raise UsageError("--host: the name under which others reach this machine, such as dtn.example.org")
+        if not ENDPOINT_NAME.fullmatch(self.name):
+            raise UsageError("--name: letters, digits, '-', '_' and '.', such as dtn")
+        if self.address and not _is_address(self.address):
+            raise UsageError("--address: an IP address of this machine")
+        if not self.waybill.startswith(("https://", "http://")):
+            raise UsageError("--waybill: the address of the service, such as https://waybill.example.org")
+        if not PAM_SERVICE.fullmatch(self.pam_service):
+            raise UsageError("--pam-service: the name of a file in /etc/pam.d")
+        if not 1 <= self.hours <= 24 * 365:
+            raise UsageError("--hours: from 1 to 8760")
+        self._check_ports()
+        return self
+
+    def _check_ports(self) -> None:
+        if not all(1 <= port <= 65535 for port in (self.port, self.myproxy_port)) or self.port == self.myproxy_port:
+            raise UsageError("--port and --myproxy-port: two different ports from 1 to 65535")
+        first, last = self.data_range
+        if not 1 <= first <= last <= 65535:
+            raise UsageError("--data-ports: two ports from 1 to 65535, such as 50000-51000")
+        if any(first <= port <= last for port in (self.port, self.myproxy_port)):
+            raise UsageError("--data-ports: the other ports must not lie among them")
+
+    @property
+    def data_range(self) -> tuple[int, int]:
+        first, _, last = self.data_ports.partition("-")
+        return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else (0, 0)
+
+    @property
+    def myproxy_server(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.myproxy_port}"
+
+    def user_subject(self, name: str) -> str:
+        """Users have a branch of their own: nobody's account name makes a host of him."""
+        return f"{self.namespace}/OU=people/CN={name}"
+
+    def with_options(self, options: dict[str, Any]) -> Settings:
+        """What was said (not None) instead of what held before; the namespace stays that of the first setup."""
+        known = {field.name for field in dataclasses.fields(self)}
+        said = {name: value for name, value in options.items() if name in known and value is not None}
+        after = dataclasses.replace(self, **said)
+        if not after.namespace:
+            after = dataclasses.replace(after, namespace=f"/O=Waybill Endpoint/OU={after.host}")
+        return after
+
+    def text(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+
+def load(folder: Path) -> Settings | None:
+    """Those of the last setup; None when it never came so far. -> HostError"""
+    path = folder / NAME
+    try:
+        document = json.loads(path.read_text())
+        return Settings(**document)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise HostError(f"{path} cannot be read: {error}") from error
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
