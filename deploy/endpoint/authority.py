@@ -91,7 +91,8 @@ class Authority:
         for path in (self.folder, self.certificates, self.issued):
             self.note(path)
             path.mkdir(parents=True, exist_ok=True)
-            path.chmod(0o755)
+            if path.stat().st_mode & 0o777 != 0o755:  # whatever the umask says: sessions read what is below
+                path.chmod(0o755)
         if not self.ca_certificate.exists():
             self._new_key(self.ca_key)
             self._sign_itself()

@@ -61,7 +61,8 @@ class Record:
         with open(self._descriptor, "rb", closefd=False) as file:
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        os.ftruncate(self._descriptor, len(whole))
+        if whole != content:
+            os.ftruncate(self._descriptor, len(whole))
         return [Path(os.fsdecode(line)) for line in whole.splitlines()]
 
     def note(self, path: Path) -> None:

@@ -265,7 +265,8 @@ def systemctl(*words: str, check: bool = True) -> bool:
 
 def missing_programs() -> Sequence[str]:
     """Of what the two servers need."""
-    found = {toolkit.SERVER: toolkit.server_program(), myproxy.SERVER: myproxy.program(), "openssl": shutil.which("openssl")}
+    found = {toolkit.SERVER: toolkit.server_program(), myproxy.SERVER: myproxy.program()}
+    found["openssl"] = shutil.which("openssl")
     return [name for name, path in found.items() if path is None]
 
 
