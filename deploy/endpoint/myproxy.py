@@ -76,6 +76,7 @@ class MyProxyServer:
         self.address = address
         self.port = port
         self.log = folder / "log"
+        self.pid_file = folder / "pid"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, timeout: float = START_SECONDS) -> None:
@@ -84,6 +85,7 @@ class MyProxyServer:
         self._write_files()
         for remaining in reversed(range(1 if given else PORT_TRIES)):
             self.port = given or free_port()
+            self.pid_file.unlink(missing_ok=True)
             self.process = spawn(self.command(), log=self.log, env=self._environment())
             try:
                 return wait_ready(SERVER, self.process, self._accepts, timeout=timeout, log=self.log)
@@ -124,7 +126,7 @@ class MyProxyServer:
         if server is None:
             raise StartError(SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
         words = [server, "-l", self.address, "-p", str(self.port), "-c", str(self.folder / "config")]
-        words += ["-s", str(self.folder / "store"), "-P", str(self.folder / "pid")]
+        words += ["-s", str(self.folder / "store"), "-P", str(self.pid_file)]
         if self.accounts:
             words = [*with_pam(self.folder / "pam.d"), *words]
         keeper = Path(__file__).with_name("foreground.py")
@@ -139,7 +141,7 @@ class MyProxyServer:
 
     def _accepts(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection((self.address, self.port), timeout=2):
-            return True
+            return self.pid_file.exists()  # written after it listens
         return False
 
     def keep(self, user_name: str, passphrase: str, identity: Identity, *, hours: float = 12) -> None:

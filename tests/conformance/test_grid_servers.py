@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +18,12 @@ pytestmark = pytest.mark.toolkit
 
 
 @pytest.fixture
-def copy(tmp_path: Path, authority: Authority, gsi_server_factory: Callable[..., ToolkitServer]) -> Callable[..., str]:
+def copy(
+    tmp_path: Path, grid_home: Path, authority: Authority, gsi_server_factory: Callable[..., ToolkitServer]
+) -> Callable[..., str]:
     """Copies a file between two servers with GSI: "" or what the toolkit's client complained about."""
-    folder = tmp_path / "data"
-    folder.mkdir()
+    # Not in tmp_path: another pytest of the same user closes the folder above it to the server's account.
+    folder = Path(tempfile.mkdtemp(prefix="data-", dir=grid_home))
     (folder / "file").write_bytes(b"something" * 1000)
 
     def run(certificate: Path, key: Path, issuer: Authority = authority) -> str:
@@ -91,7 +94,7 @@ def test_a_certificate_from_the_online_authority_logs_in(
 
 def test_nothing_of_a_server_is_left_when_it_is_stopped(myproxy_server_factory: Callable[..., MyProxyServer]) -> None:
     server = myproxy_server_factory(accounts={"carol": "carol's passphrase"})
-    pid = int((server.folder / "pid").read_text())
+    pid = int(server.pid_file.read_text())
     assert Path(f"/proc/{pid}").exists()
     server.stop()
 

@@ -41,7 +41,7 @@ class BoxHost:
         self.token.write_text(str(service.connection["token"]))
         self.port, self.myproxy_port = free_port(), free_port()
         self.running: subprocess.Popen[str] | None = None
-        self.python = "/usr/bin/python3" if self.root else sys.executable
+        self.python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
         self.name = folder.name
         self._cover()
 
