@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models, transaction
-from django.views.decorators.debug import sensitive_variables
 
 from .bindings import checked
 from .clock import moment
@@ -40,7 +39,6 @@ class Pending:
     more: Mapping[str, Any] = field(repr=False)
 
 
-@sensitive_variables("secret", "token")
 def keep_pending(
     user: User | uuid.UUID,
     purpose: str,
@@ -57,9 +55,9 @@ def keep_pending(
 
     `more` holds what JSON can. Raises SecretTooLargeError, BadBindingError, UserGoneError, VaultKeyNotConfiguredError.
     """
-    content = _packed(secret, more or {})
-    del secret
-    digest = None if token is None else _digest(token)
+    hidden, digest = Hidden(bytes(secret)), None if token is None else _digest(token)
+    del secret, token
+    content = _packed(hidden, more or {})
     user_id = user if isinstance(user, uuid.UUID) else user.pk
     with transaction.atomic():
         lock_user(user_id)
@@ -121,9 +119,9 @@ def _make_room(user_id: uuid.UUID, replaced: models.QuerySet[PendingSecret]) -> 
         PendingSecret.objects.filter(pk__in=too_old).delete()
 
 
-def _packed(secret: bytes, more: Mapping[str, Any]) -> Hidden:
+def _packed(secret: Hidden, more: Mapping[str, Any]) -> Hidden:
     said = json.dumps(dict(more)).encode()
-    content = Hidden(len(said).to_bytes(_LENGTH_OCTETS, "big") + said + secret)
+    content = Hidden(len(said).to_bytes(_LENGTH_OCTETS, "big") + said + secret.value)
     if len(content) > MAX_OCTETS:
         raise SecretTooLargeError(MAX_OCTETS)
     return content

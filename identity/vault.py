@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from django.db import models, transaction
 from django.db.models.functions import Now
-from django.views.decorators.debug import sensitive_variables
 
 from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
 from .clock import moment
@@ -80,7 +79,6 @@ class Held:
     stored_at: datetime
 
 
-@sensitive_variables("secret")
 def store(
     user: User | uuid.UUID,
     bound_to: str,
