@@ -1,0 +1,522 @@
+"""Which chains lead to an authority that is trusted, and what is said about those that do not."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from endpoints.gridftp import certificate_path as path
+from endpoints.gridftp.names import slash_name
+from endpoints.gridftp.trust import TrustFolder
+from endpoints.gridftp.x509 import INDEPENDENT, LIMITED, MAX_CERTIFICATES
+from tests import hostile_certificates as make
+from tests.hostile_certificates import DAY, NOW, Holder
+
+CA = make.authority()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make.trust(tmp_path, CA)
+
+
+def verified(folder: Path, holder: Holder, now: datetime = NOW) -> str:
+    return slash_name(TrustFolder(folder).verify(holder.chain, now=now).subject)
+
+
+def refused(folder: Path, holder: Holder, kind: type[path.UntrustedError], now: datetime = NOW) -> str:
+    """The reason; exactly this kind of error, none below it."""
+    with pytest.raises(path.UntrustedError) as raised:
+        TrustFolder(folder).verify(holder.chain, now=now)
+    assert type(raised.value) is kind, raised.value.reason
+    assert raised.value.reason.endswith(".")
+    return raised.value.reason
+
+
+def test_a_person_certified_by_a_trusted_authority_is_accepted(folder: Path) -> None:
+    assert verified(folder, make.person(CA)) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_the_authority_need_not_be_in_the_chain(folder: Path) -> None:
+    alice = make.person(CA)
+    assert verified(folder, Holder(alice.certificate, alice.key)) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_a_proxy_of_a_proxy_of_a_proxy_proves_the_person(folder: Path) -> None:
+    holder = make.proxy(make.proxy(make.proxy(make.person(CA))))
+    assert verified(folder, holder) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_the_issuers_may_lie_in_any_order(folder: Path) -> None:
+    holder = make.proxy(make.proxy(make.person(CA)))
+    mixed = Holder(holder.certificate, holder.key, tuple(reversed(holder.issuers)))
+    assert verified(folder, mixed) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_the_same_certificate_twice_does_no_harm(folder: Path) -> None:
+    holder = make.proxy(make.person(CA))
+    twice = Holder(holder.certificate, holder.key, (*holder.chain, *holder.issuers))
+    assert verified(folder, twice) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_a_limited_proxy_proves_the_person_too(folder: Path) -> None:
+    limited = make.proxy(make.person(CA), policy=LIMITED)
+    assert verified(folder, limited) == "/O=Grid/OU=Test/CN=Alice"
+    assert verified(folder, make.proxy(limited, policy=LIMITED)) == "/O=Grid/OU=Test/CN=Alice"
+
+
+def test_keys_on_elliptic_curves_are_accepted(folder: Path) -> None:
+    alice = make.person(CA, key=make.ec_key())
+    assert verified(folder, make.proxy(alice, key=make.ec_key(1))) == "/O=Grid/OU=Test/CN=Alice"
+    assert verified(folder, make.proxy(alice)) == "/O=Grid/OU=Test/CN=Alice"
+
+
+@pytest.mark.parametrize("digest", [hashes.SHA256(), hashes.SHA384(), hashes.SHA512()])
+def test_the_digests_of_today_are_accepted(folder: Path, digest: hashes.HashAlgorithm) -> None:
+    verified(folder, make.person(CA, digest=digest))
+
+
+# --- times ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_expired_person_is_refused_with_the_time(folder: Path) -> None:
+    reason = refused(folder, make.person(CA, ends=NOW - DAY), path.ExpiredError)
+    assert reason == 'The certificate "/O=Grid/OU=Test/CN=Alice" expired on 2026-06-14 12:00:00 UTC.'
+
+
+def test_a_person_is_accepted_in_the_last_second_and_not_after(folder: Path) -> None:
+    alice = make.person(CA)
+    ends = alice.certificate.not_valid_after_utc
+    verified(folder, alice, now=ends)
+    refused(folder, alice, path.ExpiredError, now=ends + DAY / 86400)
+
+
+def test_a_person_from_the_future_is_refused(folder: Path) -> None:
+    assert "2026-06-16" in refused(folder, make.person(CA, begins=NOW + DAY), path.NotYetValidError)
+
+
+def test_an_expired_proxy_of_a_valid_person_is_refused(folder: Path) -> None:
+    reason = refused(folder, make.proxy(make.person(CA), ends=NOW - DAY), path.ExpiredError)
+    assert "CN=Alice/CN=1234567" in reason
+
+
+def test_a_valid_proxy_of_an_expired_person_is_refused(folder: Path) -> None:
+    refused(folder, make.proxy(make.person(CA, ends=NOW - DAY), ends=NOW + DAY), path.ExpiredError)
+
+
+def test_an_expired_authority_is_refused(tmp_path: Path) -> None:
+    old = make.authority("CN=Old CA", ends=NOW - DAY)
+    assert "CN=Old CA" in refused(make.trust(tmp_path, old), make.person(old), path.ExpiredError)
+
+
+# --- who signed -----------------------------------------------------------------------------------------------------
+
+
+def test_somebody_who_signed_himself_is_refused(folder: Path) -> None:
+    refused(folder, make.person(None), path.SelfSignedError)
+
+
+def test_an_authority_that_nobody_knows_is_refused_by_name(folder: Path) -> None:
+    other = make.authority("CN=Other CA")
+    alice = make.person(other)
+    assert '"/O=Grid/CN=Other CA"' in refused(folder, alice, path.UnknownAuthorityError)
+    refused(folder, Holder(alice.certificate, alice.key), path.UnknownAuthorityError)
+
+
+def test_an_authority_of_the_same_name_with_another_key_is_refused(folder: Path) -> None:
+    twin = make.authority(key=make.rsa_key(77))
+    refused(folder, make.person(twin), path.UnknownAuthorityError)
+    refused(folder, Holder(make.person(twin).certificate, make.rsa_key(1)), path.BadSignatureError)
+
+
+def test_two_authorities_of_one_name_may_both_be_trusted(folder: Path) -> None:
+    twin = make.authority(key=make.rsa_key(77))
+    (folder / f"{make.stem(CA)}.1").write_bytes(make.certificate_pem(twin.certificate))
+    verified(folder, make.person(twin))
+    verified(folder, make.person(CA))
+
+
+def test_a_changed_signature_is_refused(folder: Path) -> None:
+    refused(folder, make.with_wrong_signature(make.person(CA)), path.BadSignatureError)
+    refused(folder, make.with_wrong_signature(make.proxy(make.person(CA))), path.BadSignatureError)
+
+
+def test_a_proxy_signed_with_another_key_than_the_persons_is_refused(folder: Path) -> None:
+    refused(folder, make.proxy(make.person(CA), signed_by=make.rsa_key(55)), path.BadSignatureError)
+
+
+def test_a_proxy_without_its_person_is_refused(folder: Path) -> None:
+    holder = make.proxy(make.person(CA))
+    refused(folder, Holder(holder.certificate, holder.key), path.BadProxyError)
+
+
+def test_a_person_cannot_certify_another_person(folder: Path) -> None:
+    refused(folder, make.person(make.person(CA), "CN=Mallory"), path.NotAnAuthorityError)
+
+
+def test_a_proxy_cannot_certify_a_person(folder: Path) -> None:
+    refused(folder, make.person(make.proxy(make.person(CA)), "CN=Mallory"), path.NotAnAuthorityError)
+
+
+def test_an_authority_cannot_make_a_proxy_of_itself(folder: Path) -> None:
+    refused(folder, make.proxy(CA), path.NotAnEndEntityError)
+
+
+def test_the_authority_itself_is_not_a_person(folder: Path) -> None:
+    refused(folder, CA, path.NotAnEndEntityError)
+
+
+@pytest.mark.parametrize("digest", ["md5", "sha1"])
+def test_broken_digests_are_refused(folder: Path, digest: str) -> None:
+    refused(folder, make.claiming(make.person(CA), digest), path.WeakSignatureError)
+    refused(folder, make.claiming(make.proxy(make.person(CA)), digest), path.WeakSignatureError)
+
+
+def test_a_root_may_have_signed_itself_with_sha1(tmp_path: Path) -> None:
+    root = make.claiming(make.authority("CN=Root of 2004"), "sha1")
+    verified(make.trust(tmp_path, root), make.person(root))
+
+
+def test_short_keys_are_refused(folder: Path, tmp_path: Path) -> None:
+    assert "1024 bits" in refused(folder, make.person(CA, key=make.rsa_key(0, 1024)), path.WeakSignatureError)
+    refused(folder, make.proxy(make.person(CA), key=make.rsa_key(0, 1024)), path.WeakSignatureError)
+    small = make.authority("CN=Small CA", key=make.rsa_key(1, 1024))
+    refused(make.trust(tmp_path, small), make.person(small), path.WeakSignatureError)
+
+
+def test_odd_curves_are_refused(folder: Path) -> None:
+    refused(folder, make.person(CA, key=make.ec_key(0, ec.SECP192R1)), path.WeakSignatureError)
+
+
+# --- intermediate authorities ---------------------------------------------------------------------------------------
+
+
+def test_an_intermediate_authority_in_the_folder_is_used(folder: Path) -> None:
+    middle = make.authority("CN=Middle", CA)
+    alice = make.person(middle)
+    make.trust(folder, middle)
+    verified(folder, Holder(alice.certificate, alice.key))
+
+
+def test_an_intermediate_authority_from_the_chain_needs_a_policy_in_the_folder(folder: Path) -> None:
+    middle = make.authority("CN=Middle", CA)
+    alice = make.person(middle)
+    assert "/O=Grid/CN=Middle" in refused(folder, alice, path.SigningPolicyError)
+    (folder / f"{make.stem(middle)}.signing_policy").write_text(make.policy_text(middle, "/O=Grid/*"))
+    verified(folder, alice)
+
+
+def test_an_intermediate_authority_whose_root_is_unknown_is_refused(tmp_path: Path) -> None:
+    middle = make.authority("CN=Middle", CA)
+    refused(make.trust(tmp_path, middle), make.person(middle), path.UnknownAuthorityError)
+
+
+def test_more_authorities_than_the_root_allows_are_refused(tmp_path: Path) -> None:
+    root = make.authority("CN=Strict CA", path_length=0)
+    middle = make.authority("CN=Middle", root)
+    make.trust(make.trust(tmp_path, root), middle)
+    verified(tmp_path, make.person(root))
+    refused(tmp_path, make.person(middle), path.PathTooLongError)
+
+
+def test_proxies_do_not_count_as_authorities(tmp_path: Path) -> None:
+    root = make.authority("CN=Strict CA", path_length=0)
+    verified(make.trust(tmp_path, root), make.proxy(make.proxy(make.person(root))))
+
+
+@pytest.mark.parametrize("wrong", [{"is_authority": False}, {"may_certify": False}])
+def test_an_issuer_that_may_not_certify_is_refused(folder: Path, wrong: dict[str, bool]) -> None:
+    middle = make.authority("CN=Middle", CA, **wrong)  # type: ignore[arg-type]
+    refused(make.trust(folder, middle), make.person(middle), path.NotAnAuthorityError)
+
+
+def test_authorities_that_certify_each_other_in_a_circle_come_to_an_end(folder: Path) -> None:
+    one = make.authority("CN=One", make.authority("CN=Two"))
+    two = make.authority("CN=Two", one)
+    alice = make.person(two)
+    circle = Holder(alice.certificate, alice.key, (two.certificate, one.certificate))
+    refused(folder, circle, path.UnknownAuthorityError)
+    make.trust(folder, one)
+    make.trust(folder, two)
+    refused(folder, circle, path.PathTooLongError)
+
+
+def test_a_chain_of_a_hundred_certificates_is_refused_unread(folder: Path) -> None:
+    alice = make.person(CA)
+    crowd = Holder(alice.certificate, alice.key, (CA.certificate,) * 100)
+    assert str(MAX_CERTIFICATES) in refused(folder, crowd, path.PathTooLongError)
+
+
+def test_no_chain_at_all_is_refused(folder: Path) -> None:
+    with pytest.raises(path.UnreadableCertificateError):
+        TrustFolder(folder).verify((), now=NOW)
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def constraints(permitted: list[x509.GeneralName] | None, excluded: list[x509.GeneralName] | None = None) -> Holder:
+    more = [(x509.NameConstraints(permitted, excluded), True)]
+    return make.authority("CN=Bound CA", more=more)
+
+
+def below(*parts: str) -> x509.GeneralName:
+    return x509.DirectoryName(make.name(*parts))
+
+
+def test_an_authority_may_be_bound_to_names_of_persons(tmp_path: Path) -> None:
+    bound = constraints([below("O=Grid", "OU=Test")], [below("O=Grid", "OU=Test", "OU=Admins")])
+    make.trust(tmp_path, bound)
+    verified(tmp_path, make.person(bound))
+    verified(tmp_path, make.proxy(make.person(bound)))
+    refused(tmp_path, make.person(bound, make.name("O=Grid", "CN=Alice")), path.NameConstraintError)
+    admin = make.name("O=Grid", "OU=Test", "OU=Admins", "CN=Root")
+    refused(tmp_path, make.person(bound, admin), path.NameConstraintError)
+
+
+def test_an_authority_may_be_bound_to_names_of_hosts(tmp_path: Path) -> None:
+    network = x509.IPAddress(ipaddress.ip_network("192.0.2.0/24"))
+    bound = constraints([x509.DNSName("example.org"), network])
+    make.trust(tmp_path, bound)
+    verified(tmp_path, make.host(bound, x509.DNSName("dtn.example.org")))
+    verified(tmp_path, make.host(bound, x509.IPAddress(ipaddress.ip_address("192.0.2.7"))))
+    verified(tmp_path, make.host(bound, common_name="host/dtn.example.org"))
+    for bad in (
+        make.host(bound, x509.DNSName("dtn.example.org"), x509.DNSName("dtn.example.com")),
+        make.host(bound, x509.DNSName("badexample.org")),
+        make.host(bound, x509.IPAddress(ipaddress.ip_address("192.0.3.7"))),
+        make.host(bound, common_name="host/dtn.example.com"),
+    ):
+        refused(tmp_path, bad, path.NameConstraintError)
+
+
+def test_an_authority_may_be_bound_to_mail_addresses(tmp_path: Path) -> None:
+    bound = constraints([x509.RFC822Name("example.org")])
+    make.trust(tmp_path, bound)
+    verified(tmp_path, make.person(bound, make.name("O=Grid", "CN=A", "emailAddress=a@example.org")))
+    other = make.name("O=Grid", "CN=A", "emailAddress=a@example.com")
+    refused(tmp_path, make.person(bound, other), path.NameConstraintError)
+
+
+def test_constraints_that_cannot_be_judged_refuse_what_they_are_about(tmp_path: Path) -> None:
+    uri = x509.UniformResourceIdentifier("example.org")
+    bound = constraints([uri])
+    make.trust(tmp_path, bound)
+    verified(tmp_path, make.person(bound))
+    named = x509.UniformResourceIdentifier("https://example.org/alice")
+    refused(tmp_path, make.host(bound, named), path.NameConstraintError)
+
+
+def test_the_signing_policy_says_whom_an_authority_may_certify(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA, "/O=Grid/OU=Test/*", "/O=Grid/CN=robot ?")
+    verified(tmp_path, make.person(CA))
+    verified(tmp_path, make.person(CA, make.name("O=Grid", "CN=robot 7")))
+    reason = refused(tmp_path, make.person(CA, make.name("O=Elsewhere", "CN=Alice")), path.SigningPolicyError)
+    assert reason == 'The authority "/O=Grid/CN=Test CA" may not sign the certificate "/O=Elsewhere/CN=Alice".'
+
+
+def test_proxies_are_no_matter_of_the_signing_policy(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA, "/O=Grid/OU=Test/CN=Alice")
+    verified(tmp_path, make.proxy(make.person(CA)))
+
+
+def test_an_authority_without_a_signing_policy_may_certify_nobody(tmp_path: Path) -> None:
+    refused(make.trust(tmp_path, CA, policy=""), make.person(CA), path.SigningPolicyError)
+
+
+def test_a_signing_policy_for_another_authority_is_none(tmp_path: Path) -> None:
+    policy = make.policy_text(make.authority("CN=Other CA"), "/*")
+    refused(make.trust(tmp_path, CA, policy=policy), make.person(CA), path.SigningPolicyError)
+
+
+def test_the_policy_of_one_authority_cannot_speak_for_another(folder: Path) -> None:
+    other = make.authority("CN=Other CA")
+    make.trust(folder, other, policy=make.policy_text(CA, "/O=Elsewhere/*"))
+    refused(folder, make.person(CA, make.name("O=Elsewhere", "CN=Alice")), path.SigningPolicyError)
+
+
+def test_old_words_for_mail_and_user_in_policies_are_understood(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA, "/O=Grid/Email=*", "/O=Grid/USERID=*")
+    verified(tmp_path, make.person(CA, make.name("O=Grid", "emailAddress=a@example.org")))
+    verified(tmp_path, make.person(CA, make.name("O=Grid", "UID=alice")))
+
+
+def test_a_slash_in_a_name_may_stand_plain_in_a_policy(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA, "/O=Grid/CN=host/*")
+    verified(tmp_path, make.person(CA, make.name("O=Grid", "CN=host/dtn.example.org")))
+
+
+def test_a_slash_in_a_name_makes_no_other_name_of_it(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA, "/O=Grid/OU=Admins/*")
+    trick = make.name("O=Grid/OU=Admins/x", "CN=Mallory")
+    refused(tmp_path, make.person(CA, trick), path.SigningPolicyError)
+
+
+def test_names_that_differ_in_case_only_are_one_name(tmp_path: Path) -> None:
+    make.trust(tmp_path, CA)
+    shouting = Holder(make.authority(make.name("O=GRID", "CN=TEST  CA"), key=CA.key).certificate, CA.key)
+    alice = make.person(shouting)
+    verified(tmp_path, Holder(alice.certificate, alice.key))
+
+
+# --- revocation -----------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_person_is_refused_and_so_are_the_proxies(folder: Path) -> None:
+    alice, bob = make.person(CA), make.person(CA, "CN=Bob")
+    make.publish(folder, CA, make.revocation_list(CA, [bob]))
+    verified(folder, alice)
+    refused(folder, bob, path.RevokedError)
+    refused(folder, make.proxy(bob), path.RevokedError)
+
+
+def test_a_revoked_intermediate_authority_is_refused(folder: Path) -> None:
+    middle = make.authority("CN=Middle", CA)
+    make.trust(folder, middle)
+    make.publish(folder, CA, make.revocation_list(CA, [middle]))
+    refused(folder, make.person(middle), path.RevokedError)
+
+
+def test_the_number_of_a_certificate_counts_with_its_own_authority_only(folder: Path) -> None:
+    other = make.authority("CN=Other CA")
+    make.trust(folder, other)
+    alice = make.person(CA, serial=4711)
+    make.publish(folder, other, make.revocation_list(other, [make.person(other, serial=4711)]))
+    verified(folder, alice)
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        lambda: make.revocation_list(CA, begins=NOW - 9 * DAY, ends=NOW - DAY),
+        lambda: make.revocation_list(CA, begins=NOW + DAY, ends=NOW + 2 * DAY),
+        lambda: make.revocation_list(CA, signed_by=make.rsa_key(66)),
+        lambda: make.revocation_list(CA, more=[(x509.DeltaCRLIndicator(1), True)]),
+        lambda: b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+        lambda: b"",
+        lambda: b"rubbish",
+    ],
+    ids=["out of date", "from the future", "forged", "a delta", "unreadable", "empty", "rubbish"],
+)
+def test_a_list_that_cannot_be_used_refuses_all_of_its_authority(folder: Path, published: Callable[[], bytes]) -> None:
+    make.publish(folder, CA, published())
+    assert "/O=Grid/CN=Test CA" in refused(folder, make.person(CA), path.StaleRevocationListError)
+
+
+def test_an_old_list_beside_a_current_one_still_revokes(folder: Path) -> None:
+    bob = make.person(CA, "CN=Bob")
+    make.publish(folder, CA, make.revocation_list(CA, [bob], begins=NOW - 9 * DAY, ends=NOW - DAY))
+    make.publish(folder, CA, make.revocation_list(CA), 1)
+    verified(folder, make.person(CA))
+    refused(folder, bob, path.RevokedError)
+
+
+def test_a_forged_list_beside_a_genuine_one_revokes_nobody(folder: Path) -> None:
+    alice = make.person(CA)
+    make.publish(folder, CA, make.revocation_list(CA))
+    make.publish(folder, CA, make.revocation_list(CA, [alice], signed_by=make.rsa_key(66)), 1)
+    verified(folder, alice)
+
+
+# --- what certificates are for --------------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_may_not_sign_is_refused(folder: Path) -> None:
+    alice = make.person(CA, key_usage=make.usage(sign=False))
+    refused(folder, alice, path.NotAnEndEntityError)
+    refused(folder, make.proxy(alice), path.NotAnEndEntityError)
+
+
+def test_a_proxy_that_may_not_sign_is_refused(folder: Path) -> None:
+    refused(folder, make.proxy(make.person(CA), key_usage=make.usage(sign=False)), path.NotAnEndEntityError)
+
+
+def test_a_critical_extension_that_nobody_knows_is_refused(folder: Path) -> None:
+    unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4.5"), b"\x05\x00")
+    verified(folder, make.person(CA, more=[(unknown, False)]))
+    assert "1.2.3.4.5" in refused(folder, make.person(CA, more=[(unknown, True)]), path.UnknownExtensionError)
+
+
+def test_a_certificate_with_nonsense_in_an_extension_is_refused(folder: Path) -> None:
+    nonsense = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"\x30\x05nope")
+    refused(folder, make.person(CA, more=[(nonsense, False)]), path.UnreadableCertificateError)
+
+
+# --- proxies --------------------------------------------------------------------------------------------------------
+
+
+def test_legacy_proxies_are_refused(folder: Path) -> None:
+    refused(folder, make.legacy_proxy(make.person(CA)), path.LegacyProxyError)
+    refused(folder, make.legacy_proxy(make.person(CA), "CN=limited proxy"), path.LegacyProxyError)
+
+
+def test_proxies_of_the_draft_are_refused(folder: Path) -> None:
+    draft = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.3536.1.222"), make.proxy_cert_info())
+    alice = make.person(CA)
+    subject = x509.Name([*alice.certificate.subject.rdns, *make.name("CN=12345").rdns])
+    refused(folder, make.sign(subject, make.rsa_key(2), alice, [(draft, False)]), path.LegacyProxyError)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"critical": False},
+        {"policy": INDEPENDENT},
+        {"policy": "1.2.3.4"},
+        {"rules": b"rules"},
+        {"policy": LIMITED, "rules": b""},
+        {"appended": "CN=1+OU=2"},
+        {"appended": "OU=1"},
+        {"subject": make.name("O=Grid", "OU=Test", "CN=Bob", "CN=1")},
+        {"subject": make.name("O=Grid", "OU=Test", "CN=Alice", "CN=1", "CN=2")},
+        {"subject": make.name("O=Grid", "OU=Test", "CN=alice", "CN=1")},
+        {"more": [(x509.BasicConstraints(True, None), True)]},
+        {"key_usage": make.usage(certify=True)},
+        {"more": [(x509.SubjectAlternativeName([x509.DNSName("dtn.example.org")]), False)]},
+        {"more": [(x509.IssuerAlternativeName([x509.DNSName("dtn.example.org")]), False)]},
+    ],
+    ids=str,
+)
+def test_proxies_that_rfc_3820_forbids_are_refused(folder: Path, wrong: dict[str, object]) -> None:
+    refused(folder, make.proxy(make.person(CA), **wrong), path.BadProxyError)  # type: ignore[arg-type]
+
+
+def test_a_proxy_with_its_persons_own_name_is_refused(folder: Path) -> None:
+    alice = make.person(CA)
+    refused(folder, make.proxy(alice, subject=alice.certificate.subject), path.BadProxyError)
+
+
+@pytest.mark.parametrize("info", [b"", b"\x30\x00", b"\x30\x80", b"\x31\x02\x05\x00", b"\x30\x7f\x06"], ids=repr)
+def test_an_unreadable_proxy_is_refused(folder: Path, info: bytes) -> None:
+    refused(folder, make.proxy(make.person(CA), info=info), path.UnreadableCertificateError)
+
+
+def test_a_full_proxy_of_a_limited_one_is_refused(folder: Path) -> None:
+    refused(folder, make.proxy(make.proxy(make.person(CA), policy=LIMITED)), path.LimitedProxyError)
+
+
+def test_a_proxy_may_say_how_many_follow(folder: Path) -> None:
+    one = make.proxy(make.person(CA), path_length=1)
+    verified(folder, one)
+    verified(folder, make.proxy(one))
+    refused(folder, make.proxy(make.proxy(one)), path.PathTooLongError)
+    none = make.proxy(make.person(CA), path_length=0)
+    refused(folder, make.proxy(none), path.PathTooLongError)
+
+
+def test_a_proxy_cannot_allow_more_than_the_one_before(folder: Path) -> None:
+    one = make.proxy(make.proxy(make.person(CA), path_length=1), path_length=5)
+    refused(folder, make.proxy(one), path.PathTooLongError)
+
+
+def test_a_proxy_that_outlives_its_person_is_refused(folder: Path) -> None:
+    alice = make.person(CA)
+    outlives = make.proxy(alice, ends=alice.certificate.not_valid_after_utc + DAY)
+    refused(folder, outlives, path.OverlongProxyError)
