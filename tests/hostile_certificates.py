@@ -258,7 +258,7 @@ def revocation_list(
         builder = builder.add_revoked_certificate(entry.revocation_date(begins).build())
     for extension, critical in more:
         builder = builder.add_extension(extension, critical)
-    return builder.sign(signed_by or issuer.key, hashes.SHA256()).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
+    return builder.sign(signed_by or issuer.key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def policy_text(holder: Holder, *patterns: str) -> str:

@@ -42,6 +42,7 @@ from .x509 import (
     LIMITED,
     MAX_CERTIFICATES,
     PROXY_CERT_INFO,
+    UNREADABLE,
     CredentialError,
     ProxyInfo,
     check_key,
@@ -195,7 +196,7 @@ def verify(chain: Sequence[Certificate], anchors: Anchors, *, now: datetime) -> 
         _check_signed_names(path, anchors, now)
         _check_end_entity(path)
         _check_proxies(path)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         # cryptography reads lazily, and speaks so of what no certificate may hold.
         raise UnreadableCertificateError("A certificate of the chain cannot be read.") from None
     return path.end_entity

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 BOOLEAN, INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x01, 0x02, 0x04, 0x06, 0x30, 0x31
 
+#: The bit of a tag whose content is elements again.
+CONSTRUCTED = 0x20
+
 
 class DerError(ValueError):
     """These octets are no DER, or not what was expected."""

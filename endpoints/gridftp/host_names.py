@@ -9,6 +9,7 @@ from cryptography.x509.oid import NameOID
 
 from .certificate_path import UntrustedError
 from .names import modern, slash_name, spellings
+from .x509 import UNREADABLE
 
 
 class HostMismatchError(UntrustedError):
@@ -23,7 +24,7 @@ def check_host(certificate: x509.Certificate, host: str, subject: str = "") -> N
     """
     try:
         _check(certificate, host, subject)
-    except ValueError:
+    except UNREADABLE:
         raise HostMismatchError(f"The server's certificate cannot be compared with {host!r}.") from None
 
 

@@ -37,7 +37,7 @@ from .certificate_path import (
     verify,
 )
 from .host_names import HostMismatchError, check_host
-from .x509 import Credential, WeakKeyError
+from .x509 import UNREADABLE, Credential, WeakKeyError
 
 __all__ = [
     "BadProxyError",
@@ -165,7 +165,7 @@ def peer_chain(tls: ssl.SSLObject | ssl.SSLSocket) -> tuple[x509.Certificate, ..
         chain = [leaf] if leaf else []
     try:
         return tuple(x509.load_der_x509_certificate(one) for one in chain)
-    except ValueError:
+    except UNREADABLE:
         raise UnreadableCertificateError("A certificate of the other side cannot be read.") from None
 
 

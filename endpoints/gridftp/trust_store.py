@@ -15,7 +15,7 @@ from cryptography import x509
 
 from .names import Canonical, canonical, modern, spellings
 from .signing_policy import MAX_POLICY, Entry, SigningPolicyFormatError, parse_policy
-from .x509 import MAX_PEM, CredentialError, read_certificates
+from .x509 import MAX_PEM, UNREADABLE, CredentialError, read_certificates
 
 #: Files of a folder that are looked at: the whole of IGTF has some 400.
 MAX_FILES = 5000
@@ -88,7 +88,7 @@ def read(folder: Path, found: Iterable[Stamp]) -> Store:
             _READERS[_kind(name) or ""](store, stem, folder / name)
         except (CredentialError, SigningPolicyFormatError) as error:
             store.problems.append(f"{name} is left out: {error.reason}")
-        except (OSError, ValueError):
+        except (OSError, *UNREADABLE):
             store.problems.append(f"{name} is left out: it cannot be read.")
         else:
             continue

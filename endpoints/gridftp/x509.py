@@ -57,6 +57,16 @@ __all__ = [
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
+#: What `cryptography` raises, sooner or later, at certificates and keys that are none. It has no base class for it.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+
 #: Octets of PEM; a proxy of a proxy of a certificate below three authorities has 15 thousand.
 MAX_PEM = 256 * 1024
 #: Octets of one PEM block: an RSA key of 8192 bits has 6500; what is longer would only cost time.
@@ -64,6 +74,11 @@ MAX_BLOCK = 16 * 1024
 MAX_KEY_BLOCK = 9 * 1024
 #: Certificates in one credential.
 MAX_CERTIFICATES = 32
+
+#: Rounds of PBKDF2 (RFC 8018) for which a key is still opened: about a second. OpenSSL's own choice is 2048.
+MAX_ROUNDS = 2_000_000
+#: 1.3.6.1.4.1.11591.4.11 (RFC 7914): takes as much memory as its sender likes.
+_SCRYPT = bytes.fromhex("2b06010401da47040b")
 
 #: RFC 3820 section 3.8, and the policies of its section 3.8.2 and of the Globus toolkit.
 PROXY_CERT_INFO = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.14")
@@ -215,7 +230,7 @@ class Credential:
                     raise LegacyProxyError("This is a proxy of the old kind; make one as RFC 3820 has it.")
             credential.end_entity  # noqa: B018 # a proxy without its certificate is found here
             slash_name(leaf.subject)
-        except (ValueError, UnsupportedAlgorithm):
+        except UNREADABLE:
             raise MalformedCredentialError("A certificate in it cannot be read.") from None
         return credential
 
@@ -324,7 +339,7 @@ def _certificate(block: bytes) -> x509.Certificate:
         list(certificate.extensions)
         certificate.public_key()
         canonical(certificate.subject), canonical(certificate.issuer)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise MalformedCredentialError("A certificate in it cannot be read.") from None
     return certificate
 
@@ -333,17 +348,35 @@ def _private_key(block: bytes, passphrase: bytes | None) -> PrivateKey:
     if len(block) > MAX_KEY_BLOCK:
         raise CredentialTooBigError("The private key is longer than any that is accepted.")
     encrypted = b"ENCRYPTED" in block
+    if b"BEGIN ENCRYPTED" in block and _asks_for_too_much(block):
+        raise MalformedCredentialError("The private key is encrypted in a way that is not accepted.")
     if encrypted and not passphrase:
         raise PassphraseError("The private key is encrypted: its passphrase is needed.")
     try:
         key = load_pem_private_key(block, passphrase if encrypted else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         if encrypted:
             raise PassphraseError("The private key does not open with this passphrase.") from None
         raise MalformedCredentialError("The private key cannot be read.") from None
     check_key(key)
     assert isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
     return key
+
+
+def _asks_for_too_much(block: bytes) -> bool:
+    """Whether opening this key (PKCS #8) would take seconds: the numbers of rounds are the sender's to choose."""
+    try:
+        waiting = [binascii.a2b_base64(b"".join(block.splitlines()[1:-1]))]
+        while waiting:
+            for tag, content in der.elements(waiting.pop()):
+                if tag & der.CONSTRUCTED:
+                    waiting.append(content)
+                too_many = tag == der.INTEGER and int.from_bytes(content) > MAX_ROUNDS
+                if too_many or (tag, content) == (der.OID, _SCRYPT):
+                    return True
+    except ValueError:
+        return True
+    return False
 
 
 def _spki(key: object) -> bytes:

@@ -11,15 +11,27 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from endpoints.gridftp import certificate_path as path
-from endpoints.gridftp.names import slash_name
+from endpoints.gridftp.names import canonical, slash_name
+from endpoints.gridftp.signing_policy import Entry
 from endpoints.gridftp.trust import TrustFolder
-from endpoints.gridftp.x509 import INDEPENDENT, LIMITED, MAX_CERTIFICATES
+from endpoints.gridftp.trust_store import Store
+from endpoints.gridftp.x509 import INDEPENDENT, LIMITED, MAX_CERTIFICATES, UNREADABLE
 from tests import hostile_certificates as make
 from tests.hostile_certificates import DAY, NOW, Holder
 
 CA = make.authority()
+#: As long as the object identifier of proxyCertInfo, and one octet away from it.
+SUBSTITUTE = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.99")
+TRUSTED = Store(
+    certificates={canonical(CA.certificate.subject): [CA.certificate]},
+    stems={CA.certificate: {"0"}},
+    policies={"0": [Entry("/O=Grid/CN=Test CA", ("/*",))]},
+)
 
 
 @pytest.fixture
@@ -447,6 +459,31 @@ def test_a_critical_extension_that_nobody_knows_is_refused(folder: Path) -> None
 def test_a_certificate_with_nonsense_in_an_extension_is_refused(folder: Path) -> None:
     nonsense = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"\x30\x05nope")
     refused(folder, make.person(CA, more=[(nonsense, False)]), path.UnreadableCertificateError)
+
+
+def test_an_extension_that_comes_twice_is_refused(folder: Path) -> None:
+    twice = make.proxy(make.person(CA), more=[(x509.UnrecognizedExtension(SUBSTITUTE, make.proxy_cert_info()), True)])
+    data = twice.certificate.public_bytes(Encoding.DER)
+    changed = data.replace(bytes.fromhex("2b06010505070163"), bytes.fromhex("2b0601050507010e"))
+    refused(
+        folder,
+        Holder(x509.load_der_x509_certificate(changed), twice.key, twice.issuers),
+        path.UnreadableCertificateError,
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 3000), st.integers(1, 255))
+def test_a_proxy_with_one_octet_changed_proves_nobody(at: int, change: int) -> None:
+    proxy = make.proxy(make.person(CA))
+    data = bytearray(proxy.certificate.public_bytes(Encoding.DER))
+    data[at % len(data)] ^= change
+    try:
+        changed = x509.load_der_x509_certificate(bytes(data))
+    except UNREADABLE:
+        return
+    with pytest.raises(path.UntrustedError):
+        path.verify((changed, *proxy.issuers), TRUSTED, now=NOW)
 
 
 # --- proxies --------------------------------------------------------------------------------------------------------
