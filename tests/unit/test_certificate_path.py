@@ -472,6 +472,7 @@ def test_an_extension_that_comes_twice_is_refused(folder: Path) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 3000), st.integers(1, 255))
 def test_a_proxy_with_one_octet_changed_proves_nobody(at: int, change: int) -> None:

@@ -259,12 +259,14 @@ def test_any_octets_are_a_credential_or_refused(octets: bytes) -> None:
         Credential.parse(octets)
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.integers(0, len(PROXY.pem) - 1), st.binary(max_size=3), st.integers(0, 5))
 def test_a_damaged_credential_is_read_or_refused(at: int, put: bytes, drop: int) -> None:
     read_or_refused(PROXY.pem[:at] + put + PROXY.pem[at + drop :])
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 900), st.integers(0, 255))
 def test_a_certificate_with_a_changed_octet_is_read_or_refused(at: int, octet: int) -> None:
