@@ -16,7 +16,7 @@ from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.data_path import DataAddress, DataPath
-from endpoints.gridftp.data_security import DataSecurity, agree, secure
+from endpoints.gridftp.data_security import DataSecurity, agree, network_stack, secure
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login
@@ -271,6 +271,41 @@ async def test_a_listing_on_a_data_connection_does_not_leave_a_lane_bare(
             assert len([entry async for batch in source.listing(str(folder)) for entry in batch]) == 41
 
     assert PLAIN not in wire.seen
+
+
+# ---- other transports
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_another_transport_does_not_take_the_protection_away(
+    cast: Cast, folder: Path, wire: DataProxy, encrypt: bool
+) -> None:
+    """Told "tcp" alone, the server would say 250, and send in clear although PROT P holds."""
+    extra = ("-dc-whitelist", "udt,tcp,gsi", "-threads", "1")
+    ends = [(cast.server(issuer, *extra), cast.login("alice", issuer)) for issuer in (cast.one, cast.other)]
+
+    async with sessions(*ends) as (source, destination):
+        held = await secured(source, destination, encrypt=encrypt)
+        for session in (source, destination):
+            await session.connection.ask("SITE", network_stack("tcp", held))
+        await move_all(source, destination, folder)
+
+    assert wire.seen.startswith(b"\x16\x03")
+    assert (PLAIN in wire.seen) is not encrypt
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_udt_goes_with_protected_data_channels(cast: Cast, folder: Path, encrypt: bool) -> None:
+    extra = ("-dc-whitelist", "udt,tcp,gsi", "-threads", "1")
+    ends = [(cast.server(issuer, *extra), cast.login("alice", issuer)) for issuer in (cast.one, cast.other)]
+
+    async with sessions(*ends) as (source, destination):
+        held = await secured(source, destination, encrypt=encrypt)
+        for session in (source, destination):
+            await session.connection.ask("SITE", network_stack("udt", held))
+        await move_all(source, destination, folder)
+
+    assert network_stack("udt", DataSecurity.UNAUTHENTICATED) == b"SETNETSTACK udt"
 
 
 # ---- delegated proxies, and none
