@@ -13,17 +13,22 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from django.conf import settings
 from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
-from identity import vault
+from identity import myproxy, oauth, vault
+from identity.bindings import MYPROXY_PORT
 from identity.models import User
+from identity.oauth_clients import client_for
+from identity.oauth_errors import OAuthError
 from identity.vault import Kind
 
-from . import activation, forms, registry, sshkeys
+from . import activation, forms, gate, registry, sshkeys
 from .activation import Need, Standing
 from .errors import CredentialRefusedError, DelegationUnknownError, RequirementError
-from .forms import Filled, Form, Given, Requirement
+from .fields import host_and_port, joined
+from .forms import DEFAULT_LIFETIME, Filled, Form, Given, Requirement
 from .gridftp import proxies
 from .gridftp.trust import UntrustedError
 from .gridftp.x509 import Credential, CredentialError
@@ -42,7 +47,7 @@ _DELEGATION, _AUTHORIZATION = "delegate_proxy", "oauth"
 _OFFERED = {
     Need.NONE: (),
     Need.SSH: (Form.SSH_KEY,),
-    Need.X509: (Form.DELEGATE_PROXY, Form.PROXY),
+    Need.X509: (Form.MYPROXY, Form.DELEGATE_PROXY, Form.PROXY),
 }
 
 
@@ -80,7 +85,8 @@ class _New:
 
 def offered(endpoint: Endpoint) -> tuple[Form, ...]:
     """The forms that an endpoint takes, the best first."""
-    return _OFFERED[activation.need(endpoint)]
+    found = _OFFERED[activation.need(endpoint)]
+    return (Form.OAUTH, *found) if endpoint.oauth_server and Form.PROXY in found else found
 
 
 def shares(endpoint: Endpoint) -> bool:
@@ -170,6 +176,8 @@ def _written(user: User, endpoint: Endpoint, form: Form) -> Mapping[str, str | N
     """What the service fills in: for two forms it begins a dialogue, whose half it keeps."""
     if form is Form.DELEGATE_PROXY:
         return _delegation(user, endpoint)
+    if form is Form.OAUTH:
+        return _authorization(user, endpoint)
     return _named(endpoint, form)
 
 
@@ -224,6 +232,24 @@ def _by_proxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> 
 
 
 @sensitive_variables()
+def _by_myproxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> _New:
+    lifetime = filled.lifetime() or DEFAULT_LIFETIME
+    named = filled["hostname"] or endpoint.myproxy_server
+    try:
+        host, port = host_and_port(named, MYPROXY_PORT)
+    except ValueError:
+        raise RequirementError("myproxy.hostname", "This is not a host name, with or without :port.") from None
+    shared = joined(host, port) == endpoint.myproxy_server
+    subject = filled["server_dn"] or (endpoint.myproxy_dn if shared else "")
+    credential = myproxy.logon(
+        _addresses(host, port), port, server_name=host, username=filled["username"], passphrase=filled["passphrase"],
+        lifetime=lifetime, trust=activation.trust(), subject=subject,
+    )  # fmt: skip
+    bound_to = vault.myproxy_binding(host, port) if shared else vault.endpoint_binding(endpoint.pk)
+    return _checked(endpoint, credential, bound_to, "Activated.MyProxyCredential", now)
+
+
+@sensitive_variables()
 def _by_ssh_key(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> _New:
     lifetime = filled.lifetime()
     try:
@@ -238,7 +264,49 @@ def _by_ssh_key(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
     )  # fmt: skip
 
 
+# ---- OAuth: the user signs in at the endpoint's own server, and brings back a code
+
+
+def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
+    """Nothing where the server cannot be reached: the other forms still can be used."""
+    try:
+        server = oauth.parse_server(endpoint.oauth_server)
+        begun = oauth.begin(
+            server, _addresses(server.host, server.port), client_for(server),
+            redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
+        )  # fmt: skip
+    except (OAuthError, gate.TargetRefusedError):
+        return {}
+    bound_to = vault.oauth_binding(endpoint.oauth_server)
+    vault.keep_pending(user, _AUTHORIZATION, bound_to, begun.secret, lifetime=begun.lifetime, token=begun.state)
+    return {"authorization_url": begun.url, "state": begun.state}
+
+
+@sensitive_variables()
+def _by_oauth(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> _New:
+    lifetime = filled.lifetime() or DEFAULT_LIFETIME
+    server, bound_to = oauth.parse_server(endpoint.oauth_server), vault.oauth_binding(endpoint.oauth_server)
+    answer = oauth.read_answer(filled["code"])
+    state = answer.state or filled["state"]
+    if not state:
+        raise RequirementError("oauth.state", "This is missing: give what came with the authorization_url.")
+    pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
+    if pending is None:
+        raise DelegationUnknownError(
+            "This sign-in was not begun here, or is used up, or too old: ask for activation_requirements again."
+        )
+    credential = oauth.finish(
+        pending.secret, _addresses(server.host, server.port), client_for(server), code=answer.code, state=state,
+        issuer=answer.issuer, trust=activation.trust(), lifetime=lifetime, now=now,
+    )  # fmt: skip
+    return _checked(endpoint, credential, bound_to, "Activated.OAuthCredential", now)
+
+
 # ---- what they have in common
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    return gate.resolve_target(host, port, allow=settings.ALLOW_TARGETS)
 
 
 @sensitive_variables()
@@ -273,6 +341,8 @@ def _flaw(error: Exception) -> str:
 
 
 _TAKERS: Mapping[Form, Callable[[User, Endpoint, Filled, datetime], _New]] = {
+    Form.MYPROXY: _by_myproxy,
+    Form.OAUTH: _by_oauth,
     Form.DELEGATE_PROXY: _by_delegation,
     Form.PROXY: _by_proxy,
     Form.SSH_KEY: _by_ssh_key,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from identity.bindings import MYPROXY_PORT
+from identity.https import parse_url
+from identity.oauth_errors import ServerAddressError
 
 from . import limits
 from .errors import EndpointInvalidError
 from .gate import valid_host
 from .models import Endpoint
 
-_PLAIN_PATH = re.compile(r"(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)*/?")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 #: Columns that a user sets, and the longest text of each (octets for the directory).
 _TEXTS = {
@@ -104,13 +105,12 @@ def _oauth_server(value: object) -> str:
     if not text:
         return ""
     try:
-        parts = urlsplit(text)
-        host, port = host_and_port(parts.netloc, 443)
-        if parts.scheme != "https" or parts.query or parts.fragment or not _PLAIN_PATH.fullmatch(parts.path):
-            raise ValueError
-    except ValueError:
-        raise EndpointInvalidError("oauth_server", "An address such as https://host/path is wanted here.") from None
-    return f"https://{joined(host, port).removesuffix(':443')}{parts.path.rstrip('/')}"
+        url = parse_url(text)
+    except ServerAddressError as error:
+        raise EndpointInvalidError("oauth_server", error.reason) from None
+    if url.scheme != "https" or not valid_host(url.host):
+        raise EndpointInvalidError("oauth_server", "An address such as https://host/path is wanted here.")
+    return str(url)
 
 
 def _name(value: object) -> str:

@@ -43,6 +43,8 @@ from identity.errors import (
     VaultKeyNotConfiguredError,
     VaultSealBrokenError,
 )
+from identity.myproxy import MyProxyError
+from identity.oauth_errors import OAuthError
 from transferapi.tasks.errors import (
     NoCredentialError,
     RequestError,
@@ -100,6 +102,16 @@ def _unavailable(_: Exception) -> tuple[int, str, str]:
     return 503, "ServiceUnavailable", "The service is busy or restarts; try again"
 
 
+def _external(family: str, ours: set[str]) -> Callable[[Any], tuple[int, str, str]]:
+    """What a server that gives credentials said: 400 where the user can mend it, by the name of the error."""
+
+    def meaning(error: Any) -> tuple[int, str, str]:
+        flaw = _flaw(error).removeprefix(family)
+        return 400 if flaw in ours else 502, f"ExternalError.{family}.{flaw}", _shown(error.reason)
+
+    return meaning
+
+
 def _flaw(error: Exception) -> str:
     return type(error).__name__.removesuffix("Error")
 
@@ -134,6 +146,8 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     # Only the operator can do something about it: a status after which clients do not try again.
     VaultKeyNotConfiguredError: lambda e: (501, "ServiceError.VaultKeyNotConfigured", e.reason),
     VaultError: lambda e: (500, "InternalError", e.reason),
+    MyProxyError: _external("MyProxy", {"BadPassphrase", "Input", "LogonRefused", "UnknownUser"}),
+    OAuthError: _external("OAuth", {"BadAnswer", "IssuerMismatch", "Refused", "StateMismatch"}),
     # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
     Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
     SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),
