@@ -46,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "status", run_status, "show what is running")
     command(commands, "logs", run_logs, "follow the logs")
     users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
-    command(users, "add", run_user_add, "make a user").add_argument("name")
+    add = command(users, "add", run_user_add, "make a user")
+    add.add_argument("name")
+    add.add_argument("--email", default="", metavar="ADDRESS", help="where the user is told how tasks went")
     vault = commands.add_parser("vault", help="the vault of credentials").add_subparsers(
         required=True, metavar="COMMAND"
     )
@@ -92,7 +94,7 @@ def run_logs(config: Config, arguments: argparse.Namespace) -> int:
 def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
     from django.core.exceptions import ValidationError
 
-    user = _user_model()(username=arguments.name)
+    user = _user_model()(username=arguments.name, email=arguments.email)
     user.set_unusable_password()
     try:
         user.full_clean()

@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from identity.vault_keys import parse_keys
 
+from . import mail_settings
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 T = TypeVar("T")
 
@@ -95,7 +97,7 @@ class Config:
     delegate_to: tuple[str, ...]
     #: Lines; `identity.oauth_clients` reads them.
     oauth_clients: Secret | None
-    #: A URL; `mail_backend` reads it.
+    #: A URL; `mail_settings` reads it.
     mail: Secret | None
     mail_from: str
     debug: bool
@@ -139,7 +141,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
         oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", _client_lines),
-        mail=secret("WAYBILL_MAIL", str),
+        mail=secret("WAYBILL_MAIL", mail_settings.parse),
         mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
         hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from identity.vault_keys import Key, parse_keys
 
+from . import mail_settings
 from .config import broker_url, database, load_or_exit
 
 CONFIG = load_or_exit()
@@ -91,6 +92,10 @@ ALLOW_TARGETS = CONFIG.allow_targets
 PUBLIC_URL = CONFIG.public_url
 #: How the OAuth servers of endpoints know us; `identity.oauth_clients` reads it.
 OAUTH_CLIENTS = CONFIG.oauth_clients.value if CONFIG.oauth_clients else ""
+
+#: EMAIL_BACKEND and what belongs to it.
+globals().update(mail_settings.parse(CONFIG.mail.value if CONFIG.mail else "console:"))
+DEFAULT_FROM_EMAIL = CONFIG.mail_from
 
 REST_FRAMEWORK: dict[str, Any] = {
     "EXCEPTION_HANDLER": "transferapi.rest.errors.handle",

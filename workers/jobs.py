@@ -16,4 +16,17 @@ def run(task_id: str) -> None:
 @shared_task(name="workers.sweep")
 def sweep() -> None:
     """Ring again for every runnable task without a live lease: what makes lost messages harmless."""
+    runtime.renew()
     runtime.sweep()
+
+
+@shared_task(name="workers.tidy")
+def tidy() -> None:
+    """Forget credentials that have expired, and mails of long ago."""
+    runtime.tidy()
+
+
+@shared_task(name="workers.mails")
+def mails() -> None:
+    """Send what is in the outbox."""
+    runtime.post()

@@ -1,4 +1,4 @@
-"""The connections of one worker process: warm sessions by address, how many are in use, and servers that are down."""
+"""The connections of one worker process: warm sessions, how many are in use, and servers that are down."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import itertools
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.login import ANONYMOUS, Login
 from workers.engine.ports import Transport
 
 #: Seconds that an idle connection is kept; servers drop one after 600.
 IDLE_SECONDS = 60.0
-#: Idle connections kept to one server by one worker process.
+#: Idle connections kept to one server by one worker process: of one login, and of all.
 MAX_IDLE = 8
+MAX_IDLE_OF_ALL = 32
 #: Seconds that a server is left out after it could not be reached: at first, and at most.
 FIRST_ABSENCE = 5.0
 LONGEST_ABSENCE = 300.0
@@ -35,6 +37,10 @@ class Address:
 
     host: str
     port: int
+
+
+async def _anonymous() -> Login:
+    return ANONYMOUS
 
 
 class Absences:
@@ -68,8 +74,28 @@ class Absences:
         self._absent = {address: absent for address, absent in self._absent.items() if absent[0] > past}
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a session leads to, and as whom. Whoever comes with the same key may use what another one has opened.
+
+    key: of the user, of his credential and its version, and of the name that the server must have; no secret.
+    login: made when a new session is needed. Raises FaultError.
+    """
+
+    address: Address
+    key: str = ANONYMOUS.key
+    login: Callable[[], Awaitable[Login]] = field(default=_anonymous, compare=False)
+
+
+@dataclass(slots=True)
+class _Idle:
+    since: float
+    key: str
+    session: GridFTPSession
+
+
 class SessionPool:
-    """Warm sessions of one worker process, by address. Lives on one event loop.
+    """Warm sessions of one worker process. Lives on one event loop.
 
     clock: seconds, monotonic.
     """
@@ -77,15 +103,23 @@ class SessionPool:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.absences = Absences(clock)
         self._clock = clock
-        self._idle: dict[Address, deque[tuple[float, GridFTPSession]]] = {}
+        #: The one that came back last at the end.
+        self._idle: dict[Address, deque[_Idle]] = {}
         self._turns = itertools.count(random.randrange(1000))  # noqa: S311 - only to spread
         self._refused: dict[tuple[Transport, Address, Address], float] = {}
         self._opening: Counter[Address] = Counter()
         #: In use, by whomever: one that is lost or forgotten drops out by itself.
         self._out: dict[Address, WeakSet[GridFTPSession]] = {}
 
-    def choose(self, tiers: Sequence[Sequence[Address]], tried: Collection[Address] = ()) -> Address | None:
+    def choose(
+        self,
+        tiers: Sequence[Sequence[Address]],
+        tried: Collection[Address] = (),
+        doors: Mapping[Address, Door] | None = None,
+    ) -> Address | None:
         """The server to ask next: of the first tier that has any, the one with the fewest sessions in use.
+
+        doors: of several with as few, one where such a session is warm comes first.
 
         None when all were tried. Where all are left out, and none was tried, the one that is due first is asked anyway:
         with no other to go to, waiting longer than the caller does would only be lost time.
@@ -96,7 +130,8 @@ class SessionPool:
                 # Worker processes do not know of each other's: let them begin with different ones.
                 turn = next(self._turns) % len(free)
                 return min(
-                    free[turn:] + free[:turn], key=lambda address: (self.in_use(address), address not in self._idle)
+                    free[turn:] + free[:turn],
+                    key=lambda address: (self.in_use(address), not self._is_warm(address, doors)),
                 )
         if tried:
             return None
@@ -106,22 +141,29 @@ class SessionPool:
         """Sessions to this server that somebody has, or waits for."""
         return self._opening[address] + sum(session.usable for session in self._out.get(address, ()))
 
-    async def take(self, address: Address) -> GridFTPSession:
+    async def take(self, door: Door) -> GridFTPSession:
         """A logged-in session, warm when there is one. Raises FaultError, after which the server is left out."""
-        session = self._warm(address) or await self._open(address)
-        self._out.setdefault(address, WeakSet()).add(session)
+        session = self._warm(door) or await self._open(door)
+        self._out.setdefault(door.address, WeakSet()).add(session)
         return session
 
-    def put(self, address: Address, session: GridFTPSession) -> None:
-        """Keep an idle session for the next one."""
-        self._out.get(address, WeakSet[GridFTPSession]()).discard(session)
+    def put(self, door: Door, session: GridFTPSession) -> None:
+        """Keep an idle session for the next one with the same key."""
+        self._out.get(door.address, WeakSet[GridFTPSession]()).discard(session)
         if not session.usable or session.connection.channel.unanswered:
             session.connection.abort()
             return
-        idle = self._idle.setdefault(address, deque())
-        idle.append((self._clock(), session))
-        if len(idle) > MAX_IDLE:
-            idle.popleft()[1].connection.abort()
+        idle = self._idle.setdefault(door.address, deque())
+        idle.append(_Idle(self._clock(), door.key, session))
+        alike = [one for one in idle if one.key == door.key]
+        if len(alike) > MAX_IDLE or len(idle) > MAX_IDLE_OF_ALL:
+            self._end(door.address, alike[0] if len(alike) > MAX_IDLE else idle[0])
+
+    def forget(self, begins: str) -> None:
+        """End idle sessions whose key begins so: the credential they were opened with is not to be used any more."""
+        for address, idle in list(self._idle.items()):
+            for one in [one for one in idle if one.key.startswith(begins)]:
+                self._end(address, one)
 
     def refuse(self, transport: Transport, source: Address, destination: Address) -> None:
         """This transport does not work between these servers."""
@@ -134,34 +176,44 @@ class SessionPool:
         """End what has been idle for too long, and forget what is over; called now and then."""
         now = self._clock()
         for address, idle in list(self._idle.items()):
-            while idle and now - idle[0][0] >= IDLE_SECONDS:
-                idle.popleft()[1].connection.abort()
-            if not idle:
-                del self._idle[address]
+            for one in [one for one in idle if now - one.since >= IDLE_SECONDS]:
+                self._end(address, one)
         self._out = {address: out for address, out in self._out.items() if out}
         self._refused = {refused: until for refused, until in self._refused.items() if until > now}
         self.absences.expire()
 
     def close(self) -> None:
-        for idle in self._idle.values():
-            for _, session in idle:
-                session.connection.abort()
-        self._idle.clear()
+        self.forget("")
 
-    def _warm(self, address: Address) -> GridFTPSession | None:
-        idle = self._idle.get(address)
-        while idle:
-            since, session = idle.pop()
-            if session.usable and self._clock() - since < IDLE_SECONDS:
-                return session
-            session.connection.abort()
-        self._idle.pop(address, None)
+    def _end(self, address: Address, idle: _Idle) -> None:
+        self._drop(address, idle)
+        idle.session.connection.abort()
+
+    def _drop(self, address: Address, idle: _Idle) -> None:
+        there = self._idle[address]
+        there.remove(idle)
+        if not there:
+            del self._idle[address]
+
+    def _is_warm(self, address: Address, doors: Mapping[Address, Door] | None) -> bool:
+        key = doors[address].key if doors else ANONYMOUS.key
+        return any(one.key == key for one in self._idle.get(address, ()))
+
+    def _warm(self, door: Door) -> GridFTPSession | None:
+        alike = [one for one in self._idle.get(door.address, ()) if one.key == door.key]
+        for one in reversed(alike):
+            self._drop(door.address, one)
+            if one.session.usable and self._clock() - one.since < IDLE_SECONDS:
+                return one.session
+            one.session.connection.abort()
         return None
 
-    async def _open(self, address: Address) -> GridFTPSession:
+    async def _open(self, door: Door) -> GridFTPSession:
+        address = door.address
+        login = await door.login()
         self._opening[address] += 1
         try:
-            session = await GridFTPSession.open(address.host, address.port)
+            session = await GridFTPSession.open(address.host, address.port, login=login)
         except FaultError as error:
             if error.fault.kind not in _ANSWERS:
                 self.absences.note_failure(address)

@@ -24,12 +24,14 @@ from endpoints import gate
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.models import Endpoint
 from endpoints.permissions import Verb, may
+from identity import vault
 from identity.models import User
-from transferapi.tasks import doorbell, leases, moves, work
+from transferapi.tasks import doorbell, leases, moves, postman, renewal, work
 from workers.engine.run import Outcome, run_slice
 from workers.pool import SessionPool
-from workers.sessions import Places, RealSessions
+from workers.sessions import Place, Places, RealSessions
 from workers.store import PostgresTaskStore, on_a_connection, task_spec
+from workers.wallet import VaultWallet
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,10 @@ class Runtime:
 #: waits for his turn's lock must not hold up a heartbeat.
 _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
 
+#: A mail server that hangs takes this thread, and no other.
+_posting = ThreadPoolExecutor(1, thread_name_prefix="post")
+_posted: Future[object] | None = None
+
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 _stopping = False
@@ -108,15 +114,17 @@ def run(task_id: str) -> None:
     grant, endpoints = taken
     runtime = current()
     spec = task_spec(grant)
+    wallet = VaultWallet(grant, endpoints, runtime.pool.forget)
     sessions = RealSessions(
         spec,
-        Places({side: _addresses(endpoint) for side, endpoint in endpoints.items()}),
+        Places({side: _places(endpoint) for side, endpoint in endpoints.items()}),
         runtime.pool,
+        door=wallet.door,
         resolve=_resolve,
         accept_address=_accepts,
     )
     store = PostgresTaskStore(grant)
-    slice_ = run_slice(spec, store, sessions, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
+    slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
     future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
     log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
@@ -147,20 +155,54 @@ def sweep() -> None:
     doorbell.ring(_scheduling.submit(on_a_connection, look).result())
 
 
+def renew() -> None:
+    """Let go on what has waited for a credential that is there now: what the signal of the vault has missed."""
+    _scheduling.submit(on_a_connection, renewal.resume_waiting).result()
+
+
+def tidy() -> None:
+    """Forget what has expired, and what is of long ago."""
+
+    def forget() -> None:
+        vault.expire()
+        postman.forget_old()
+
+    _scheduling.submit(on_a_connection, forget).result()
+
+
+def post() -> None:
+    """Send what is in the outbox, unless that is going on. Nobody waits for it."""
+    global _posted
+    with _lock:
+        if _posted is None or _posted.done():
+            _posted = _posting.submit(_post)
+
+
+def _post() -> None:
+    try:
+        on_a_connection(postman.send_due)
+    except Exception as error:
+        log.warning("mails are sent later: %s", type(error).__name__)
+
+
 def _permitted_endpoints(grant: leases.Grant) -> dict[Side, Endpoint] | None:
     """The endpoints of the task by side; None when its owner may not use one of them (any more)."""
     user = User.objects.get(pk=grant.owner_id)
     wanted = {Side.SOURCE: (grant.source.id, Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM)}
     if grant.destination:
         wanted[Side.DESTINATION] = (grant.destination.id, Verb.TRANSFER_TO)
-    rows = Endpoint.objects.prefetch_related("servers").in_bulk([id_ for id_, _ in wanted.values()])
+    rows = (
+        Endpoint.objects.select_related("owner")
+        .prefetch_related("servers")
+        .in_bulk([id_ for id_, _ in wanted.values()])
+    )
     if not all(may(user, verb, rows[id_]) for id_, verb in wanted.values()):
         return None
     return {side: rows[id_] for side, (id_, _) in wanted.items()}
 
 
-def _addresses(endpoint: Endpoint) -> list[tuple[str, int]]:
-    return [(server.hostname, server.port) for server in endpoint.servers.all()]
+def _places(endpoint: Endpoint) -> list[Place]:
+    return [Place(server.hostname, server.port, server.subject) for server in endpoint.servers.all()]
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
+from endpoints.gridftp import data_security
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.facts import Entry
@@ -26,7 +28,7 @@ from workers.engine.ports import (
     TaskSpec,
     Transport,
 )
-from workers.pool import Address, SessionPool
+from workers.pool import Address, Door, SessionPool
 
 #: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
 UDT_STALL_TIMEOUT = 20.0
@@ -35,10 +37,14 @@ UDT_STALL_TIMEOUT = 20.0
 class PooledSession:
     """A session of the engine (ports.Session) that knows where it goes back to."""
 
-    def __init__(self, address: Address, side: Side, inner: GridFTPSession) -> None:
-        self.address = address
+    def __init__(self, door: Door, side: Side, inner: GridFTPSession) -> None:
+        self.door = door
         self.side = side
         self.inner = inner
+
+    @property
+    def address(self) -> Address:
+        return self.door.address
 
     async def stat(self, path: str) -> Entry:
         with _seen_from(self.side):
@@ -176,8 +182,8 @@ class PooledLane:
             for session in sessions or ():
                 session.connection.abort()
         elif sessions:
-            self._pool.put(self._source.address, sessions[0])
-            self._pool.put(self._destination.address, sessions[1])
+            self._pool.put(self._source.door, sessions[0])
+            self._pool.put(self._destination.door, sessions[1])
 
 
 def _translate(event: PairEvent) -> LaneEvent:
@@ -197,17 +203,31 @@ def _translate(event: PairEvent) -> LaneEvent:
             raise AssertionError(event)
 
 
+class Place(NamedTuple):
+    """A server, not yet resolved. subject: what its certificate has, where that is not its host name."""
+
+    host: str
+    port: int
+    subject: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The servers of a task's endpoints, by side, not yet resolved: (host name, port)."""
+    """The servers of a task's endpoints, by side."""
 
-    servers: dict[Side, Sequence[tuple[str, int]]]
+    servers: dict[Side, Sequence[Place]]
     stream_only: bool = False
+
+
+def anonymous(side: Side, address: Address, place: Place) -> Door:
+    """For endpoints that need no credential."""
+    return Door(address)
 
 
 class RealSessions:
     """The engine's SessionFactory for one slice of one task.
 
+    door: as whom a server is entered.
     resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
     accept_address: the gate for data addresses that servers name.
     """
@@ -218,16 +238,20 @@ class RealSessions:
         places: Places,
         pool: SessionPool,
         *,
+        door: Callable[[Side, Address, Place], Door] = anonymous,
         resolve: Callable[[str, int], list[str]],
         accept_address: Callable[[str], bool],
     ) -> None:
         self._spec = spec
         self._places = places
         self._pool = pool
+        self._door = door
+        self._encrypt = bool(spec.options.get("encrypt_data"))
         self._resolve = resolve
         self._accept_address = accept_address
         self.transport = TCP
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
+        self._places_at: dict[tuple[Side, Address], Place] = {}
         #: The shortest that was seen of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
 
@@ -236,10 +260,12 @@ class RealSessions:
         tiers = await self._allowed(side)
         tried: set[Address] = set()
         fault = Fault(Kind.CONNECT_FAILED, advice="The endpoint has no server.")
-        while address := self._pool.choose(tiers, tried):
+        doors = self._doors(side, tiers)
+        while address := self._pool.choose(tiers, tried, doors):
             tried.add(address)
             try:
-                session = PooledSession(address, side, await self._pool.take(address))
+                session = PooledSession(doors[address], side, await self._pool.take(doors[address]))
+                session.inner.demands_encryption = self._encrypt
                 self._note_round_trip(session)
                 return session
             except FaultError as error:
@@ -247,6 +273,11 @@ class RealSessions:
                 if fault.kind in (Kind.AUTH, Kind.NO_CREDENTIALS):
                     break
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
+
+    def _doors(self, side: Side, tiers: Sequence[Sequence[Address]]) -> Mapping[Address, Door]:
+        """As they are now: the next session is opened with the credential that is there then."""
+        addresses = [address for tier in tiers for address in tier]
+        return {address: self._door(side, address, self._places_at[side, address]) for address in addresses}
 
     @property
     def round_trip(self) -> float | None:
@@ -260,12 +291,13 @@ class RealSessions:
     async def give_back(self, session: Session) -> None:
         """Keep it for the next one, if it is still of use."""
         assert isinstance(session, PooledSession)
-        self._pool.put(session.address, session.inner)
+        self._pool.put(session.door, session.inner)
 
     async def lane(self, *, transport: Transport = TCP) -> PooledLane:
         """A lane, set up, its destination listening."""
         source, destination = await self._both()
         try:
+            await self._secure(source, destination)
             self.transport = await self._agree(transport, source, destination)
         except BaseException:
             await self.give_back(source)
@@ -280,6 +312,11 @@ class RealSessions:
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
         )
         return PooledLane(source, destination, lane, self._pool, self.transport)
+
+    async def _secure(self, source: PooledSession, destination: PooledSession) -> None:
+        """Data channels as both servers and the user want them; costs nothing where they are so already."""
+        security = data_security.agree(source.inner, destination.inner, encrypt=self._encrypt)
+        await data_security.secure(source.inner, destination.inner, security)
 
     async def _agree(self, wanted: Transport, source: PooledSession, destination: PooledSession) -> Transport:
         """Set both sides to this transport; one that refuses makes it TCP, for a while without asking."""
@@ -315,10 +352,12 @@ class RealSessions:
         if side not in self._tiers:
             places = self._places.servers.get(side, ())
             found = await asyncio.gather(
-                *(asyncio.to_thread(self._resolve, host, port) for host, port in places), return_exceptions=True
+                *(asyncio.to_thread(self._resolve, place.host, place.port) for place in places), return_exceptions=True
             )
-            ports = [port for _, port in places]
-            tiers = _tiers([(hosts, port) for hosts, port in zip(found, ports, strict=True) if isinstance(hosts, list)])
+            known = [(place, hosts) for place, hosts in zip(places, found, strict=True) if isinstance(hosts, list)]
+            for place, host in [(place, host) for place, hosts in known for host in hosts]:
+                self._places_at.setdefault((side, Address(host, place.port)), place)
+            tiers = _tiers([(hosts, place.port) for place, hosts in known])
             refused = next((one for one in found if isinstance(one, BaseException)), None)
             if refused and not any(tiers):
                 raise refused

@@ -176,8 +176,8 @@ class PostgresTaskStore:
     async def fail(self, code: str, description: str) -> None:
         await self._call(work.fail, code, description)
 
-    async def suspend(self, fault: Fault) -> None:
-        await self._call(work.suspend, _trouble(fault))
+    async def suspend(self, fault: Fault, newer_than: datetime | None) -> None:
+        await self._call(work.suspend, _trouble(fault), newer_than)
 
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
         await self._call(work.release, next_run_at, connection_failures)
@@ -199,6 +199,11 @@ class PostgresTaskStore:
             raise LeaseLostError(f"task {task_id}, epoch {epoch}") from None
         except errors.AmbiguousPathError as error:
             raise FaultError(_ambiguous(error.path)) from None
+
+
+async def in_a_thread(function: Callable[[], R]) -> R:
+    """Call it in one of the store's threads, with its connection to the database."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, on_a_connection, function)
 
 
 def on_a_connection(function: Callable[[], R]) -> R:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
+from urllib.parse import quote
 
 from transferapi.config import load_or_exit
 
@@ -20,6 +21,7 @@ def embedded_environment(home: Path) -> dict[str, str]:
         "REDIS_URL": Redis(home).url(),
         "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
         "WAYBILL_VAULT_KEY_FILE": str(home / "vault-key"),
+        "WAYBILL_MAIL": f"file://{quote(str(home / 'mails'))}",
     }
 
 

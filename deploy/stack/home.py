@@ -26,6 +26,8 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.logs = path / "logs"
+        #: Where mails go while no mail server is configured.
+        self.mails = path / "mails"
         self.connection = path / "connection.json"
         self.token = path / "token"
         self.secret_key = path / "secret-key"
@@ -40,6 +42,7 @@ class Home:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
             self.logs.mkdir(mode=0o700, exist_ok=True)
+            self.mails.mkdir(mode=0o700, exist_ok=True)
             if not self.secret_key.exists():
                 write_private(self.secret_key, secrets.token_urlsafe(48))
             if not self.vault_key.exists():

@@ -14,14 +14,15 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import Server
+from workers.engine.credentials import Credentials
 from workers.engine.extras import SKIPPED
-from workers.engine.fakes import MemoryStore
+from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.ports import EndpointRef, TaskSpec
 from workers.engine.run import run_slice
 from workers.engine.uproot import Uprooter
 from workers.engine.work import Work
 from workers.pool import SessionPool
-from workers.sessions import Places, RealSessions
+from workers.sessions import Place, Places, RealSessions
 
 HIDING = tuple(fact for fact in FACTS if fact != "UNIX.slink")
 
@@ -35,7 +36,7 @@ class RealClock:
 
 
 def sessions_to(port: int, spec: TaskSpec, pool: SessionPool) -> RealSessions:
-    places = Places({side: [("127.0.0.1", port)] for side in (Side.SOURCE, Side.DESTINATION)})
+    places = Places({side: [Place("127.0.0.1", port)] for side in (Side.SOURCE, Side.DESTINATION)})
     return RealSessions(spec, places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
 
 
@@ -46,7 +47,10 @@ async def run_task(port: int, item: tuple[str, str | None, bool | None], **optio
     here = EndpointRef("1", "go#ep1")
     spec = TaskSpec("t", delete, here, None if delete else EndpointRef("2", "go#ep2"), options, max_sessions=3)
     sessions = sessions_to(port, spec, pool)
-    await run_slice(spec, store.lease(), sessions, clock, slice_seconds=20, stop=asyncio.Event(), jitter=lambda: 0.0)
+    wallet = MemoryWallet(clock)
+    await run_slice(
+        spec, store.lease(), sessions, wallet, clock, slice_seconds=20, stop=asyncio.Event(), jitter=lambda: 0.0
+    )
     pool.close()
     await asyncio.sleep(0.01)
     return store
@@ -110,7 +114,8 @@ async def test_what_appears_while_a_tree_is_deleted_is_removed_as_carefully(port
     clock, pool = RealClock(), SessionPool()
     spec = TaskSpec("t", True, EndpointRef("1", "go#ep1"), None, {}, max_sessions=3)
     store = MemoryStore(clock, [], deadline=timedelta(minutes=1))
-    work = Work(spec, store.lease(), sessions_to(port, spec, pool), clock, lambda: 0.0)
+    credentials = Credentials(MemoryWallet(clock), clock)
+    work = Work(spec, store.lease(), sessions_to(port, spec, pool), credentials, clock, lambda: 0.0)
     uprooter = Uprooter(work, Side.SOURCE)
     await uprooter.remove_folders(["/tree", "/link"])
     await work.desk.close()

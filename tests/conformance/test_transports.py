@@ -16,7 +16,7 @@ import workers.sessions
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import Server
-from workers.engine.fakes import MemoryStore
+from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.fleet import NO_UDT
 from workers.engine.ports import (
     TCP,
@@ -32,7 +32,7 @@ from workers.engine.ports import (
 from workers.engine.run import Outcome, run_slice
 from workers.engine.transport import KEY
 from workers.pool import REFUSED_SECONDS, SessionPool
-from workers.sessions import Places, PooledLane, RealSessions
+from workers.sessions import Place, Places, PooledLane, RealSessions
 
 WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
 FILES = 8
@@ -51,7 +51,10 @@ class World:
             (root / f"file{index}").write_bytes(index.to_bytes(4, "big") * (SIZE // 4))
 
     def sessions(self, source: int, destination: int) -> RealSessions:
-        servers = {Side.SOURCE: [("127.0.0.1", source)], Side.DESTINATION: [("127.0.0.1", destination)]}
+        servers = {
+            Side.SOURCE: [Place("127.0.0.1", source)],
+            Side.DESTINATION: [Place("127.0.0.1", destination)],
+        }
         return RealSessions(
             SPEC, Places(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
         )
@@ -100,8 +103,8 @@ async def run_task(world: World, source: int, destination: int, **facts: object)
     async with asyncio.timeout(40):
         while store.status == "ACTIVE":
             slice_ = run_slice(
-                spec, store.lease(), world.sessions(source, destination), clock, slice_seconds=30,
-                stop=asyncio.Event(), jitter=lambda: 0.0,
+                spec, store.lease(), world.sessions(source, destination), MemoryWallet(clock), clock,
+                slice_seconds=30, stop=asyncio.Event(), jitter=lambda: 0.0,
             )  # fmt: skip
             if await slice_ is Outcome.RELEASED:
                 await asyncio.sleep(max(0.0, (store.next_run_at - clock.now()).total_seconds()))

@@ -21,12 +21,12 @@ from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
 from tests.proxy import Deed, MisbehavingProxy, Plan
-from workers.engine.fakes import MemoryStore
+from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.fakes.clock import EPOCH
 from workers.engine.ports import EndpointRef, TaskSpec
 from workers.engine.run import run_slice
-from workers.pool import Address, SessionPool
-from workers.sessions import Places, RealSessions
+from workers.pool import Door, SessionPool
+from workers.sessions import Place, Places, RealSessions
 
 #: Seconds of the task in one of ours: backoff is not what is tried here.
 FASTER = 25.0
@@ -55,8 +55,8 @@ class MortalPool(SessionPool):
         super().__init__()
         self.all: list[GridFTPSession] = []
 
-    async def take(self, address: Address) -> GridFTPSession:
-        session = await super().take(address)
+    async def take(self, door: Door) -> GridFTPSession:
+        session = await super().take(door)
         self.all.append(session)
         return session
 
@@ -171,7 +171,15 @@ class _Task:
         lease = self.store.lease()
         lease.suspect_up_to = self.suspect_up_to
         worker = asyncio.create_task(
-            run_slice(self.spec(), lease, self.sessions(pool), self.clock, slice_seconds=300.0, stop=self.stop)
+            run_slice(
+                self.spec(),
+                lease,
+                self.sessions(pool),
+                MemoryWallet(self.clock),
+                self.clock,
+                slice_seconds=300.0,
+                stop=self.stop,
+            )
         )
         waiter = asyncio.create_task(death.wait() if death else asyncio.Event().wait())
         helper = asyncio.create_task(self.mend())
@@ -225,7 +233,7 @@ class _Task:
         )
 
     def sessions(self, pool: SessionPool) -> RealSessions:
-        places = Places({side: [("127.0.0.1", port)] for side, port in self.ports.items()}, self.case.stream)
+        places = Places({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()}, self.case.stream)
         return RealSessions(self.spec(), places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
 
     def check(self) -> None:

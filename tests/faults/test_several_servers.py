@@ -15,11 +15,11 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.faults import FaultError, Scope, Side
 from endpoints.gridftp.server import Server
-from workers.engine.fakes import MemoryStore
+from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.ports import EndpointRef, TaskSpec
 from workers.engine.run import Outcome, run_slice
 from workers.pool import LONGEST_ABSENCE, Address, SessionPool
-from workers.sessions import Places, PooledSession, RealSessions
+from workers.sessions import Place, Places, PooledSession, RealSessions
 
 FILES = 1500
 FEW = 300
@@ -41,7 +41,7 @@ class Cluster:
     kind: str
     root: Path
     servers: dict[Address, Server | ToolkitServer]
-    places: dict[Side, list[tuple[str, int]]]
+    places: dict[Side, list[Place]]
 
     def __post_init__(self) -> None:
         self.now = 0.0
@@ -52,7 +52,7 @@ class Cluster:
         return f"{self.root}/{name}" if self.kind == "toolkit" else f"/{name}"
 
     def addresses(self, side: Side) -> list[Address]:
-        return [Address(host, port) for host, port in self.places[side]]
+        return [Address(place.host, place.port) for place in self.places[side]]
 
     def sessions(self, spec: TaskSpec) -> RealSessions:
         return RealSessions(
@@ -89,8 +89,8 @@ class Cluster:
                 spec = TaskSpec("t", False, source, destination, options, max_sessions=LANES + 2)
                 slice_ = asyncio.create_task(
                     run_slice(
-                        spec, store.lease(), self.sessions(spec), clock, slice_seconds=30, stop=asyncio.Event(),
-                        jitter=lambda: 0.0,
+                        spec, store.lease(), self.sessions(spec), MemoryWallet(clock), clock, slice_seconds=30,
+                        stop=asyncio.Event(), jitter=lambda: 0.0,
                     )
                 )  # fmt: skip
                 while not slice_.done():
@@ -113,13 +113,13 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             (tmp_path / folder / f"file{index:04}").write_bytes(index.to_bytes(4) * 2000)
     hand_over(tmp_path, stop_at=Path(tempfile.gettempdir()))
     servers: dict[Address, Server | ToolkitServer] = {}
-    places: dict[Side, list[tuple[str, int]]] = {}
+    places: dict[Side, list[Place]] = {}
     for side in (Side.SOURCE, Side.DESTINATION):
         for _ in range(2):
             server = Server(tmp_path) if request.param == "own" else ToolkitServer(tmp_path)
             server.start()
             servers[Address("127.0.0.1", server.port)] = server
-            places.setdefault(side, []).append(("127.0.0.1", server.port))
+            places.setdefault(side, []).append(Place("127.0.0.1", server.port))
     cluster = Cluster(request.param, tmp_path, servers, places)
     yield cluster
     cluster.pool.close()

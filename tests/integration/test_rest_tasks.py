@@ -125,7 +125,7 @@ def test_endpoints_are_named_by_id_by_full_name_and_by_own_name(api: Api, ep1: E
 
 #: Asked for, these would silently not be done: refused by name.
 LATER: list[tuple[str, Any]] = [
-    ("encrypt_data", True), ("source_local_user", "root"), ("destination_local_user", "root"),
+    ("source_local_user", "root"), ("destination_local_user", "root"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from endpoints.gridftp.faults import Side
 from endpoints.gridftp.ranges import RangeSet
 from workers.engine.fakes import (
     HAUNT_AFTER,
@@ -18,6 +19,7 @@ from workers.engine.fakes import (
     MemorySessions,
     MemoryStore,
     MemoryTree,
+    MemoryWallet,
     State,
 )
 from workers.engine.ports import EndpointRef, ItemRow, TaskSpec
@@ -54,6 +56,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clock = ManualClock()
+        self.wallet = MemoryWallet(self.clock, (Side.SOURCE,) if self.delete else (Side.SOURCE, Side.DESTINATION))
         self.store = MemoryStore(self.clock, self.items, deadline=self.deadline)
         self.script = FaultScript()
         self.stop = asyncio.Event()
@@ -100,6 +103,7 @@ class World:
             self.spec(),
             self.lease,
             self.sessions,
+            self.wallet,
             self.clock,
             slice_seconds=self.slice_seconds,
             stop=self.stop,

@@ -10,6 +10,7 @@ from endpoints.gridftp.faults import Kind, Side, make_fault
 from tests.unit.engine_world import World
 from tests.unit.test_engine_delete import delete_world, fill, kept
 from workers.engine import uproot
+from workers.engine.credentials import Credentials
 from workers.engine.fakes import run
 from workers.engine.ports import TaskStore
 from workers.engine.uproot import Uprooter
@@ -18,7 +19,8 @@ from workers.engine.work import Work
 
 def work_in(world: World) -> Work:
     lease: TaskStore = world.store.lease()
-    return Work(world.spec(), lease, world.sessions, world.clock, lambda: 0.5)
+    credentials = Credentials(world.wallet, world.clock)
+    return Work(world.spec(), lease, world.sessions, credentials, world.clock, lambda: 0.5)
 
 
 def test_a_file_that_appears_during_a_deletion_goes_too() -> None:

@@ -23,7 +23,13 @@ FLOORS = {
     "endpoints.gridftp": 0,
 }
 #: Django's project files lie in transferapi/ and wire the rooms together; only they may look anywhere.
-WIRING = {"transferapi.settings", "transferapi.urls", "transferapi.wsgi", "transferapi.config"}
+WIRING = {
+    "transferapi.settings",
+    "transferapi.urls",
+    "transferapi.wsgi",
+    "transferapi.config",
+    "transferapi.mail_settings",
+}
 #: What the two rooms that live without Django may import besides the standard library and themselves.
 LEAN = {
     "endpoints.gridftp": {"cryptography"},

@@ -112,14 +112,14 @@ def test_options_are_completed_and_unknown_ones_passed_over() -> None:
     assert found["filter_rules"] is None
 
 
-def test_udt_may_be_asked_for() -> None:
-    assert options.complete(options.TRANSFER, {"perf_udt": True})["perf_udt"] is True
+@pytest.mark.parametrize("name", ["perf_udt", "encrypt_data"])
+def test_udt_and_encryption_may_be_asked_for(name: str) -> None:
+    assert options.complete(options.TRANSFER, {name: True})[name] is True
 
 
 @pytest.mark.parametrize(
     ("known", "name", "value"),
     [
-        (options.TRANSFER, "encrypt_data", True),
         (options.TRANSFER, "source_local_user", "root"), (options.TRANSFER, "destination_local_user", "root"),
         (options.DELETE, "local_user", "root"),
     ],

@@ -33,7 +33,7 @@ def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
             code=event.code,
             is_error=event.is_error,
             description=printable(event.description),
-            details=_text(event.details),
+            details=text(event.details),
         )
         for event in new
     )
@@ -44,6 +44,7 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
-def _text(details: object) -> str:
-    text = details if isinstance(details, str) else json.dumps(details, ensure_ascii=False)
-    return printable(text)[:MAX_DETAILS]
+def text(details: object) -> str:
+    """Details as they are kept."""
+    words = details if isinstance(details, str) else json.dumps(details, ensure_ascii=False)
+    return printable(words)[:MAX_DETAILS]

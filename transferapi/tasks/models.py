@@ -81,6 +81,14 @@ class Task(models.Model):
 
     nice_status = models.CharField(max_length=64, null=True)
     nice_status_details = models.TextField(null=True)
+    #: While suspended: since when, at which endpoint a credential is missing, and when the one was stored that was in
+    #: use (None: there was none). A later one lets the task go on; this is no clock's matter, nothing falls between.
+    suspended_at = models.DateTimeField(null=True)
+    waits_at = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
+    )
+    newer_than = models.DateTimeField(null=True)
+
     fatal_error_code = models.CharField(max_length=64, null=True)
     fatal_error_description = models.TextField(null=True)
 
@@ -128,6 +136,7 @@ class Task(models.Model):
             models.Index(
                 fields=["destination", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_destination"
             ),
+            models.Index(fields=["owner", "waits_at"], condition=models.Q(phase="suspended"), name="task_waiting"),
         )
 
 
@@ -300,3 +309,25 @@ class Run(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=["source", "destination", "-ended_at"], name="run_of_a_pair"),)
+
+
+class Mail(models.Model):
+    """A mail to a user: written in the transaction of the change that it tells, then sent by `postman.py`."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    task = models.ForeignKey(Task, on_delete=models.SET_NULL, related_name="+", null=True, db_index=False)
+    #: What is told: nothing is told twice.
+    key = models.CharField(max_length=200, unique=True)
+    subject = models.CharField(max_length=250)
+    body = models.TextField()
+    created_at = models.DateTimeField()
+    attempts = models.IntegerField(default=0)
+    #: None: it was sent, or given up.
+    next_try_at = models.DateTimeField(null=True)
+    sent_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="mail_to_be_sent"),
+        )

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from identity.models import User
 
-from . import doorbell, events, rules
+from . import doorbell, events, mails, rules
 from .clock import moment
 from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
 from .events import NewEvent
@@ -59,6 +59,8 @@ def move(
         moved = Task.objects.filter(pk=task_id, status=old[0], phase=old[1]).update(**values)
         if moved and event:
             events.append(task_id, [event], now)
+        if moved and new[1] is Phase.DONE:
+            mails.ended(task_id, now)
     if not moved:
         raise StaleStateError(task_id, old)
 
@@ -67,11 +69,13 @@ def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datet
     """Move to FAILED: CANCELED, EXPIRED, or a fault that spoils all of the task. -> as `move`"""
     event = NewEvent(code, description, details, is_error=code != "CANCELED")
     changes = {"fatal_error_code": code, "fatal_error_description": events.printable(description)}
-    move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE})
+    move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE, **AWAKE})
 
 
 #: A task that is done or makes progress has no trouble to show.
 NO_TROUBLE: dict[str, object] = {"nice_status": None, "nice_status_details": None}
+#: One that is not suspended waits for nothing.
+AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "newer_than": None}
 
 
 CANCELED_TEXT = "The task was canceled by its owner."
@@ -135,7 +139,7 @@ def resume(user: User, task_id: uuid.UUID, now: datetime | None = None) -> bool:
             return False
         now = moment(now)
         told = NewEvent("UNPAUSED", "The task goes on.")
-        move(task_id, SUSPENDED, QUEUED, now=now, event=told, changes={"next_run_at": now, **NO_TROUBLE})
+        move(task_id, SUSPENDED, QUEUED, now=now, event=told, changes={"next_run_at": now, **NO_TROUBLE, **AWAKE})
         transaction.on_commit(lambda: doorbell.ring([task_id]))
     return True
 

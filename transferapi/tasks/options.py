@@ -107,7 +107,6 @@ NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: What the wire has a word for and this version does not do: who asks for it is told so at once, rather than
 #: believing that it was done. A line goes when the engine can do it.
 NOT_YET = {
-    "encrypt_data": "encrypt data channels",
     "source_local_user": "choose the local account",
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",

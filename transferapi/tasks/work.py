@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, F
 
-from . import arrays, events, moves
+from . import arrays, events, moves, renewal
 from .errors import AmbiguousPathError
 from .leases import hold
 from .models import File, Item, Task
@@ -277,13 +277,17 @@ def fail(task_id: uuid.UUID, epoch: int, code: str, description: str, now: datet
         moves.fail(task_id, moves.RUNNING, code, description, now)
 
 
-def suspend(task_id: uuid.UUID, epoch: int, trouble: Trouble, now: datetime | None = None) -> None:
-    """Make the task INACTIVE: a person must act. One whose cancel came meanwhile ends instead."""
+def suspend(
+    task_id: uuid.UUID, epoch: int, trouble: Trouble, newer_than: datetime | None = None, now: datetime | None = None
+) -> None:
+    """Make the task INACTIVE: a person must act. One whose cancel came meanwhile ends instead.
+
+    newer_than: a credential that was stored later lets it go on; None: any.
+    """
     with hold(task_id, epoch, now, to_end=True) as now:
-        told = events.NewEvent(trouble.code, trouble.advice or trouble.code, trouble.raw, is_error=True)
-        trouble_ = {"nice_status": trouble.code, "nice_status_details": events.printable(trouble.advice or trouble.raw)}
         if not _cancel_came(task_id, now):
-            moves.move(task_id, moves.RUNNING, moves.SUSPENDED, now=now, event=told, changes=trouble_)
+            task = Task.objects.select_related("owner", "source__owner", "destination__owner").get(pk=task_id)
+            renewal.suspend(task, trouble, newer_than, now)
 
 
 def release(

@@ -83,8 +83,8 @@ class Fleet:
             await self.close([berth])
 
     async def close(self, berths: Iterable[Berth]) -> None:
-        """Close lanes, and do not wait long for those that do not want to."""
-        await asyncio.gather(*(_close(berth.lane) for berth in berths))
+        """Close lanes, and do not wait long for those that do not want to; also when nobody waits for it any more."""
+        await asyncio.shield(asyncio.gather(*(_close(berth.lane) for berth in berths)))
 
     async def leave(self) -> None:
         """Open nothing more, and close what is parked."""

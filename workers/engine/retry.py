@@ -96,18 +96,21 @@ def decide(
     *,
     skip: Collection[Kind] = (),
     policy: Policy = Policy(),
+    renewable: bool = True,
 ) -> Decision:
     """What to do about this fault after `attempts` earlier ones.
 
     skip: kinds that are as good as done (a missing file, where `ignore_missing` was asked). A try is never put off
     past the deadline, which ends the task anyway. What nobody knows is tried again.
+    renewable: a person can give another credential; where none is needed, a login is tried again like anything else.
     """
     if fault.kind in skip:
         return Skip()
     why = fault.advice or fault.raw or fault.kind.value
-    if fault.kind in CREDENTIAL_KINDS:
+    is_credential = fault.kind in CREDENTIAL_KINDS
+    if is_credential and renewable:
         return Suspend(why)
-    hopeless = not fault.retryable or fault.kind in HOPELESS_KINDS
+    hopeless = not (fault.retryable or is_credential) or fault.kind in HOPELESS_KINDS
     # A second look, because a file may be away for a moment only, while somebody renames it.
     if policy.may_pass_over(fault) and (hopeless or attempts):
         return PassOver()

@@ -11,6 +11,7 @@ from random import SystemRandom
 
 from endpoints.gridftp.faults import Side
 
+from .credentials import Credentials, Wallet
 from .crew import Crew, Movers
 from .dealer import Dealer
 from .delete import DeleteScanner, Remover, delete_plan
@@ -53,6 +54,7 @@ async def run_slice(
     spec: TaskSpec,
     store: TaskStore,
     sessions: SessionFactory,
+    wallet: Wallet,
     clock: Clock,
     *,
     slice_seconds: float,
@@ -65,7 +67,9 @@ async def run_slice(
     jitter: numbers 0 <= x < 1 for the backoff. Whatever goes wrong here, the task is not lost: it ends, is given
     back, or its lease runs out. Raises only what the store raises when not even giving back is possible.
     """
-    slice_ = _Slice(Work(spec, store, sessions, clock, jitter or SystemRandom().random), slice_seconds, stop)
+    credentials = Credentials(wallet, clock)
+    work = Work(spec, store, sessions, credentials, clock, jitter or SystemRandom().random)
+    slice_ = _Slice(work, slice_seconds, stop)
     try:
         return await slice_.run()
     except LeaseLostError:
@@ -105,8 +109,11 @@ class _Slice:
     async def run(self) -> Outcome:
         work = self.work
         self._hear(await work.store.heartbeat())
+        if not work.ended.done() and (fault := await work.credentials.look()):
+            work.end(Suspended(fault))
         if not work.ended.done():
             work.spawn(self._beat())
+            work.spawn(self._watch_credentials())
             work.spawn(self._watch_time())
             self._ledger_task = work.spawn(self._ledger.run())
             work.spawn(self._supply())
@@ -152,6 +159,9 @@ class _Slice:
             self.work.end(_CANCELED)
         elif self.work.clock.now() >= pulse.deadline:
             self.work.end(Failed("EXPIRED", "The deadline has passed.", drain=True))
+
+    async def _watch_credentials(self) -> None:
+        self.work.end(Suspended(await self.work.credentials.watch()))
 
     async def _watch_time(self) -> None:
         stopped = await wait_for(self.work.clock, self._stop, self._seconds)
@@ -256,11 +266,21 @@ class _Slice:
             await self._forsake()
         elif isinstance(ending, Finished):
             await self._sweep(SWEEP, tries=SWEEPS)
+        elif isinstance(ending, Suspended):
+            ending = await self._unless_renewed(ending)
         outcome = await self._last_word(_CANCELED if self._canceled else ending)
         if self._crew is not None:
             await self._learn(self._crew, whole=outcome is Outcome.FINISHED and not work.spec.started)
         await self._sweep(SWEEP, tries=SWEEPS if outcome is Outcome.RELEASED else 1)
         return outcome
+
+    async def _unless_renewed(self, ending: Suspended) -> Ending:
+        """A new credential may have come: then only the sessions that were begun with the old one are over."""
+        credentials = self.work.credentials
+        fault = await credentials.look()
+        if fault is None and credentials.renewed:
+            return Released(self.work.clock.now())
+        return ending
 
     async def _learn(self, crew: Crew, *, whole: bool) -> None:
         """What the next task on this way may begin with. After the last word: nobody waits for it."""
@@ -318,7 +338,7 @@ class _Slice:
                 await store.fail(code, description)
                 return Outcome.FAILED
             case Suspended(fault):
-                await store.suspend(fault)
+                await store.suspend(*self.work.credentials.blame(fault))
                 return Outcome.SUSPENDED
             case Released(at):
                 await store.release(at, self.work.endpoints.failures)

@@ -10,6 +10,7 @@ from typing import Any
 
 from endpoints.gridftp.faults import Fault, Kind
 
+from .credentials import Credentials
 from .desk import Desk
 from .ports import Clock, SessionFactory, TaskSpec, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, decide
@@ -54,11 +55,18 @@ class Work:
     """One slice of one task."""
 
     def __init__(
-        self, spec: TaskSpec, store: TaskStore, sessions: SessionFactory, clock: Clock, jitter: Callable[[], float]
+        self,
+        spec: TaskSpec,
+        store: TaskStore,
+        sessions: SessionFactory,
+        credentials: Credentials,
+        clock: Clock,
+        jitter: Callable[[], float],
     ) -> None:
         self.spec = spec
         self.store = store
         self.sessions = sessions
+        self.credentials = credentials
         self.clock = clock
         self.jitter = jitter
         self.desk = Desk(sessions)
@@ -104,7 +112,10 @@ class Work:
     def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
         """What to do about this fault; one that suspends the task, or spoils all of it, ends the slice."""
         now, jitter = self.clock.now(), self.jitter()
-        decision = decide(fault, attempts, now, self.deadline, jitter, skip=skip, policy=self.policy)
+        renewable = self.credentials.renewable(fault.side)
+        decision = decide(
+            fault, attempts, now, self.deadline, jitter, skip=skip, policy=self.policy, renewable=renewable
+        )
         if isinstance(decision, Suspend):
             self.end(Suspended(fault))
         self.end_if_spoiled(fault)

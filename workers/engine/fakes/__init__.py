@@ -4,6 +4,7 @@
     MemoryStore               the rows of one task; `lease()` gives what a worker holds, and takes it from the last one
     MemoryTree                the files of one endpoint
     MemorySessions            sessions and lanes between two trees, with faults wherever a test wants them
+    MemoryWallet              the credentials of the user
     Fuse                      a SIGKILL at a chosen step
 
 They keep the promises of `workers.engine.ports` and of the facts of GridFTP that matter to the engine: files flow
@@ -15,6 +16,7 @@ from .clock import ManualClock, StuckError, run
 from .sessions import HAUNT_AFTER, FaultScript, FaultSource, MemoryLane, MemorySession, MemorySessions
 from .store import Fuse, MemoryLease, MemoryStore, Row, State
 from .tree import MemoryTree, Node
+from .wallet import MemoryWallet
 
 __all__ = [
     "HAUNT_AFTER",
@@ -28,6 +30,7 @@ __all__ = [
     "MemorySessions",
     "MemoryStore",
     "MemoryTree",
+    "MemoryWallet",
     "Node",
     "Row",
     "State",

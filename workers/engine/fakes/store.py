@@ -126,6 +126,8 @@ class MemoryStore:
         self.status = "ACTIVE"
         self.fatal: tuple[str, str] | None = None
         self.suspended: Fault | None = None
+        self.suspended_at: datetime | None = None
+        self.newer_than: datetime | None = None
         self.deadline = clock.now() + deadline
         self.cancel_requested = False
         self.next_run_at = clock.now()
@@ -408,9 +410,11 @@ class MemoryLease:
             store.fatal = (code, description)
             self._end("FAILED")
 
-    async def suspend(self, fault: Fault) -> None:
+    async def suspend(self, fault: Fault, newer_than: datetime | None) -> None:
         async with self._call("suspend") as store:
             store.suspended = fault
+            store.suspended_at = store.clock.now()
+            store.newer_than = newer_than
             self._end("INACTIVE")
 
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:

@@ -1,0 +1,339 @@
+"""Tasks that wait for a credential: what they say, when they go on, and that nobody else's credential helps."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from endpoints.models import Endpoint
+from identity import vault
+from identity.models import User
+from identity.signals import credential_stored
+from identity.vault import Held, Kind
+from tests.integration.cast import all_at_once, later, make_endpoint, submit, submit_delete, take
+from transferapi.tasks import doorbell, leases, moves, outlook, queries, renewal, work
+from transferapi.tasks.clock import moment
+from transferapi.tasks.errors import LeaseLostError
+from transferapi.tasks.forecast import Forecast, Work
+from transferapi.tasks.models import Event, Task
+from transferapi.tasks.rows import Trouble
+
+#: Never used to log in: only its binding and its times matter here.
+SECRET = b"not a proxy"
+ENDED = Trouble("NO_CREDENTIALS", "source", "The credential has expired.", "")
+
+
+@pytest.fixture
+def rings(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
+    """Tasks for which the doorbell was rung."""
+    rung: list[uuid.UUID] = []
+    monkeypatch.setattr(doorbell, "ring", rung.extend)
+    return rung
+
+
+@pytest.fixture
+def gsi1(alice: User) -> Endpoint:
+    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
+
+
+@pytest.fixture
+def gsi2(alice: User) -> Endpoint:
+    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
+
+
+def share_myproxy(*endpoints: Endpoint) -> str:
+    """They name one MyProxy server; its binding."""
+    for endpoint in endpoints:
+        Endpoint.objects.filter(pk=endpoint.pk).update(myproxy_server="myproxy.example.org:7512")
+        endpoint.refresh_from_db()
+    return vault.myproxy_binding("myproxy.example.org", 7512)
+
+
+def give(user: User, place: Endpoint | str, *, seconds: float | None = 3600, now: datetime | None = None) -> Held:
+    """Store a credential."""
+    bound_to = place if isinstance(place, str) else vault.endpoint_binding(place.pk)
+    expires_at = None if seconds is None else (now or moment()) + timedelta(seconds=seconds)
+    return vault.store(user, bound_to, Kind.X509, SECRET, subject="/CN=Test", expires_at=expires_at, now=now)
+
+
+def unchecked(user: User, *endpoints: Endpoint, options: Mapping[str, object] | None = None, **more: Any) -> Task:
+    """A new task, whatever credentials there are; a deletion where it has one endpoint."""
+    wanted = {**(options or {}), "skip_activation_check": True}
+    if len(endpoints) == 1:
+        return submit_delete(user, *endpoints, options=wanted, **more)
+    source, destination = endpoints
+    return submit(user, source, destination, options=wanted, **more)
+
+
+def put_to_bed(
+    user: User,
+    source: Endpoint,
+    destination: Endpoint,
+    trouble: Trouble = ENDED,
+    *,
+    had: Held | None = None,
+    **more: Any,
+) -> Task:
+    """A task that a worker has suspended. had: the credential that was of no use."""
+    task = unchecked(user, source, destination, **more)
+    grant = take(task)
+    work.suspend(grant.task_id, grant.epoch, trouble, had.stored_at if had else None)
+    task.refresh_from_db()
+    return task
+
+
+def status(task: Task) -> str:
+    return Task.objects.get(pk=task.pk).status
+
+
+def codes(task: Task) -> list[str]:
+    return list(Event.objects.filter(task=task).order_by("id").values_list("code", flat=True))
+
+
+@pytest.mark.parametrize(("side", "name", "other"), [("source", "gsi1", "gsi2"), ("destination", "gsi2", "gsi1")])
+def test_a_waiting_task_says_at_which_endpoint_and_how_to_renew(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, side: str, name: str, other: str
+) -> None:
+    share_myproxy(gsi1, gsi2)
+    given = {"gsi1": gsi1, "gsi2": gsi2}
+    give(alice, given[other])
+    task = put_to_bed(alice, gsi1, gsi2, Trouble("NO_CREDENTIALS", side, "The credential has expired.", ""))
+    assert (task.status, task.waits_at) == ("INACTIVE", given[name])
+    event = queries.events(alice, task.pk).rows[0]
+    assert (event.code, event.is_error) == ("NO_CREDENTIALS", True)
+    assert event.description.startswith(f"The task waits for a credential for alice#{name} (the {side}): ")
+    assert f"POST {settings.PUBLIC_URL}/v0.10/endpoint/{given[name].pk}/activate" in event.description
+    assert "MyProxy server myproxy.example.org:7512" in event.description
+    assert f"alice#{other}" not in event.description
+    assert queries.get(alice, task.pk).nice_status_details == event.description
+
+
+def test_where_both_endpoints_lack_one_both_are_named(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    task = put_to_bed(alice, gsi1, gsi2)
+    text = queries.events(alice, task.pk).rows[0].description
+    assert "alice#gsi1 (the source)" in text
+    assert "alice#gsi2 (the destination)" in text
+
+
+def test_a_refused_login_names_the_endpoint_and_keeps_the_words_of_the_server(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2, Trouble("AUTH", "source", "Check it.", "530 No local mapping"))
+    event = queries.events(alice, task.pk).rows[0]
+    assert event.description.startswith("alice#gsi1 (the source) refused the login")
+    assert event.details == "530 No local mapping"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stored_credential_lets_all_that_waits_for_it_go_on(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, rings: list[uuid.UUID]
+) -> None:
+    give(alice, gsi2)
+    waiting = [put_to_bed(alice, gsi1, gsi2) for _ in range(5)]
+    rings.clear()
+    give(alice, gsi1)
+    assert [status(task) for task in waiting] == ["ACTIVE"] * 5
+    assert sorted(rings) == sorted(task.pk for task in waiting)
+    task = Task.objects.get(pk=waiting[0].pk)
+    assert (task.waits_at, task.suspended_at, task.nice_status) == (None, None, None)
+    assert codes(task)[-1] == "UNPAUSED"
+
+
+def test_the_sweep_finds_what_the_signal_has_missed(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2)
+    give(alice, gsi1)  # its transaction is the test's: no signal
+    assert status(task) == "INACTIVE"
+    assert renewal.resume_waiting() == 1
+    assert status(task) == "ACTIVE"
+    assert renewal.resume_waiting() == 0
+
+
+def test_an_old_credential_does_not_wake_a_task_whose_login_was_refused(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    held = give(alice, gsi1)
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2, Trouble("AUTH", "source", "", "530"), had=held)
+    assert renewal.resume_waiting() == 0
+    give(alice, gsi1)
+    assert renewal.resume_waiting() == 1
+    assert status(task) == "ACTIVE"
+
+
+def test_a_credential_that_came_while_the_task_went_to_bed_is_not_missed(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    give(alice, gsi2)
+    task = unchecked(alice, gsi1, gsi2)
+    grant = take(task)
+    had = give(alice, gsi1)
+    give(alice, gsi1)
+    work.suspend(grant.task_id, grant.epoch, ENDED, had.stored_at)
+    assert renewal.resume_waiting() == 1
+
+
+def test_one_that_has_expired_by_now_wakes_nobody(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2)
+    give(alice, gsi1, seconds=60)
+    assert renewal.resume_waiting(now=later(61)) == 0
+    assert status(task) == "INACTIVE"
+
+
+def test_a_task_goes_on_only_when_both_its_endpoints_have_one(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    task = put_to_bed(alice, gsi1, gsi2)
+    give(alice, gsi1)
+    assert renewal.resume_waiting() == 0
+    task.refresh_from_db()
+    assert (task.status, task.waits_at) == ("INACTIVE", gsi2)
+    assert task.nice_status_details is not None
+    assert task.nice_status_details.startswith("The task waits for a credential for alice#gsi2 (the destination)")
+    before = codes(task)
+    assert renewal.resume_waiting() == 0
+    assert codes(task) == before, "it is told once"
+    give(alice, gsi2)
+    assert renewal.resume_waiting() == 1
+
+
+def test_one_shared_credential_wakes_the_tasks_of_every_endpoint_that_names_its_server(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    shared = share_myproxy(gsi1, gsi2)
+    anonymous = make_endpoint(alice, "plain", scheme="ftp")
+    tasks = [put_to_bed(alice, gsi1, anonymous), put_to_bed(alice, gsi2, anonymous), put_to_bed(alice, gsi1, gsi2)]
+    give(alice, shared)
+    assert renewal.resume_waiting() == 3
+    assert [status(task) for task in tasks] == ["ACTIVE"] * 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_elses_credential_wakes_a_task(
+    alice: User, bob: User, charlie: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    for user in (alice, bob):
+        give(user, gsi2)
+    tasks = {user.username: put_to_bed(user, gsi1, gsi2) for user in (alice, bob)}
+    give(charlie, gsi1)
+    give(bob, gsi1)
+    assert (status(tasks["alice"]), status(tasks["bob"])) == ("INACTIVE", "ACTIVE")
+
+
+def test_where_the_endpoint_needs_none_any_more_the_task_goes_on(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2)
+    gsi1.servers.update(scheme="ftp")
+    assert renewal.resume_waiting() == 1
+    assert status(task) == "ACTIVE"
+
+
+def test_a_deletion_waits_and_goes_on_too(alice: User, gsi1: Endpoint) -> None:
+    task = unchecked(alice, gsi1)
+    grant = take(task)
+    work.suspend(grant.task_id, grant.epoch, ENDED)
+    assert "alice#gsi1 (the source)" in queries.events(alice, task.pk).rows[0].description
+    give(alice, gsi1)
+    assert renewal.resume_waiting() == 1
+
+
+def test_the_deadline_ends_a_task_that_waits(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    task = put_to_bed(alice, gsi1, gsi2, deadline=later(60))
+    assert moves.expire_overdue(now=later(59)) == 0
+    assert moves.expire_overdue(now=later(61)) == 1
+    task.refresh_from_db()
+    assert (task.status, task.fatal_error_code, task.waits_at) == ("FAILED", "EXPIRED", None)
+    give(alice, gsi1)
+    assert renewal.resume_waiting() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_that_wake_it_at_once_one_does(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    give(alice, gsi2)
+    task = put_to_bed(alice, gsi1, gsi2)
+    # As by a process that is killed at that moment.
+    credential_stored.disconnect(dispatch_uid="tasks that wait for it go on")
+    try:
+        give(alice, gsi1)
+    finally:
+        credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")
+    results = all_at_once([renewal.resume_waiting] * 6)
+    assert sum(results) == 1
+    assert codes(task).count("UNPAUSED") == 1
+
+
+# ---- looking ahead
+
+
+@pytest.fixture
+def forecast(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that the rest of any task is said to take."""
+    seconds = [100.0]
+    monkeypatch.setattr(
+        outlook,
+        "during",
+        lambda task, now=None: Forecast(Work(1, 1), seconds[0] / 2, seconds[0], seconds[0] * 2, "a test", 0),
+    )
+    return seconds
+
+
+def test_a_credential_that_ends_before_the_task_does_is_told_once(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
+) -> None:
+    held = give(alice, gsi1, seconds=60)
+    give(alice, gsi2, seconds=None)
+    task = unchecked(alice, gsi1, gsi2)
+    grant = take(task)
+    for _ in range(3):
+        assert renewal.foresee(task.pk, grant.epoch, gsi1, held)
+    assert codes(task).count(renewal.EXPIRES_SOON) == 1
+    event = Event.objects.get(task=task, code=renewal.EXPIRES_SOON)
+    assert "alice#gsi1 (the source)" in event.description
+    assert "takes about 100 seconds" in event.description
+    assert f"/endpoint/{gsi1.pk}/activate" in event.description
+    renewed = give(alice, gsi1, seconds=90)
+    assert renewal.foresee(task.pk, grant.epoch, gsi1, renewed)
+    assert codes(task).count(renewal.EXPIRES_SOON) == 2
+
+
+def test_one_that_lasts_long_enough_is_nothing_to_tell(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
+) -> None:
+    held, forever = give(alice, gsi1, seconds=200), give(alice, gsi2, seconds=None)
+    task = unchecked(alice, gsi1, gsi2)
+    grant = take(task)
+    assert not renewal.foresee(task.pk, grant.epoch, gsi1, held)
+    assert not renewal.foresee(task.pk, grant.epoch, gsi2, forever)
+    assert codes(task) == ["SUBMITTED"]
+
+
+def test_a_worker_that_lost_its_lease_tells_nothing(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
+) -> None:
+    held = give(alice, gsi1, seconds=60)
+    task = unchecked(alice, gsi1, gsi2)
+    grant = take(task)
+    work.release(task.pk, grant.epoch, moment())
+    with pytest.raises(LeaseLostError):
+        renewal.foresee(task.pk, grant.epoch, gsi1, held)
+    assert codes(task) == ["SUBMITTED"]
+
+
+def test_a_task_without_an_endpoint_to_wait_at_is_only_resumed_by_hand(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    task = put_to_bed(alice, gsi1, gsi2)
+    Task.objects.filter(pk=task.pk).update(waits_at=None)
+    give(alice, gsi1)
+    assert renewal.resume_waiting() == 0
+    assert moves.resume(alice, task.pk)
+
+
+def test_leases_are_free_while_tasks_wait(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
+    task = put_to_bed(alice, gsi1, gsi2)
+    assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE

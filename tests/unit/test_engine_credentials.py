@@ -1,0 +1,221 @@
+"""What a slice makes of credentials: it begins with good ones only, notices their end, and goes on with new ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from endpoints.gridftp.faults import Kind, Scope, Side, make_fault
+from tests.unit.engine_world import World
+from workers.engine.credentials import LOOK, MARGIN
+from workers.engine.fakes import State, run
+from workers.engine.run import Outcome
+
+AUTH = replace(make_fault(Kind.AUTH), scope=Scope.ENDPOINT)
+LARGE = bytes(range(250))
+
+
+def world_of(files: int = 0, *, large: bool = False, **more: Any) -> World:
+    """Small files, or a large one that takes long: a chunk in each round of 0.5 s."""
+    slow: dict[str, Any] = {"chunk": 2, "latency": 0.5} if large else {}
+    world = World([("/src/", "/dst/", True)], **slow, **more)
+    world.source.folder("/src")
+    for number in range(files):
+        world.source.write(f"/src/f{number:05}", b"%d" % number)
+    if large:
+        world.source.write("/src/large", LARGE)
+    return world
+
+
+def both(test: Callable[[World, Side], Coroutine[Any, Any, None]]) -> Any:
+    """Try it with each side."""
+
+    @pytest.mark.parametrize("side", [Side.SOURCE, Side.DESTINATION])
+    def tried(side: Side) -> None:
+        async def main() -> None:
+            await test(world_of(3, large=True), side)
+
+        run(main())
+
+    tried.__name__ = test.__name__
+    return tried
+
+
+async def begun(world: World) -> asyncio.Task[str]:
+    """A part of the large file has arrived."""
+    task = asyncio.create_task(world.run())
+    await world.until(lambda: any(row.file.ranges for row in world.store.rows.values()))
+    return task
+
+
+@both
+async def test_without_a_credential_nothing_is_begun(world: World, side: Side) -> None:
+    world.wallet.take_away(side, "none was given")
+    assert await world.run() == "INACTIVE"
+    fault = world.store.suspended
+    assert fault is not None
+    assert (fault.kind, fault.side, fault.advice) == (Kind.NO_CREDENTIALS, side, "none was given")
+    assert world.sessions.most_taken == 0
+    assert not world.store.rows
+
+
+@both
+async def test_one_that_is_about_to_end_is_not_used(world: World, side: Side) -> None:
+    world.wallet.give(side, world.clock.now() + MARGIN / 2)
+    assert await world.run() == "INACTIVE"
+    assert world.sessions.most_taken == 0
+
+
+@both
+async def test_when_it_ends_in_mid_transfer_the_task_waits_and_keeps_what_has_arrived(world: World, side: Side) -> None:
+    end = world.clock.now() + timedelta(seconds=30)
+    world.wallet.give(side, end)
+    assert await world.run() == "INACTIVE"
+    assert world.outcomes == [Outcome.SUSPENDED]
+    assert world.ended_at is not None
+    assert world.store.suspended_at is not None
+    assert world.store.suspended_at < end, "what is under way needs a moment"
+    assert world.store.totals.transferred == 3
+    assert world.store.file("/src/large").state is State.PENDING
+    had = world.store.file("/src/large").file.ranges
+    assert had
+    world.wallet.give(side)
+    world.store.status = "ACTIVE"
+    rest = asyncio.create_task(world.run())
+    await world.until(lambda: world.store.file("/src/large").file.ranges != had)
+    assert len(world.store.file("/src/large").file.ranges) >= len(had), "it goes on from there"
+    assert await rest == "SUCCEEDED"
+    assert world.destination.files("/dst")["/large"] == LARGE
+
+
+@both
+async def test_a_deactivation_is_noticed_within_ten_seconds(world: World, side: Side) -> None:
+    task = await begun(world)
+    before = world.clock.now()
+    world.wallet.take_away(side)
+    await world.until(lambda: world.store.status == "INACTIVE")
+    assert world.clock.now() - before < timedelta(seconds=LOOK + 3)
+    assert await task == "INACTIVE"
+
+
+@both
+async def test_a_credential_that_is_renewed_in_time_lets_the_slice_go_on_without_a_break(
+    world: World, side: Side
+) -> None:
+    world.wallet.give(side, world.clock.now() + timedelta(seconds=30))
+    task = await begun(world)
+    world.wallet.give(side, world.clock.now() + timedelta(hours=1))
+    assert await task == "SUCCEEDED"
+    assert world.outcomes == [Outcome.FINISHED]
+    assert world.destination.files("/dst")["/large"] == LARGE
+
+
+@both
+async def test_a_login_that_is_refused_with_a_valid_credential_waits_for_another(world: World, side: Side) -> None:
+    world.script.add("open", "", AUTH, -1)
+    assert await world.run() == "INACTIVE"
+    assert world.store.suspended is not None
+    assert world.store.suspended.kind is Kind.AUTH
+    assert world.store.newer_than == world.wallet.purses[world.store.suspended.side].stored_at
+
+
+@both
+async def test_a_refusal_of_the_old_credential_does_not_suspend_a_task_that_has_a_new_one(
+    world: World, side: Side
+) -> None:
+    task = await begun(world)
+    world.wallet.give(side)
+    # What was opened with the old one cannot go on; the server says so of this file.
+    world.script.add("midway", "/src/large", replace(make_fault(Kind.NO_CREDENTIALS), side=side))
+    assert await task == "SUCCEEDED"
+    assert world.outcomes == [Outcome.RELEASED, Outcome.FINISHED]
+    assert world.destination.files("/dst")["/large"] == LARGE
+
+
+@both
+async def test_a_new_credential_that_is_refused_too_suspends_the_task(world: World, side: Side) -> None:
+    task = await begun(world)
+    world.wallet.give(side)
+    world.script.add("midway", "/src/large", AUTH)
+    world.script.add("open", "", AUTH, -1)
+    assert await task == "INACTIVE"
+    assert world.outcomes[-1] is Outcome.SUSPENDED
+    assert len(world.outcomes) <= 2
+
+
+@pytest.mark.parametrize("kind", [Kind.AUTH, Kind.NO_CREDENTIALS])
+def test_an_anonymous_login_that_is_refused_is_tried_again(kind: Kind) -> None:
+    """Nothing can be renewed there: full servers answer 530, too."""
+
+    async def main() -> None:
+        world = world_of(5)
+        world.wallet.purses.clear()
+        world.script.add("open", "", replace(make_fault(kind), scope=Scope.ENDPOINT), 4)
+        assert await world.run() == "SUCCEEDED"
+        assert str(kind) in world.store.codes()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["GSI_DN_MISMATCH", "INVALID_SERVICE_CREDENTIAL"])
+def test_a_server_that_cannot_prove_its_name_is_tried_again_until_the_deadline(kind: str) -> None:
+    async def main() -> None:
+        world = world_of(5, deadline=timedelta(minutes=20))
+        world.script.add("open", "", replace(make_fault(Kind(kind)), scope=Scope.ENDPOINT), -1)
+        assert await world.run() == "FAILED"
+        assert world.store.fatal is not None
+        assert world.store.fatal[0] == "EXPIRED"
+        assert kind in world.store.codes()
+
+    run(main())
+
+
+def test_a_credential_that_lasts_for_ever_is_looked_for_now_and_again_only() -> None:
+    async def main() -> None:
+        world = world_of(large=True)
+        assert await world.run() == "SUCCEEDED"
+        assert world.wallet.looks <= 2 + world.seconds() / LOOK
+
+    run(main())
+
+
+def test_where_nothing_is_needed_nobody_looks() -> None:
+    async def main() -> None:
+        world = world_of(large=True)
+        world.wallet.purses.clear()
+        assert await world.run() == "SUCCEEDED"
+        assert world.wallet.looks == 1
+
+    run(main())
+
+
+def test_a_deletion_whose_credential_ends_waits_and_goes_on() -> None:
+    async def main() -> None:
+        world = World([("/old", None, True)], delete=True, latency=0.5, options={"recursive": True})
+        for number in range(300):
+            world.source.write(f"/old/f{number}", b"x")
+        world.wallet.give(Side.SOURCE, world.clock.now() + timedelta(seconds=40))
+        assert await world.run() == "INACTIVE"
+        assert world.source.find("/old") is not None
+        world.wallet.give(Side.SOURCE)
+        world.store.status = "ACTIVE"
+        assert await world.run() == "SUCCEEDED"
+        assert world.source.find("/old") is None
+
+    run(main())
+
+
+def test_a_task_that_is_canceled_while_it_goes_to_bed_is_over() -> None:
+    async def main() -> None:
+        world = world_of(large=True)
+        task = await begun(world)
+        world.store.cancel_requested = True
+        world.wallet.take_away(Side.SOURCE)
+        assert await task == "FAILED"
+
+    run(main())

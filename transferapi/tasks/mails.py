@@ -1,0 +1,168 @@
+"""What a user is told by mail: a row in the transaction of the change that it tells, sent later (an outbox).
+
+One mail for each end of a task; one for all tasks that come to wait for one credential, until there is a new one; one
+for each credential that will not last. Who has no address gets none. Sending is in `postman.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.conf import settings
+from django.db.models import CharField, F, Value
+from django.db.models.functions import Cast, Concat
+
+from endpoints import activation
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
+from identity.vault import Held
+
+from .models import Mail, Task
+from .states import Phase, Status, TaskType
+
+#: Of a subject, which is one line.
+MAX_SUBJECT = 200
+TASK = "/v0.10/task/"
+#: The owner knows.
+SILENT = frozenset({"CANCELED"})
+
+
+def ended(task_id: uuid.UUID, now: datetime) -> None:
+    """A task is over; in the transaction that ends it."""
+    ends = ("owner", "source__owner", "destination__owner")
+    task = Task.objects.select_related(*ends).get(pk=task_id)
+    succeeded = task.status == Status.SUCCEEDED
+    option = "notify_on_succeeded" if succeeded else "notify_on_failed"
+    if task.fatal_error_code in SILENT or not _wanted(task, option):
+        return
+    how = "succeeded" if succeeded else "failed"
+    lines = [f"{_what(task)} has {how}.", ""]
+    if not succeeded:
+        lines += [f"The reason: {task.fatal_error_description} ({task.fatal_error_code})", ""]
+    lines += _numbers(task)
+    if not succeeded:
+        lines += ["", "What arrived is complete. Mend what the reason names, then submit the rest again; with a"]
+        lines += ["sync_level only what is missing is moved. What happened in detail:", _link(task, "/event_list")]
+    _write(task, f"ended:{task.pk}", f"{_short(task)} {how}", lines, option, now)
+
+
+def waiting(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
+    """A task waits for a credential: the first one that does tells it for all."""
+    if not _wanted(task, "notify_on_inactive"):
+        return
+    key = _wave(task.owner_id, endpoint)
+    earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
+    if earlier is not None and not _others_wait(task, endpoint):
+        _end_wave(key, earlier)
+    lines = [f"{_what(task)} waits for you.", "", why, ""]
+    lines += ["Nothing is lost: what has arrived stays, and the task goes on by itself within seconds of a new"]
+    lines += ["credential. So do all your tasks that wait for the same one; there is no further mail about them."]
+    lines += [f"Its deadline is {_time(task.deadline)}; it can be moved.", "", *_numbers(task)]
+    subject = f"{_short(task)} waits for a credential for {canonical_name(endpoint)}"
+    _write(task, key, subject, lines, "notify_on_inactive", now)
+
+
+def expiring(task: Task, held: Held, why: str, now: datetime) -> None:
+    """A credential will end before the task that uses it: once for each credential."""
+    if not _wanted(task, "notify_on_inactive"):
+        return
+    lines = [f"{_what(task)} will have to wait for you.", "", why, ""]
+    lines.append("A new credential is used as soon as it is there.")
+    key = f"expiring:{held.user_id}:{_digest(held.bound_to)}:{held.stored_at.isoformat()}"
+    _write(task, key, f"{_short(task)} will need a new credential", lines, "notify_on_inactive", now)
+
+
+def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:
+    """There is a new credential: when that ends one day, it is told again."""
+    key = _wave(user_id, endpoint)
+    earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
+    if earlier is not None:
+        _end_wave(key, earlier)
+
+
+def _end_wave(key: str, mail_id: int) -> None:
+    """Its key is free for the next one."""
+    over = Concat(F("key"), Value(":"), Cast(F("pk"), CharField()))
+    Mail.objects.filter(pk=mail_id, key=key).update(key=over)
+
+
+def _wave(user_id: uuid.UUID, endpoint: Endpoint) -> str:
+    """All endpoints that name one server for credentials are one wave: one credential ends it for all."""
+    return f"waiting:{user_id}:{_digest(activation.bindings(endpoint)[-1])}"
+
+
+def _others_wait(task: Task, endpoint: Endpoint) -> bool:
+    waiting = Task.objects.filter(owner=task.owner_id, phase=Phase.SUSPENDED, waits_at__isnull=False)
+    others = waiting.exclude(pk=task.pk).select_related("waits_at")
+    binding = activation.bindings(endpoint)[-1]
+    return any(activation.bindings(other.waits_at)[-1] == binding for other in others if other.waits_at is not None)
+
+
+def _digest(binding: str) -> str:
+    return hashlib.sha256(binding.encode()).hexdigest()[:32]
+
+
+def _wanted(task: Task, option: str) -> bool:
+    return bool(task.owner.email) and bool(task.options.get(option, True))
+
+
+def _write(task: Task, key: str, subject: str, lines: Sequence[str], option: str, now: datetime) -> None:
+    """Put it into the outbox, once for each key."""
+    foot = ["", "The task:", _link(task), "", f"Submit a task with {option} false, and there is no such mail."]
+    body = "\n".join(_printable(line) for line in [*lines, *foot]) + "\n"
+    row = Mail(user_id=task.owner_id, task=task, key=key, subject=subject_line(subject), body=body)
+    row.created_at = row.next_try_at = now
+    Mail.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def subject_line(text: str) -> str:
+    """One line, whatever a label or a server has put into it: nobody else's header begins in it."""
+    line = _printable(f"Waybill: {text}")
+    return line if len(line) <= MAX_SUBJECT else line[: MAX_SUBJECT - 1] + "…"
+
+
+def _printable(line: str) -> str:
+    return "".join(letter if letter.isprintable() else "�" for letter in line)
+
+
+def _short(task: Task) -> str:
+    kind = "the transfer" if task.type == TaskType.TRANSFER else "the deletion"
+    return f'{kind} "{task.label}"' if task.label else f"{kind} {_way(task)}"
+
+
+def _what(task: Task) -> str:
+    kind = "transfer" if task.type == TaskType.TRANSFER else "deletion"
+    return f"Your {kind} {_way(task)}" + (f' ("{task.label}")' if task.label else "")
+
+
+def _way(task: Task) -> str:
+    source = canonical_name(task.source)
+    return f"from {source} to {canonical_name(task.destination)}" if task.destination else f"on {source}"
+
+
+def _numbers(task: Task) -> list[str]:
+    deletion = task.type == TaskType.DELETE
+    pending = task.files - task.files_transferred - task.files_skipped - task.files_failed
+    lines = [
+        f"  files {'deleted' if deletion else 'moved'}: {task.files_transferred}",
+        f"  files left as they were: {task.files_skipped}",
+        f"  files that failed: {task.files_failed}",
+        f"  files not reached: {pending}",
+    ]
+    if not deletion:
+        lines.append(f"  bytes: {task.bytes_transferred} of {task.bytes_total}")
+    lines.append(f"  asked for: {_time(task.request_time)}")
+    if task.completion_time:
+        lines.append(f"  ended: {_time(task.completion_time)}")
+    return lines
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _link(task: Task, more: str = "") -> str:
+    return f"{settings.PUBLIC_URL}{TASK}{task.pk}{more}"

@@ -1,0 +1,193 @@
+"""Tasks and the credentials of their owners: what a task says that waits for one, and how it goes on (truth 4).
+
+A task waits at one endpoint, `waits_at`, for a credential that was stored later than the one it had (`newer_than`): so
+none is missed that is stored while the task is on its way to bed, and none that was refused is tried again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+
+from endpoints import activation
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
+from identity.vault import Held
+
+from . import events, mails, moves, outlook
+from .clock import moment
+from .leases import hold
+from .models import Event, Task
+from .rows import Trouble
+from .states import Phase
+
+EXPIRES_SOON = "CREDENTIAL_EXPIRES_SOON"
+#: Where an endpoint is activated.
+ACTIVATE = "/v0.10/endpoint/{}/activate"
+_WITH_ENDS = ("source__owner", "destination__owner", "owner")
+
+
+# ---- going to bed
+
+
+def suspend(task: Task, trouble: Trouble, newer_than: datetime | None, now: datetime) -> None:
+    """Move a running task to INACTIVE; its worker holds the lease."""
+    waits_at = _endpoint(task, trouble.side)
+    text = _why(task, waits_at, trouble)
+    told = events.NewEvent(trouble.code, text, trouble.raw, is_error=True)
+    changes = {
+        "nice_status": trouble.code,
+        "nice_status_details": events.printable(text),
+        "suspended_at": now,
+        "waits_at": waits_at,
+        "newer_than": newer_than,
+    }
+    moves.move(task.pk, moves.RUNNING, moves.SUSPENDED, now=now, event=told, changes=changes)
+    mails.waiting(task, waits_at, text, now)
+
+
+def _endpoint(task: Task, side: str) -> Endpoint:
+    """Where the credential is missing; of two that it could be, the first that needs any."""
+    ends = _ends(task)
+    if side in ends:
+        return ends[side]
+    return next((end for end in ends.values() if _needs(end)), task.source)
+
+
+def _ends(task: Task) -> dict[str, Endpoint]:
+    ends = {"source": task.source}
+    if task.destination is not None:
+        ends["destination"] = task.destination
+    return ends
+
+
+def _needs(endpoint: Endpoint) -> bool:
+    return activation.need(endpoint) is not activation.Need.NONE
+
+
+def _why(task: Task, waits_at: Endpoint, trouble: Trouble) -> str:
+    where = _where(task, waits_at)
+    if trouble.code == "AUTH":
+        text = f"{where} refused the login; the task waits for another credential."
+    else:
+        text = f"The task waits for a credential for {where}: {trouble.advice or 'there is none that is valid now.'}"
+    others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task.owner_id, end)]
+    more = [f" {_where(task, end)} needs one, too: {how_to_renew(end)}" for end in others]
+    return f"{text} {how_to_renew(waits_at)}{''.join(more)}"
+
+
+def _where(task: Task, endpoint: Endpoint) -> str:
+    """The endpoint in words, with its part in the task."""
+    sides = [side for side, end in _ends(task).items() if end.pk == endpoint.pk]
+    return f"{canonical_name(endpoint)} (the {' and the '.join(sides)})"
+
+
+def _active(user_id: uuid.UUID, endpoint: Endpoint) -> bool:
+    return activation.standing(user_id, endpoint).active
+
+
+def how_to_renew(endpoint: Endpoint) -> str:
+    """What its user does to give a credential."""
+    text = f"Activate it by POST {settings.PUBLIC_URL}{ACTIVATE.format(endpoint.pk)}"
+    ways = []
+    if endpoint.myproxy_server:
+        ways.append(f"your name and passphrase at the MyProxy server {endpoint.myproxy_server}")
+    if endpoint.oauth_server:
+        ways.append(f"a login at {endpoint.oauth_server}")
+    return f"{text}, with {' or '.join(ways)}." if ways else f"{text}."
+
+
+# ---- getting up
+
+
+def resume_waiting(user_id: uuid.UUID | None = None, now: datetime | None = None) -> int:
+    """Queue every suspended task (of this user) whose endpoints have a credential that it may go on with; how many."""
+    waiting = Task.objects.filter(phase=Phase.SUSPENDED, waits_at__isnull=False)
+    if user_id is not None:
+        waiting = waiting.filter(owner=user_id)
+    places: dict[uuid.UUID, set[uuid.UUID]] = defaultdict(set)
+    for owner_id, endpoint_id in waiting.values_list("owner_id", "waits_at_id").distinct():
+        places[owner_id].add(endpoint_id)
+    return sum(_resume_those_of(owner_id, endpoint_ids, now) for owner_id, endpoint_ids in places.items())
+
+
+def _resume_those_of(owner_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: datetime | None) -> int:
+    endpoints = Endpoint.objects.prefetch_related("servers").in_bulk([*endpoint_ids])
+    standings = activation.standings(owner_id, endpoints.values(), now)
+    resumed = 0
+    for endpoint_id, standing in standings.items():
+        if not standing.active:
+            continue
+        waiting = Task.objects.filter(owner=owner_id, phase=Phase.SUSPENDED, waits_at=endpoint_id)
+        if standing.held is not None:
+            newer = Q(newer_than__isnull=True) | Q(newer_than__lt=standing.held.stored_at)
+            waiting = waiting.filter(newer)
+        found = list(waiting.select_related(*_WITH_ENDS))
+        if found:
+            mails.end_wave(owner_id, endpoints[endpoint_id])
+        resumed += sum(_go_on(task, endpoints[endpoint_id], now) for task in found)
+    return resumed
+
+
+def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
+    """Resume it, unless its other endpoint has no credential: then it waits there."""
+    other = next(
+        (end for end in _ends(task).values() if end.pk != renewed.pk and not _active(task.owner_id, end)), None
+    )
+    if other is None:
+        return moves.resume(task.owner, task.pk, now)
+    trouble = Trouble("NO_CREDENTIALS", "", "there is none that is valid now.", "")
+    with transaction.atomic():
+        now = moment(now)
+        text = _why(task, other, trouble)
+        changes = {"waits_at": other, "newer_than": None, "nice_status_details": events.printable(text)}
+        changed = Task.objects.filter(pk=task.pk, phase=Phase.SUSPENDED, waits_at=renewed)
+        if changed.update(nice_status=trouble.code, **changes):
+            events.append(task.pk, [events.NewEvent(trouble.code, text, is_error=True)], now)
+            mails.waiting(task, other, text, now)
+    return False
+
+
+def stored(sender: object, user_id: uuid.UUID, **_: object) -> None:
+    """A user has stored a credential: what waits for it goes on at once. What is missed here, the sweep finds."""
+    resume_waiting(user_id)
+
+
+# ---- looking ahead
+
+
+def foresee(task_id: uuid.UUID, epoch: int, endpoint: Endpoint, held: Held, now: datetime | None = None) -> bool:
+    """Tell the owner, once for each credential, when it will end before the task does; whether it will.
+
+    -> LeaseLostError
+    """
+    task = Task.objects.select_related(*_WITH_ENDS).get(pk=task_id)
+    now = moment(now)
+    forecast = outlook.during(task, now)
+    if forecast is None or held.expires_at is None or (held.expires_at - now).total_seconds() >= forecast.expected:
+        return False
+    details = {"endpoint": canonical_name(endpoint), "expires_at": held.expires_at.isoformat(timespec="seconds")}
+    text = (
+        f"The credential for {_where(task, endpoint)} ends at {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, and the rest of "
+        f"the task takes about {_duration(forecast.expected)}. The task will wait then. {how_to_renew(endpoint)}"
+    )
+    new = events.NewEvent(EXPIRES_SOON, text, details)
+    with hold(task_id, epoch) as at:
+        if not Event.objects.filter(task=task_id, code=EXPIRES_SOON, details=events.text(details)).exists():
+            events.append(task_id, [new], at)
+            mails.expiring(task, held, text, at)
+    return True
+
+
+def _duration(seconds: float) -> str:
+    """In words for people."""
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

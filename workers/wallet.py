@@ -1,0 +1,107 @@
+"""The engine's Wallet on the vault: what the owner of a task has for its endpoints, and the doors that it opens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from endpoints import activation
+from endpoints.errors import NotActivatedError
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.login import Login
+from endpoints.models import Endpoint
+from identity.vault import Held, VaultError
+from transferapi.tasks import errors, leases, renewal
+from workers.engine.credentials import Purse
+from workers.engine.ports import LeaseLostError
+from workers.pool import Address, Door
+from workers.sessions import Place
+from workers.store import in_a_thread
+
+#: Seconds between two comparisons of what is left of a credential with what is left to do.
+FORESEE = 10.0
+NONE_VALID = "there is none that is valid now."
+
+
+class VaultWallet:
+    """For one slice of one task. forget: told how the keys begin of sessions that nobody may use any more."""
+
+    def __init__(self, grant: leases.Grant, ends: Mapping[Side, Endpoint], forget: Callable[[str], None]) -> None:
+        self._grant = grant
+        self._ends = {side: end for side, end in ends.items() if activation.need(end) is not activation.Need.NONE}
+        self._forget = forget
+        self._held: Mapping[Side, Held | None] = {}
+        self._foresee_at = time.monotonic() + FORESEE
+
+    async def look(self) -> Mapping[Side, Purse]:
+        """One look into the database, and only where a credential is needed. Nothing is decrypted."""
+        if not self._ends:
+            return {}
+        before = self._held
+        self._held = await in_a_thread(self._read)
+        for side, held in before.items():
+            if held is not None and self._held[side] is None:
+                self._forget(self._begins(held))
+        await self._look_ahead()
+        return {side: _purse(held) for side, held in self._held.items()}
+
+    def door(self, side: Side, address: Address, place: Place) -> Door:
+        """How the owner of the task enters this server now. What a login needs is decrypted when somebody logs in."""
+        end = self._ends.get(side)
+        if end is None:
+            return Door(address)
+        held = self._held.get(side)
+        if held is None:
+            return Door(address, f"{self._grant.owner_id} nothing", _nothing(side))
+
+        async def login() -> Login:
+            try:
+                found = await in_a_thread(lambda: activation.logins(self._grant.owner_id, end))
+            except (NotActivatedError, VaultError) as error:
+                raise FaultError(_missing(side, error)) from None
+            return found.at(place.host, place.port, place.subject)
+
+        key = f"{self._begins(held)}{held.stored_at.isoformat()} {place.host} {place.port} {place.subject}"
+        return Door(address, key, login)
+
+    def _begins(self, held: Held) -> str:
+        """Of the keys of all sessions that were opened with any version of this credential."""
+        return f"{self._grant.owner_id} {held.id} "
+
+    def _read(self) -> Mapping[Side, Held | None]:
+        standings = activation.standings(self._grant.owner_id, self._ends.values())
+        return {side: standings[end.pk].held for side, end in self._ends.items()}
+
+    async def _look_ahead(self) -> None:
+        if time.monotonic() < self._foresee_at:
+            return
+        self._foresee_at = time.monotonic() + FORESEE
+        for side, held in self._held.items():
+            if held is not None and held.expires_at is not None:
+                await in_a_thread(partial(self._foresee, side, held))
+
+    def _foresee(self, side: Side, held: Held) -> None:
+        try:
+            renewal.foresee(self._grant.task_id, self._grant.epoch, self._ends[side], held)
+        except errors.LeaseLostError:
+            raise LeaseLostError(f"task {self._grant.task_id}, epoch {self._grant.epoch}") from None
+
+
+def _purse(held: Held | None) -> Purse:
+    if held is None:
+        return Purse(missing=NONE_VALID)
+    return Purse(held.stored_at, held.expires_at)
+
+
+def _nothing(side: Side) -> Callable[[], Awaitable[Login]]:
+    async def login() -> Login:
+        raise FaultError(Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=NONE_VALID))
+
+    return login
+
+
+def _missing(side: Side, error: NotActivatedError | VaultError) -> Fault:
+    """Also where the vault cannot open it: its errors say why, and nothing secret."""
+    advice = NONE_VALID if isinstance(error, NotActivatedError) else f"it cannot be opened: {error}."
+    return Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=advice)
