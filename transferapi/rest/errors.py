@@ -219,6 +219,8 @@ _SUFFIXES: dict[Kind, str] = {
     Kind.PATH_EXISTS: ".Exists",
     Kind.AUTH: ".LoginFailed",
     Kind.NO_CREDENTIALS: ".LoginFailed",
+    Kind.GSI_DN_MISMATCH: ".ServerMismatch",
+    Kind.INVALID_SERVICE_CREDENTIAL: ".ServerNotTrusted",
     Kind.CONNECT_FAILED: ".ConnectFailed",
     Kind.TIMEOUT: ".Timeout",
     Kind.LIMIT_EXCEEDED: ".SizeLimit",
