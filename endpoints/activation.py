@@ -178,7 +178,7 @@ def _anonymous(hostname: str, port: int, subject: str) -> Login:
 
 @sensitive_variables()
 def _with_proxy(secret: bytes) -> _Maker:
-    credential, folder = Credential.parse(secret), trust()
+    credential, folder = Credential.restore(secret), trust()
 
     def make(hostname: str, port: int, subject: str) -> Login:
         return GsiLogin(credential, folder, hostname, subject, delegate=may_delegate_to(hostname))
