@@ -120,6 +120,7 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("file exists", Kind.PATH_EXISTS),
     ("file too large", Kind.NO_SPACE_LEFT),
     ("too many open files", Kind.ENDPOINT_TOO_BUSY),
+    ("no nodes available", Kind.ENDPOINT_TOO_BUSY),
     ("pipeline queue full", Kind.ENDPOINT_TOO_BUSY),
     ("server side credential failure", Kind.INVALID_SERVICE_CREDENTIAL),
     ("expired", Kind.NO_CREDENTIALS),

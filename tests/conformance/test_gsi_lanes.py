@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
-from deploy.endpoint.toolkit import ToolkitServer
+from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, session_account
 from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.data_path import DataAddress, DataPath
@@ -21,6 +21,7 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
+from tests.conformance.test_striped_servers import DataNode
 from tests.data_proxy import DataProxy
 from tests.grid import PATIENCE, login_of
 
@@ -306,6 +307,27 @@ async def test_udt_goes_with_protected_data_channels(cast: Cast, folder: Path, e
         await move_all(source, destination, folder)
 
     assert network_stack("udt", DataSecurity.UNAUTHENTICATED) == b"SETNETSTACK udt"
+
+
+@pytest.mark.parametrize("side", [Side.SOURCE, Side.DESTINATION])
+async def test_data_nodes_of_a_striped_server_keep_to_the_protection(
+    cast: Cast, folder: Path, wire: DataProxy, host_of: Callable[[Authority], Identity], side: Side
+) -> None:
+    """Between front end and data nodes, a site's own network: without GSI, as the anonymous ones have it."""
+    accounts = {cast.one.user_subject("alice"): session_account()}
+    gridmap = write_gridmap(cast.one.folder / "gridmap-of-nodes", accounts)
+    security = GsiFiles(cast.one.certificates, host_of(cast.one), gridmap)
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(DataNode(folder, "-dn", "-no-si", security=security)) for _ in range(2)]
+        contacts = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        ends = [(cast.server(cast.other), cast.login("bob", cast.other))]
+        ends.insert(side is Side.DESTINATION, (cast.server(None, "-no-si", "-r", contacts), cast.login()))
+        async with sessions(*ends) as (source, destination):
+            await secured(source, destination, encrypt=True)
+            await move_all(source, destination, folder)
+
+    assert wire.seen.startswith(b"\x16\x03")
+    assert PLAIN not in wire.seen
 
 
 # ---- delegated proxies, and none
