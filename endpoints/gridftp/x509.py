@@ -217,8 +217,8 @@ class Credential:
 
     @classmethod
     def restore(cls, pem: bytes) -> Credential:
-        """What `to_pem` wrote and nobody else could change since: a hundredth of the time, for the key's numbers are not
-        proved to be primes again. -> CredentialError"""
+        """What `to_pem` wrote and nobody could change since: a hundredth of the time, for the numbers of the key are
+        not proved to be primes again. -> CredentialError"""
         return cls.parse(pem, is_ours=True)
 
     @classmethod
