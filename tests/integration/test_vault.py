@@ -13,6 +13,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.models import QuerySet
 
+from endpoints import activation
+from endpoints.models import Endpoint
 from identity import vault
 from identity.errors import (
     BadBindingError,
@@ -28,7 +30,7 @@ from identity.models import Credential, PendingSecret, User
 from identity.signals import credential_stored
 from identity.vault import Held, Kind
 from identity.vault_keys import new_key, parse_keys
-from tests.integration.cast import all_at_once
+from tests.integration.cast import all_at_once, submit
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nthe-secret-of-alice\n-----END PRIVATE KEY-----\n"
 EP1 = vault.endpoint_binding(uuid.uuid4())
@@ -212,6 +214,16 @@ def test_without_any_key_nothing_is_stored_and_what_is_public_is_found(alice: Us
     assert found(alice) == held
     assert (vault.status().missing, vault.status().broken) == (1, 0)
     assert vault.forget(alice, EP1)
+
+
+def test_without_any_key_endpoints_that_need_no_credential_work(
+    alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any
+) -> None:
+    settings.VAULT_KEYS = ()
+    assert activation.standing(alice.pk, ep1).active
+    assert submit(alice, ep1, ep2).status == "ACTIVE"
+    assert vault.expire() == 0
+    assert not vault.forget(alice, EP1)
 
 
 def test_a_secret_has_a_largest_size(alice: User) -> None:
