@@ -7,12 +7,19 @@ import uuid
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Length
+from django.dispatch import receiver
 
 
 class User(AbstractUser):
     """A person or program that asks for transfers; `username` is the part before `#` in endpoint names."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+
+
+@receiver(models.signals.pre_delete, sender=User)
+def wait_for_who_stores(instance: User, using: str, **_: object) -> None:
+    """The vault locks the user whom it stores for: what is stored now is deleted with the user, or comes too late."""
+    User.objects.using(using).select_for_update(no_key=True).filter(pk=instance.pk).first()
 
 
 class ApiToken(models.Model):

@@ -30,7 +30,7 @@ from identity.models import Credential, PendingSecret, User
 from identity.signals import credential_stored
 from identity.vault import Held, Kind
 from identity.vault_keys import new_key, parse_keys
-from tests.integration.cast import all_at_once, submit
+from tests.integration.cast import all_at_once, make_user, submit
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nthe-secret-of-alice\n-----END PRIVATE KEY-----\n"
 EP1 = vault.endpoint_binding(uuid.uuid4())
@@ -343,10 +343,15 @@ def test_the_largest_number_holds_when_many_store_at_once(alice: User, monkeypat
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_user_who_is_deleted_meanwhile_leaves_nothing(alice: User) -> None:
-    results = all_at_once([lambda: keep(alice), lambda: User.objects.filter(pk=alice.pk).delete()])
-    assert isinstance(results[0], Held | UserGoneError), results
-    assert Credential.objects.count() == 0
+def test_a_user_who_is_deleted_meanwhile_leaves_nothing(db: None) -> None:
+    for number in range(10):
+        user = make_user(f"user{number}")
+        results = all_at_once(
+            [partial(keep, user), User.objects.filter(pk=user.pk).delete, partial(keep, user, MYPROXY)]
+        )
+        assert isinstance(results[0], Held | UserGoneError), results
+        assert isinstance(results[1], tuple), results
+        assert Credential.objects.count() == 0
 
 
 @pytest.mark.django_db(transaction=True)
