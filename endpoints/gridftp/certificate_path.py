@@ -297,9 +297,9 @@ def _is_signed_by(signed: Certificate | x509.CertificateRevocationList, issuer: 
 
 
 def _check_extensions(certificate: Certificate) -> None:
-    for extension in certificate.extensions:
-        if extension.critical and extension.oid not in _KNOWN:
-            oid = extension.oid.dotted_string
+    for one in certificate.extensions:
+        if one.critical and one.oid not in _KNOWN:
+            oid = one.oid.dotted_string
             raise UnknownExtensionError(f"The {_title(certificate)} has an unknown critical extension, {oid}.")
 
 
@@ -320,9 +320,9 @@ def _check_authorities(path: Path) -> None:
     """Basic constraints, key usage and path lengths (RFC 5280 6.1.4 k to n); proxies do not count (RFC 3820 4.3)."""
     below = 0
     for certificate in path.certificates[path.proxies + 1 :]:
-        constraints = _extension(certificate, x509.BasicConstraints)
+        constraints = extension(certificate, x509.BasicConstraints)
         is_old_root = certificate.version is x509.Version.v1 and _is_self_issued(certificate)
-        usage = _extension(certificate, x509.KeyUsage)
+        usage = extension(certificate, x509.KeyUsage)
         if (constraints is None and not is_old_root) or (constraints is not None and not constraints.ca):
             raise NotAnAuthorityError(f"The {_title(certificate)} is not that of an authority.")
         if usage is not None and not usage.key_cert_sign:
@@ -355,7 +355,7 @@ def _check_policy(certificate: Certificate, issuer: Certificate, anchors: Anchor
 
 def _check_constraints(certificate: Certificate, authorities: Sequence[Certificate]) -> None:
     for authority in authorities:
-        constraints = _extension(authority, x509.NameConstraints)
+        constraints = extension(authority, x509.NameConstraints)
         if constraints is not None and not name_constraints.allow(constraints, certificate):
             name = slash_name(authority.subject)
             raise NameConstraintError(
@@ -381,7 +381,7 @@ def _check_revocation(certificate: Certificate, issuer: Certificate, anchors: An
 
 def _is_usable(revoked: x509.CertificateRevocationList, issuer: Certificate) -> bool:
     """Genuine, and complete: a delta, or a list for some certificates only, says so in a critical extension."""
-    return not any(extension.critical for extension in revoked.extensions) and _is_signed_by(revoked, issuer)
+    return not any(one.critical for one in revoked.extensions) and _is_signed_by(revoked, issuer)
 
 
 def _is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
@@ -394,7 +394,7 @@ def _is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
 
 def _check_end_entity(path: Path) -> None:
     certificate = path.end_entity
-    constraints = _extension(certificate, x509.BasicConstraints)
+    constraints = extension(certificate, x509.BasicConstraints)
     if constraints is not None and constraints.ca:
         raise NotAnEndEntityError(f"The {_title(certificate)} is that of an authority, not of a person or host.")
     _check_signs(certificate)
@@ -402,7 +402,7 @@ def _check_end_entity(path: Path) -> None:
 
 def _check_signs(certificate: Certificate) -> None:
     """Both a login by TLS and a proxy are made by signatures (RFC 3820 section 3.1 for the latter)."""
-    usage = _extension(certificate, x509.KeyUsage)
+    usage = extension(certificate, x509.KeyUsage)
     if usage is not None and not usage.digital_signature:
         raise NotAnEndEntityError(f"The {_title(certificate)} may not be used for signatures.")
 
@@ -437,15 +437,16 @@ def _check_proxy_form(proxy: Certificate, issuer: Certificate, info: ProxyInfo) 
         raise BadProxyError(f"The {_title(proxy)} is a proxy that does not call itself one critically (RFC 3820 3.8).")
     if info.policy not in (INHERIT_ALL, LIMITED) or info.has_rules:
         raise BadProxyError(f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.")
-    constraints, usage = _extension(proxy, x509.BasicConstraints), _extension(proxy, x509.KeyUsage)
+    constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
     if (constraints is not None and constraints.ca) or (usage is not None and usage.key_cert_sign):
         raise BadProxyError(f"The {_title(proxy)} is a proxy that would be an authority.")
-    if any(_extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
+    if any(extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
         raise BadProxyError(f"The {_title(proxy)} is a proxy with alternative names.")
     _check_signs(proxy)
 
 
-def _extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:
+def extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:
+    """The content of its extension of this kind, or None where it has none. -> ValueError when unreadable"""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 BOOLEAN, INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x01, 0x02, 0x04, 0x06, 0x30, 0x31
+UTF8_STRING = 0x0C
 
 #: The bit of a tag whose content is elements again.
 CONSTRUCTED = 0x20
@@ -45,6 +46,15 @@ def header(data: bytes, at: int) -> tuple[int, int, int]:
     if size > len(data) - start:
         raise DerError("cut short")
     return data[at], start, start + size
+
+
+def element(tag: int, content: bytes) -> bytes:
+    """One element, encoded."""
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8)
+    return bytes((tag, 0x80 | len(length))) + length + content
 
 
 def oid_text(content: bytes) -> str:

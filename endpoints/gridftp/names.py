@@ -6,6 +6,8 @@ printable ASCII are \\xHH, a slash or plus inside a value is escaped, further me
 
 from __future__ import annotations
 
+import hashlib
+
 from cryptography import x509
 
 from . import der
@@ -47,6 +49,8 @@ _SHORT = {
     "1.3.6.1.4.1.311.60.2.1.3": "jurisdictionC",
 }
 _BMP, _UNIVERSAL, _TELETEX = 0x1E, 0x1C, 0x14
+#: UTF8, Printable, Teletex, IA5, Visible, Universal and BMP strings.
+_TEXTS = (0x0C, 0x13, 0x14, 0x16, 0x1A, 0x1C, 0x1E)
 #: What older software calls the same attributes; policies and gridmaps are full of it.
 _SPELLINGS = (("/Email=", "/emailAddress="), ("/E=", "/emailAddress="), ("/USERID=", "/UID="))
 
@@ -74,8 +78,26 @@ def spellings(name: x509.Name) -> set[str]:
     """
     escaped = slash_name(name)
     plain = escaped.replace("\\/", "/").replace("\\+", "+")
-    confusing = any("=" in str(attribute.value) and "/" in str(attribute.value) for attribute in name)
+    confusing = any("=" in str(attribute.value) and set("/+") & set(str(attribute.value)) for attribute in name)
     return {escaped} if confusing else {escaped, plain}
+
+
+def openssl_hash(name: x509.Name) -> str:
+    """The eight digits that begin the names of an authority's files (X509_NAME_hash): `openssl x509 -subject_hash`."""
+    content = b""
+    for member in der.elements(der.only(name.public_bytes(), der.SEQUENCE)):
+        content += der.element(der.SET, b"".join(sorted(_hashed(one) for _, one in der.elements(member[1]))))
+    # SHA-1 finds files here, it protects nothing.
+    return hashlib.sha1(content, usedforsecurity=False).digest()[3::-1].hex()
+
+
+def _hashed(attribute: bytes) -> bytes:
+    (_, oid), (tag, value) = der.elements(attribute)
+    if tag in _TEXTS:
+        words = _text(tag, value).encode()
+        # Letters and white space of ASCII only, as OpenSSL has it.
+        tag, value = der.UTF8_STRING, b" ".join(words.lower().split())
+    return der.element(der.SEQUENCE, der.element(der.OID, oid) + der.element(tag, value))
 
 
 def modern(text: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from . import trust_store
 from .certificate_path import (
@@ -34,6 +35,7 @@ from .certificate_path import (
     UnreadableCertificateError,
     UntrustedError,
     WeakSignatureError,
+    extension,
     verify,
 )
 from .host_names import HostMismatchError, check_host
@@ -101,6 +103,11 @@ class TrustFolder:
     def admit(self, credential: Credential, *, now: datetime) -> x509.Certificate:
         """What a user may give to Waybill: a chain that holds, and no limited proxy. -> UntrustedError"""
         end_entity = self.verify((credential.certificate, *credential.chain), now=now)
+        usage = extension(end_entity, x509.ExtendedKeyUsage)
+        if usage is not None and not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & {
+            *usage
+        }:
+            raise NotAnEndEntityError("The certificate is not one for logins (its extended key usage says so).")
         if credential.is_limited:
             raise LimitedProxyError("This is a limited proxy, which not every server accepts; give a full one.")
         return end_entity
@@ -131,12 +138,20 @@ class TrustFolder:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS | ssl.VERIFY_X509_TRUSTED_FIRST
-        authorities = self.store.all_authorities()
-        if authorities:
-            context.load_verify_locations(cadata=b"".join(one.public_bytes(Encoding.DER) for one in authorities))
+        self._load_authorities(context)
         if credential is not None:
             _load(context, credential)
         return context
+
+    def _load_authorities(self, context: ssl.SSLContext) -> None:
+        """OpenSSL finds them by their hashes when it needs them: to hand it hundreds takes a tenth of a second."""
+        store = self.store
+        by_itself = ":" not in str(self.path)  # to OpenSSL that would be two folders
+        rest = store.misnamed() if by_itself else store.all_authorities()
+        if by_itself:
+            context.load_verify_locations(capath=str(self.path))
+        if rest:
+            context.load_verify_locations(cadata=b"".join(one.public_bytes(Encoding.DER) for one in rest))
 
 
 def _load(context: ssl.SSLContext, credential: Credential) -> None:

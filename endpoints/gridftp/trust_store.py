@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from .names import Canonical, canonical, modern, spellings
+from .names import Canonical, canonical, modern, openssl_hash, spellings
 from .signing_policy import MAX_POLICY, Entry, SigningPolicyFormatError, parse_policy
 from .x509 import MAX_PEM, UNREADABLE, CredentialError, read_certificates
 
@@ -35,6 +35,7 @@ class Store:
     policies: dict[str, list[Entry]] = field(default_factory=dict)
     lists: dict[Canonical, list[x509.CertificateRevocationList]] = field(default_factory=dict)
     broken_lists: set[str] = field(default_factory=set)
+    _findable: set[x509.Certificate] = field(default_factory=set)
     #: What could not be read, for the operator: sentences with the names of files.
     problems: list[str] = field(default_factory=list)
 
@@ -43,6 +44,10 @@ class Store:
 
     def all_authorities(self) -> list[x509.Certificate]:
         return list(self.stems)
+
+    def misnamed(self) -> list[x509.Certificate]:
+        """Those that OpenSSL would not find in the folder by itself."""
+        return [one for one in self.stems if one not in self._findable]
 
     def patterns(self, issuer: x509.Certificate) -> tuple[str, ...] | None:
         """Entries in the policy of its own hash; those elsewhere only in files to which no authority belongs (there is
@@ -113,6 +118,8 @@ def _read_authority(store: Store, stem: str, path: Path) -> None:
         if certificate not in store.stems:
             store.certificates.setdefault(canonical(certificate.subject), []).append(certificate)
         store.stems.setdefault(certificate, set()).add(stem)
+        if path.suffix == ".0" and stem == openssl_hash(certificate.subject):
+            store._findable.add(certificate)
 
 
 def _read_policy(store: Store, stem: str, path: Path) -> None:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from endpoints.gridftp.names import slash_name
+from endpoints.gridftp.names import openssl_hash, slash_name
 from endpoints.gridftp.x509 import (
     LIMITED,
     MAX_PEM,
@@ -293,6 +293,8 @@ NAMES = [
     make.name("C=DE", 'CN="quoted" \\ back = equals, comma; <x> #y'),
     x509.Name([x509.NameAttribute(x509.ObjectIdentifier("1.2.3.4.5"), "odd")]),
     x509.Name([]),
+    make.name("O=  Two  Spaces ", "CN=\tTabs\t"),
+    make.name("O=" + "long " * 12, *[f"OU=number {number}" for number in range(40)]),
 ]
 
 
@@ -305,6 +307,15 @@ def test_names_are_written_as_openssl_writes_them(name: x509.Name, tmp_path: Pat
     # OpenSSL before 3.0.9 or so did not escape; ours is the form that nobody can misread.
     wanted = slash_name(name)
     assert told.strip().removeprefix("subject=").strip() in (wanted, wanted.replace("\\/", "/").replace("\\+", "+"))
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_hashes_of_names_are_those_of_openssl(name: x509.Name, tmp_path: Path) -> None:
+    given = tmp_path / "certificate.pem"
+    given.write_bytes(certificate_pem(make.person(CA, name).certificate))
+    words = ["openssl", "x509", "-noout", "-subject_hash", "-in", str(given)]
+    told = subprocess.run(words, capture_output=True, check=True, timeout=60).stdout.decode()
+    assert openssl_hash(name) == told.strip()
 
 
 def test_a_credential_never_lives_longer_than_its_shortest_part() -> None:

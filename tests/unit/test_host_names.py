@@ -113,3 +113,6 @@ def test_a_slash_in_a_common_name_makes_no_other_subject_of_it() -> None:
         check_host(trick, "x", "/O=Grid/CN=a/CN=dtn.example.org")
     with pytest.raises(HostMismatchError):
         check_host(trick, "dtn.example.org")
+    plus = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a+OU=b")])
+    with pytest.raises(HostMismatchError):
+        check_host(make.person(CA, plus).certificate, "x", "/CN=a+OU=b")

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
 from endpoints.gridftp import trust_store
+from endpoints.gridftp.names import openssl_hash
 from endpoints.gridftp.trust import (
     ExpiredError,
     LimitedProxyError,
     NoAuthoritiesError,
+    NotAnEndEntityError,
     RevokedError,
     SelfSignedError,
     SigningPolicyError,
@@ -253,6 +256,31 @@ def test_an_empty_folder_trusts_nobody(live: TrustFolder, tmp_path_factory: pyte
     empty = TrustFolder(tmp_path_factory.mktemp("empty"))
     with pytest.raises(ssl.SSLCertVerificationError):
         shake(empty.client_context(None), live.server_context(live_host(CA).credential))
+
+
+@pytest.mark.parametrize("folder", ["plain", "with:colon"])
+@pytest.mark.parametrize("file", ["{hash}.0", "{hash}.1", "0123abcd.0"])
+def test_openssl_finds_every_authority_whatever_its_file_is_called(
+    live: TrustFolder, tmp_path: Path, folder: str, file: str
+) -> None:
+    path = tmp_path / folder
+    path.mkdir()
+    certificate = make.certificate_pem(CA.certificate)
+    (path / file.format(hash=openssl_hash(CA.certificate.subject))).write_bytes(certificate)
+    trust, server = TrustFolder(path), live.server_context(live_host(CA).credential)
+    server.verify_mode = ssl.CERT_NONE
+    client, _ = shake(trust.client_context(None), server)
+    assert peer_chain(client)
+    found_by_itself = file == "{hash}.0"
+    assert trust.store.misnamed() == ([] if found_by_itself else [CA.certificate])
+
+
+def test_a_certificate_that_is_for_servers_only_is_not_admitted(tmp_path: Path) -> None:
+    folder = TrustFolder(make.trust(tmp_path, CA))
+    server, client = (x509.ExtendedKeyUsage([oid]) for oid in (Usage.SERVER_AUTH, Usage.CLIENT_AUTH))
+    folder.admit(make.person(CA, more=[(client, False)]).credential, now=NOW)
+    with pytest.raises(NotAnEndEntityError):
+        folder.admit(make.proxy(make.person(CA, more=[(server, False)])).credential, now=NOW)
 
 
 def test_weak_keys_are_an_error_of_ours(live: TrustFolder) -> None:
