@@ -70,6 +70,9 @@ __all__ = [
 ]
 
 
+_FOR_LOGINS = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+
+
 class NoAuthoritiesError(UntrustedError):
     """The folder of authorities is not there: nobody can be trusted."""
 
@@ -104,9 +107,7 @@ class TrustFolder:
         """What a user may give to Waybill: a chain that holds, and no limited proxy. -> UntrustedError"""
         end_entity = self.verify((credential.certificate, *credential.chain), now=now)
         usage = extension(end_entity, x509.ExtendedKeyUsage)
-        if usage is not None and not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & {
-            *usage
-        }:
+        if usage is not None and _FOR_LOGINS.isdisjoint(usage):
             raise NotAnEndEntityError("The certificate is not one for logins (its extended key usage says so).")
         if credential.is_limited:
             raise LimitedProxyError("This is a limited proxy, which not every server accepts; give a full one.")
