@@ -19,6 +19,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from identity import myproxy, oauth, vault
 from identity.bindings import MYPROXY_PORT
+from identity.hidden import Hidden
 from identity.models import User
 from identity.oauth_clients import client_for
 from identity.oauth_errors import OAuthError
@@ -209,7 +210,7 @@ def _by_delegation(user: User, endpoint: Endpoint, filled: Filled, now: datetime
             "No key waits for this proxy: ask for activation_requirements, and sign the public_key that they name."
         )
     # A chain that is not good enough leaves the key waiting for a better one.
-    credential = _parsed(filled["proxy_chain"].encode() + b"\n" + waiting.secret)
+    credential = _parsed(Hidden(filled["proxy_chain"].encode() + b"\n" + waiting.secret))
     if not credential.is_proxy:
         raise CredentialRefusedError("NoProxy", "The first certificate of the chain is no proxy certificate.")
     new = _checked(endpoint, credential, bound_to, "Activated.ClientProxyCredential", now)
@@ -223,7 +224,7 @@ def _by_delegation(user: User, endpoint: Endpoint, filled: Filled, now: datetime
 
 @sensitive_variables()
 def _by_proxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> _New:
-    credential = _parsed(filled["proxy"].encode())
+    credential = _parsed(Hidden(filled["proxy"].encode()))
     bound_to = vault.endpoint_binding(endpoint.pk)
     if not credential.is_proxy and credential.expires_at - now > LONGEST_CERTIFICATE:
         reason = "This is no proxy, but a key of long life: make a proxy with it (grid-proxy-init), and give that."
@@ -310,11 +311,10 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 @sensitive_variables()
-def _parsed(pem: bytes) -> Credential:
-    # Old clients of the Transfer API join certificates without a line end between them.
-    pem = pem.replace(b"----------BEGIN", b"-----\n-----BEGIN")
+def _parsed(pem: Hidden) -> Credential:
+    """Old clients of the Transfer API join certificates without a line end between them."""
     try:
-        return Credential.parse(pem)
+        return Credential.parse(pem.value.replace(b"----------BEGIN", b"-----\n-----BEGIN"))
     except CredentialError as error:
         raise CredentialRefusedError(_flaw(error), error.reason) from None
 

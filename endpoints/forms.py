@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
+
+from transferapi.config import Secret
 
 from .errors import RequirementError
 
@@ -107,14 +109,11 @@ _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\U0010ffff]")
 
 
 class Given(NamedTuple):
-    """A row as a client sent it."""
+    """A row as a client sent it. Whatever the value is, it may be a secret: people mistake one field for another."""
 
     type: str
     name: str
-    value: str | None
-
-    def __repr__(self) -> str:
-        return f"Given({self.type!r}, {self.name!r})"
+    value: Secret | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +121,11 @@ class Filled:
     """One form, filled in and checked."""
 
     form: Form
-    values: Mapping[str, str] = field(repr=False)
+    values: Mapping[str, Secret]
 
     def __getitem__(self, name: str) -> str:
-        return self.values.get(name, "")
+        """ "" where nothing was filled in. Better not kept in a variable."""
+        return self.values[name].value if name in self.values else ""
 
     def lifetime(self) -> timedelta | None:
         """None: nothing was said. -> RequirementError"""
@@ -148,9 +148,9 @@ def rows(form: Form, written: Mapping[str, str | None]) -> Iterator[Requirement]
 
 def read(given: Iterable[Given], offered: Collection[Form]) -> Filled | None:
     """The one form that is filled in; None when none is. -> RequirementError, which shows no value"""
-    values: dict[Form, dict[str, str]] = {}
+    values: dict[Form, dict[str, Secret]] = {}
     for one in given:
-        if one.value:
+        if one.value is not None and one.value.value:
             row = _known(one, offered)
             if row.name in values.setdefault(row.form, {}):
                 raise RequirementError(f"{row.form}.{row.name}", "This is there twice.")
@@ -171,15 +171,15 @@ def _known(one: Given, offered: Collection[Form]) -> Requirement:
     return row
 
 
-def _checked(row: Requirement, value: str) -> str:
+def _checked(row: Requirement, secret: Secret) -> Secret:
     is_file = row.file or (row.form, row.name) in _WRITTEN_FILES
     longest, controls = (LONGEST_FILE, _CONTROL_BUT_LINES) if is_file else (LONGEST_TEXT, _CONTROL)
-    if len(value) > longest:
+    if len(secret.value) > longest:
         raise RequirementError(f"{row.form}.{row.name}", f"At most {longest} characters are wanted here.")
-    if controls.search(value):
+    if controls.search(secret.value):
         reason = "A text file in PEM is wanted here." if is_file else "No control characters are wanted here."
         raise RequirementError(f"{row.form}.{row.name}", reason)
-    return value
+    return secret
 
 
 def _complete(filled: Filled) -> Filled:

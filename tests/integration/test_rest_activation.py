@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import traceback
 import uuid
 from base64 import b64decode
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_publ
 from django.db import connection
 
 from deploy.endpoint.authority import Authority, Identity
-from endpoints import activation, registry
+from endpoints import activating, activation, forms, registry
 from endpoints.activation import Need
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.login import GsiLogin
@@ -24,12 +25,14 @@ from endpoints.gridftp.proxies import sign_proxy
 from endpoints.gridftp.x509 import Credential
 from endpoints.models import Endpoint
 from identity import vault
+from identity.errors import VaultKeyNotConfiguredError
 from identity.models import User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import activate, credential_of, document, filled, proxy_of, push
 from tests.integration.cast import make_endpoint
 from tests.integration.described import assert_described
 from tests.integration.rest import Api, assert_error
+from transferapi.config import Secret
 
 pytestmark = pytest.mark.django_db
 
@@ -576,3 +579,33 @@ def test_no_secret_is_told(api: Api, gsi: Endpoint, alices: Identity, caplog: py
     key = proxy.partition("RSA PRIVATE KEY-----\n")[2].partition("-----END")[0]
     _assert_untold(key, "".join(shown) + caplog.text)
     assert b64decode(key)
+
+
+@pytest.mark.parametrize("form", ["proxy", "delegate_proxy", "ssh_key"])
+def test_no_frame_of_a_traceback_shows_a_secret(
+    api: Api,
+    alice: User,
+    gsi: Endpoint,
+    ssh: Endpoint,
+    alices: Identity,
+    ssh_key: tuple[str, str],
+    settings: Any,
+    form: str,
+) -> None:
+    """Of ours: what a debugger or a log of local variables would show, when the vault refuses in the end."""
+    place, values = "gsi", {"proxy": proxy_of(alices).to_pem().decode()}
+    if form == "delegate_proxy":
+        values = {"proxy_chain": _signed(_requirements(api, "gsi"), alices)}
+    if form == "ssh_key":
+        place, values = "ssh", {"username": "g", "private_key": ssh_key[0], "passphrase": "ssh passphrase"}
+    given = [forms.Given(form, name, Secret(value)) for name, value in values.items()]
+    secrets = {line for value in values.values() for line in value.splitlines() if len(line) > 10} - {
+        "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----",
+    }  # fmt: skip
+    settings.VAULT_KEYS = ()
+    with pytest.raises(VaultKeyNotConfiguredError) as caught:
+        activating.activate(alice, place, given)
+    frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if "/endpoints/" in frame.f_code.co_filename]
+    assert len(frames) >= 2
+    shown = "".join(repr(value) for frame in frames for value in frame.f_locals.values())
+    assert not [line for line in secrets if line in shown]

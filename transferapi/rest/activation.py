@@ -16,6 +16,7 @@ from endpoints.activation import Standing
 from endpoints.forms import Given, Requirement
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
+from transferapi.config import Secret
 
 from . import documents, schemas
 from .base import View, result
@@ -64,7 +65,12 @@ def _given(document: Document) -> Iterator[Given]:
     for number, row in enumerate(document.documents("DATA", "activation_requirement")):
         if number >= MAX_ROWS:
             raise BadRequest(f"DATA: at most {MAX_ROWS} requirements are wanted here")
-        yield Given(row.required_text("type"), row.required_text("name"), row.text_or_number("value"))
+        yield Given(row.required_text("type"), row.required_text("name"), _secret(row.text_or_number("value")))
+
+
+@sensitive_variables()
+def _secret(value: str | None) -> Secret | None:
+    return None if value is None else Secret(value)
 
 
 class Requirements(View):
