@@ -36,8 +36,8 @@ from .gridftp.x509 import Credential, CredentialError
 from .models import Endpoint
 from .permissions import Verb
 
-#: What is valid for less is not worth a task.
-SHORTEST = timedelta(minutes=5)
+#: What is valid for less ends before a task could use it: it lets go of one twelve seconds before the end.
+SHORTEST = timedelta(seconds=30)
 #: Of a certificate that is no proxy: the longest that short-lived credential services give (IGTF SLCS profile, 1 Ms).
 #: A user's own long-lived key is not for us to keep.
 LONGEST_CERTIFICATE = timedelta(seconds=1_000_000)
@@ -327,8 +327,8 @@ def _checked(endpoint: Endpoint, credential: Credential, bound_to: str, code: st
     except UntrustedError as error:
         raise CredentialRefusedError(_flaw(error), error.reason) from None
     if credential.expires_at - now < SHORTEST:
-        minutes = int(SHORTEST.total_seconds() // 60)
-        raise CredentialRefusedError("TooShort", f"It is valid for less than {minutes} minutes from now.")
+        seconds = int(SHORTEST.total_seconds())
+        raise CredentialRefusedError("TooShort", f"It is valid for less than {seconds} seconds from now.")
     named = [server.hostname for server in endpoint.servers.all() if activation.may_delegate_to(server.hostname)]
     if named and not isinstance(credential.key, RSAPrivateKey):
         reason = f"The server {named[0]} takes a proxy of it, and can do that with RSA keys only."

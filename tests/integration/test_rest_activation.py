@@ -219,7 +219,7 @@ _REFUSED: dict[str, tuple[Callable[[Identity], str], str]] = {
     "with another key": (_other_key, "KeyMismatch"),
     "without its chain": (_without_chain, "IncompleteChain"),
     "limited": (lambda one: proxy_of(one, limited=True).to_pem().decode(), "LimitedProxy"),
-    "over in four minutes": (lambda one: proxy_of(one, hours=4 / 60).to_pem().decode(), "TooShort"),
+    "over in 20 seconds": (lambda one: proxy_of(one, hours=20 / 3600).to_pem().decode(), "TooShort"),
     "expired": (
         lambda one: proxy_of(one, now=datetime.now(UTC) - timedelta(hours=2)).to_pem().decode(), "Expired",
     ),

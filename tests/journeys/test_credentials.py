@@ -1,0 +1,357 @@
+"""Many identities, by REST alone: sites with authorities of their own, and what becomes of a task whose credential ends.
+
+The servers are the toolkit's and MyProxy's own. The last test looks for every secret that was used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.instance import Api, instance
+from deploy.endpoint import myproxy
+from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.toolkit import ToolkitServer
+from deploy.stack.embedded import embedded_environment
+from endpoints.gridftp.proxies import make_proxy
+from tests.grid import credential_of
+from tests.mail_server import MailServer
+from tests.secrets_search import search
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]
+
+ADDRESS = "carol@example.org"
+PASSPHRASE = "a passphrase that nobody else has"
+MB = 1 << 20
+
+
+@dataclass
+class Known:
+    """What the journey used, to be looked for at its end."""
+
+    secrets: dict[str, bytes | str] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+
+
+class Carol(Api):
+    """A user with a mail address; remembers every answer that she was given."""
+
+    def __init__(self, home: Path, token: str, known: Known) -> None:
+        super().__init__(home)
+        self._headers["Authorization"] = f"Bearer {token}"
+        self.known = known
+
+    def call(self, method: str, path: str, document: object = None) -> Any:
+        answer = super().call(method, path, document)
+        self.known.answers.append(str(answer))
+        return answer
+
+    def gsi_endpoint(self, server: ToolkitServer, **more: object) -> str:
+        address = {"DATA_TYPE": "server", "hostname": "127.0.0.1", "port": server.port, "scheme": "gsiftp"}
+        name = f"gsi-{secrets.token_hex(4)}"
+        document = {"DATA_TYPE": "endpoint", "name": name, "display_name": name, "DATA": [address], **more}
+        return str(self.call("POST", "/endpoint", document)["id"])
+
+    def activate(self, endpoint: str, form: str, **values: object) -> dict[str, Any]:
+        rows = [{"type": form, "name": name, "value": value} for name, value in values.items()]
+        document = {"DATA_TYPE": "activation_requirements", "DATA": rows}
+        answer: dict[str, Any] = self.call("POST", f"/endpoint/{endpoint}/activate", document)
+        return answer
+
+    def push_proxy(self, endpoint: str, identity: Identity, *, seconds: float = 3600) -> None:
+        """Activate with a new proxy of this identity."""
+        proxy = make_proxy(credential_of(identity), lifetime=timedelta(seconds=seconds), now=datetime.now(UTC))
+        pem = proxy.to_pem().decode()
+        self.known.secrets[f"proxy {len(self.known.secrets)}"] = pem
+        assert self.activate(endpoint, "proxy", proxy=pem)["code"] == "Activated.ClientProxyCredential"
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"/task/{task_id}")
+        return found
+
+    def codes(self, task_id: str) -> list[str]:
+        return [event["code"] for event in self.events(task_id)]
+
+    def events(self, task_id: str) -> list[dict[str, Any]]:
+        """The latest first."""
+        found: list[dict[str, Any]] = self.call("GET", f"/task/{task_id}/event_list?limit=1000")["DATA"]
+        return found
+
+    def until(self, task_id: str, status: str, *, seconds: float = 60) -> dict[str, Any]:
+        eventually(lambda: self.task(task_id)["status"] == status, seconds=seconds)
+        return self.task(task_id)
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    return Known()
+
+
+@pytest.fixture(scope="module")
+def mail_server() -> Iterator[MailServer]:
+    server = MailServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def carol(
+    grid_home: Path, authority: Authority, other_authority: Authority, mail_server: MailServer, known: Known
+) -> Iterator[Carol]:
+    """The service, which trusts both authorities and has a mail server; and a user of it."""
+    trusted = grid_home / "trusted"
+    trusted.mkdir(mode=0o755)
+    for issuer in (authority, other_authority):
+        for path in issuer.certificates.iterdir():
+            shutil.copy(path, trusted)
+    mail = f"smtp://127.0.0.1:{mail_server.port}?starttls=no"
+    with instance(WAYBILL_CERTIFICATES=str(trusted), WAYBILL_MAIL=mail) as api:
+        waybill(api.home, "user", "add", "carol", "--email", ADDRESS)
+        token = waybill(api.home, "token", "carol").split()[-1]
+        yield Carol(api.home, token, known)
+
+
+def waybill(home: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "deploy.cli", *words]
+    environment = {**os.environ, "WAYBILL_HOME": str(home)}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+@dataclass
+class Sites:
+    """Two sites that know nothing of each other: at each a folder, a server, an endpoint, and who the user is."""
+
+    here: Path
+    there: Path
+    source_server: ToolkitServer
+    source: str
+    destination: str
+    at_source: Identity
+    at_destination: Identity
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """A folder in memory where there is one."""
+    folder = Path(f"/dev/shm/waybill-credentials-{secrets.token_hex(4)}")
+    if not folder.parent.is_dir():
+        folder = Path("/tmp") / folder.name
+    folder.mkdir(mode=0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def sites(
+    carol: Carol,
+    gsi_server_factory: Callable[..., ToolkitServer],
+    identity_of: Callable[..., Identity],
+    other_authority: Authority,
+    workspace: Path,
+) -> Sites:
+    here, there = workspace / "here", workspace / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    source_server = gsi_server_factory(here)
+    destination_server = gsi_server_factory(there, issuer=other_authority)
+    return Sites(
+        here,
+        there,
+        source_server,
+        carol.gsi_endpoint(source_server),
+        carol.gsi_endpoint(destination_server),
+        identity_of("alice"),
+        identity_of("bob", other_authority),
+    )
+
+
+@contextlib.contextmanager
+def slowed(server: ToolkitServer) -> Iterator[None]:
+    """Its processes run one moment in sixty: some megabytes a second, at any size of buffers."""
+    assert server.process is not None
+    group, over = server.process.pid, threading.Event()
+
+    def slow() -> None:
+        while not over.is_set():
+            os.killpg(group, signal.SIGSTOP)
+            over.wait(0.3)
+            os.killpg(group, signal.SIGCONT)
+            over.wait(0.005)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def random_file(path: Path, size: int) -> None:
+    path.write_bytes(secrets.token_bytes(MB) * (size // MB))
+
+
+def same(sites: Sites, name: str) -> bool:
+    return (sites.here / name).read_bytes() == (sites.there / name).read_bytes()
+
+
+# ---- the journey
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_files_go_between_sites_with_a_different_credential_at_each_end(
+    carol: Carol, sites: Sites, encrypted: bool
+) -> None:
+    for number in range(20):
+        random_file(sites.here / f"file{number}", MB)
+    carol.push_proxy(sites.source, sites.at_source)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    task_id = carol.transfer(
+        sites.source, f"{sites.here}/", sites.destination, f"{sites.there}/",
+        recursive=True, encrypt_data=encrypted, verify_checksum=True,
+    )  # fmt: skip
+    task = carol.wait(task_id, timeout=60)
+    assert task["status"] == "SUCCEEDED", carol.events(task_id)
+    assert task["encrypt_data"] is encrypted
+    assert all(same(sites, f"file{number}") for number in range(20))
+
+
+def test_a_task_without_a_credential_is_not_begun(carol: Carol, sites: Sites) -> None:
+    carol.push_proxy(sites.source, sites.at_source)
+    task_id = carol.transfer(
+        sites.source, f"{sites.here}/x", sites.destination, f"{sites.there}/x", skip_activation_check=True
+    )
+    task = carol.until(task_id, "INACTIVE", seconds=20)
+    name = carol.call("GET", f"/endpoint/{sites.destination}")["canonical_name"]
+    assert task["nice_status"] == "NO_CREDENTIALS"
+    assert f"{name} (the destination)" in task["nice_status_details"]
+    random_file(sites.here / "x", MB)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    assert carol.wait(task_id, timeout=30)["status"] == "SUCCEEDED", carol.events(task_id)
+    assert same(sites, "x")
+
+
+def test_a_credential_ends_in_mid_transfer_and_a_new_one_finishes_it(
+    carol: Carol, sites: Sites, mail_server: MailServer
+) -> None:
+    random_file(sites.here / "large", 1024 * MB)
+    carol.push_proxy(sites.source, sites.at_source, seconds=36)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    before = len(mail_server.mails)
+    with slowed(sites.source_server):
+        task_ids = [
+            carol.transfer(
+                sites.source, f"{sites.here}/large", sites.destination, f"{sites.there}/{name}",
+                encrypt_data=True, label=f"long {name}", perf_p=2,
+            )
+            for name in ("large", "again")
+        ]  # fmt: skip
+        tasks = [carol.until(task_id, "INACTIVE", seconds=60) for task_id in task_ids]
+        assert len({task["nice_status_details"] for task in tasks}) == 1
+    for task in tasks:
+        assert task["nice_status"] == "NO_CREDENTIALS"
+        assert f"/v0.10/endpoint/{sites.source}/activate" in task["nice_status_details"]
+        assert task["bytes_transferred"] > 0, "it was under way"
+        assert task["files_transferred"] == 0
+    eventually(lambda: waiting_mails(mail_server, before), seconds=20)
+    carol.push_proxy(sites.source, sites.at_source)
+    renewed = time.monotonic()
+    eventually(lambda: all("UNPAUSED" in carol.codes(task_id) for task_id in task_ids), seconds=20)
+    assert time.monotonic() - renewed < 10, "within 5 s, and some for the looking"
+    for task_id, had in zip(task_ids, tasks, strict=True):
+        task = carol.wait(task_id, timeout=60)
+        assert task["status"] == "SUCCEEDED", carol.events(task_id)
+        assert task["bytes_transferred"] >= had["bytes_transferred"]
+    assert same(sites, "large")
+    assert (sites.there / "again").read_bytes() == (sites.here / "large").read_bytes()
+    (mail,) = waiting_mails(mail_server, before)
+    assert mail["To"] == ADDRESS
+    assert f"/v0.10/endpoint/{sites.source}/activate" in mail.get_content()
+    eventually(
+        lambda: (
+            [m["Subject"] for m in mail_server.mails[before:]].count('Waybill: the transfer "long again" succeeded')
+            == 1
+        )
+    )
+
+
+def waiting_mails(server: MailServer, after: int) -> list[Any]:
+    return [mail for mail in server.mails[after:] if "waits for a credential" in mail["Subject"]]
+
+
+def test_a_deactivation_stops_what_is_under_way_and_a_new_activation_goes_on(carol: Carol, sites: Sites) -> None:
+    random_file(sites.here / "large", 512 * MB)
+    carol.push_proxy(sites.source, sites.at_source)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    with slowed(sites.source_server):
+        task_id = carol.transfer(sites.source, f"{sites.here}/large", sites.destination, f"{sites.there}/large")
+        eventually(lambda: carol.task(task_id)["bytes_transferred"] > 0)
+        assert carol.call("POST", f"/endpoint/{sites.destination}/deactivate")["code"] == "Deactivated"
+        task = carol.until(task_id, "INACTIVE", seconds=20)
+    assert "(the destination)" in task["nice_status_details"]
+    carol.push_proxy(sites.destination, sites.at_destination)
+    assert carol.wait(task_id, timeout=60)["status"] == "SUCCEEDED", carol.events(task_id)
+    assert same(sites, "large")
+
+
+def test_a_credential_that_is_renewed_in_time_interrupts_nothing(carol: Carol, sites: Sites) -> None:
+    random_file(sites.here / "large", 512 * MB)
+    carol.push_proxy(sites.source, sites.at_source, seconds=40)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    with slowed(sites.source_server):
+        task_id = carol.transfer(sites.source, f"{sites.here}/large", sites.destination, f"{sites.there}/large")
+        eventually(lambda: carol.task(task_id)["bytes_transferred"] > 0)
+        carol.push_proxy(sites.source, sites.at_source)
+    assert carol.wait(task_id, timeout=60)["status"] == "SUCCEEDED", carol.events(task_id)
+    assert same(sites, "large")
+    assert not {"NO_CREDENTIALS", "AUTH", "UNPAUSED"} & {*carol.codes(task_id)}
+
+
+@pytest.mark.skipif(not myproxy.installed(), reason="MyProxy is not installed")
+def test_one_passphrase_serves_all_endpoints_of_a_myproxy_server(
+    carol: Carol,
+    gsi_server_factory: Callable[..., ToolkitServer],
+    myproxy_server_factory: Callable[..., myproxy.MyProxyServer],
+    identity_of: Callable[..., Identity],
+    workspace: Path,
+) -> None:
+    portal = myproxy_server_factory()
+    portal.keep("carol", PASSPHRASE, identity_of("alice"))
+    carol.known.secrets["passphrase"] = PASSPHRASE
+    for name in ("one", "two"):
+        (workspace / name).mkdir()
+    server = {"myproxy_server": f"127.0.0.1:{portal.port}"}
+    one, two = (carol.gsi_endpoint(gsi_server_factory(workspace / name), **server) for name in ("one", "two"))
+    random_file(workspace / "one" / "file", MB)
+    task_id = carol.transfer(one, f"{workspace}/one/file", two, f"{workspace}/two/file", skip_activation_check=True)
+    task = carol.until(task_id, "INACTIVE", seconds=20)
+    assert f"MyProxy server 127.0.0.1:{portal.port}" in task["nice_status_details"]
+    answer = carol.activate(one, "myproxy", hostname=server["myproxy_server"], username="carol", passphrase=PASSPHRASE)
+    assert answer["code"] == "Activated.MyProxyCredential"
+    assert carol.call("GET", f"/endpoint/{two}")["activated"] is True
+    assert carol.wait(task_id, timeout=30)["status"] == "SUCCEEDED", carol.events(task_id)
+    assert (workspace / "two" / "file").read_bytes() == (workspace / "one" / "file").read_bytes()
+
+
+def test_none_of_the_secrets_is_anywhere(carol: Carol, mail_server: MailServer, known: Known) -> None:
+    """Files and logs of the instance, every row of its database, all mails and all answers."""
+    assert known.secrets
+    texts = {"answers": "\n".join(known.answers), "mails": "\n".join(str(mail) for mail in mail_server.mails)}
+    database = embedded_environment(carol.home)["DATABASE_URL"]
+    pids = list(carol.connection["pids"].values())
+    assert search(known.secrets, folders=[carol.home], database=database, texts=texts, processes=pids) == []
