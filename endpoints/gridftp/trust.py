@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import threading
@@ -70,6 +71,8 @@ __all__ = [
 ]
 
 
+log = logging.getLogger(__name__)
+
 _FOR_LOGINS = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
 
@@ -97,6 +100,8 @@ class TrustFolder:
         with self._lock:
             if found != self._stamps:
                 self._store, self._stamps = trust_store.read(self.path, found), found
+                for problem in self._store.problems:
+                    log.warning("%s: %s", self.path, problem)
             return self._store
 
     def verify(self, chain: Sequence[x509.Certificate], *, now: datetime) -> x509.Certificate:

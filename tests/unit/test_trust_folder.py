@@ -104,7 +104,9 @@ def test_other_files_are_not_looked_at(tmp_path: Path) -> None:
     assert folder.store.problems == []
 
 
-def test_what_cannot_be_read_is_told_and_does_no_harm_to_others(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_told_and_does_no_harm_to_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make.trust(tmp_path, CA)
     (tmp_path / "00000000.0").write_text("-----BEGIN CERTIFICATE-----\n")
     (tmp_path / "00000001.0").write_bytes(b"\xff" * 300_000)
@@ -119,6 +121,8 @@ def test_what_cannot_be_read_is_told_and_does_no_harm_to_others(tmp_path: Path) 
         *("00000000.0", "00000001.0", "00000002.signing_policy", "00000003.signing_policy", "00000004.r0"),
         *("00000005.0", "00000006.0"),
     ]
+    folder.verify(ALICE.chain, now=NOW)
+    assert len(caplog.records) == 7, "each is told once, when the folder is read"
 
 
 def test_a_broken_policy_allows_nobody(tmp_path: Path) -> None:
