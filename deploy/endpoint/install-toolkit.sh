@@ -1,20 +1,26 @@
 #!/bin/sh
-# Installs the Grid Community Toolkit's GridFTP server and client from Debian or Ubuntu, without asking anything.
-#   install-toolkit.sh              as root, or with sudo in front
+# Installs the Grid Community Toolkit's servers and clients from Debian or Ubuntu, without asking anything. No service that
+# comes with them is started, now or at the next boot.
+#   install-toolkit.sh              all that the tests use; as root, or with sudo in front
+#   install-toolkit.sh --endpoint   what an endpoint in a box needs, and no more (no sshd)
 #   install-toolkit.sh --if-allowed for `make test`: silent when they are there, a note when we may not install
 set -eu
-packages="globus-gridftp-server-progs globus-gass-copy-progs libglobus-xio-udt-driver globus-proxy-utils
-    myproxy myproxy-server openssh-server openssh-client openssl"
+packages="globus-gridftp-server-progs globus-gass-copy-progs globus-proxy-utils myproxy myproxy-server openssl"
+programs="globus-gridftp-server globus-url-copy grid-proxy-init myproxy-server myproxy-logon openssl"
+if [ "${1:-}" != --endpoint ]; then
+    packages="$packages libglobus-xio-udt-driver openssh-server openssh-client"
+    programs="$programs sshd"
+fi
 PATH="$PATH:/usr/sbin:/sbin"
 export DEBIAN_FRONTEND=noninteractive
 
-there() {
-    for program in globus-gridftp-server globus-url-copy grid-proxy-init myproxy-server myproxy-logon sshd openssl; do
-        command -v $program >/dev/null || return 1
+missing() {
+    for program in $programs; do
+        command -v "$program" >/dev/null || printf '%s ' "$program"
     done
 }
 
-if there && [ "${1:-}" = --if-allowed ]; then exit 0; fi
+if [ -z "$(missing)" ] && [ "${1:-}" = --if-allowed ]; then exit 0; fi
 
 if [ "$(id -u)" = 0 ]; then
     run=""
@@ -33,21 +39,32 @@ if ! command -v apt-get >/dev/null; then
     exit 1
 fi
 
-# A service that the package would start must not run: the tests start their own servers. 101: "not allowed".
-# (Only where nothing has set a policy, and only while we install.)
+# A service that a package would start must not run: who needs one starts his own. 101: "not allowed".
+# (Only where nobody else has set a policy, and only while we install. One of ours that is there is left from a run that
+# was killed: it would keep this machine from starting anything for ever.)
 policy=/usr/sbin/policy-rc.d
+mark="# made by install-toolkit.sh of Waybill, for as long as it runs"
+if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
+new_sshd=""
+finish() {
+    if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
+    if [ -n "$new_sshd" ] && command -v sshd >/dev/null; then $run update-rc.d ssh disable >/dev/null 2>&1 || true; fi
+}
+trap finish EXIT
+trap 'exit 1' INT TERM HUP
 if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' | $run tee $policy >/dev/null
+    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" | $run tee $policy >/dev/null
     $run chmod 755 $policy
-    trap '$run rm -f $policy' EXIT
-    trap 'exit 1' INT TERM HUP
 fi
+# Where there was no sshd, there shall be none after the next boot either: the tests start their own.
+if ! command -v sshd >/dev/null; then new_sshd=yes; fi
 
-install() { $run apt-get install -y -q --no-install-recommends $packages </dev/null; }
+# A machine that was just started often has another apt-get at work.
+install() { $run apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $packages </dev/null; }
 
 log=$(mktemp)
 echo "Installing $packages ..."
-if ! { install || { $run apt-get update -q </dev/null && install; }; } >"$log" 2>&1; then
+if ! { install || { $run apt-get -o DPkg::Lock::Timeout=300 update -q </dev/null && install; }; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     rm -f "$log"
     echo "apt-get could not install the toolkit's GridFTP servers." >&2
@@ -55,4 +72,7 @@ if ! { install || { $run apt-get update -q </dev/null && install; }; } >"$log" 2
     exit 1
 fi
 rm -f "$log"
-there
+if [ -n "$(missing)" ]; then
+    echo "After the installation these are still missing: $(missing)" >&2
+    exit 1
+fi
