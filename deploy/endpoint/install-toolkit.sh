@@ -44,20 +44,21 @@ fi
 # was killed: it would keep this machine from starting anything for ever.)
 policy=/usr/sbin/policy-rc.d
 mark="# made by install-toolkit.sh of Waybill, for as long as it runs"
-if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
+no_sshd="# there was no sshd before"
 new_sshd=""
+if ! command -v sshd >/dev/null || grep -qxF "$no_sshd" $policy 2>/dev/null; then new_sshd="$no_sshd"; fi
+if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
 finish() {
-    if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
+    # Where there was no sshd, there shall be none after the next boot either: the tests start their own.
     if [ -n "$new_sshd" ] && command -v sshd >/dev/null; then $run update-rc.d ssh disable >/dev/null 2>&1 || true; fi
+    if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
 }
 trap finish EXIT
 trap 'exit 1' INT TERM HUP
 if [ ! -e $policy ]; then
-    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" | $run tee $policy >/dev/null
+    printf '#!/bin/sh\n%s\n%s\nexit 101\n' "$mark" "$new_sshd" | $run tee $policy >/dev/null
     $run chmod 755 $policy
 fi
-# Where there was no sshd, there shall be none after the next boot either: the tests start their own.
-if ! command -v sshd >/dev/null; then new_sshd=yes; fi
 
 # A machine that was just started often has another apt-get at work.
 install() { $run apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $packages </dev/null; }

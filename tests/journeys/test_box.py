@@ -188,6 +188,15 @@ def test_an_endpoint_of_the_same_name_with_other_servers_is_left_alone(host: Box
     assert [one["id"] for one in host.endpoints()] == [theirs]
 
 
+def test_a_reader_that_goes_away_stops_nothing(host: BoxHost) -> None:
+    unread = ["sh", "-c", '"$@" | true', "sh", host.python, PROGRAM]
+    host.run([*unread, *host.setup_words()])
+    assert len(host.endpoints()) == 1
+    host.run([*unread, "remove", "--folder", host.box, "--token-file", host.token])
+
+    assert not host.box.exists()
+
+
 def test_files_of_others_are_never_touched(host: BoxHost) -> None:
     host.box.mkdir()
     (host.box / "theirs").write_text("precious")

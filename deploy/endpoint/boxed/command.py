@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -88,7 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         for line in options.do(options):
-            print(line, flush=True)
+            # A reader that has gone (`| head`) must not stop a work that is half done.
+            with contextlib.suppress(BrokenPipeError):
+                print(line, flush=True)
     except (BoxError, AuthorityError) as error:
         sys.stderr.write(f"box: {error}\n")
         return WRONG

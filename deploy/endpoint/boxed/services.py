@@ -104,7 +104,7 @@ CapabilityBoundingSet={capabilities}
 ReadWritePaths={private} -/run/faillock
 ProtectHome=yes
 PrivateTmp=yes
-PrivateDevices=yes
+DevicePolicy=closed
 MemoryDenyWriteExecute=yes
 UMask=0077"""
 

@@ -92,7 +92,7 @@ class Waybill:
         ours: dict[str, object] = {"public": settings.public, "myproxy_server": settings.myproxy_server}
         if before.name != settings.name:
             ours["name"] = settings.name
-        wanted = {name: value for name, value in ours.items() if found.get(name) not in (None, value)}
+        wanted = {name: value for name, value in ours.items() if found.get(name) != value}
         if wanted:
             self.call("PUT", reference, {"DATA_TYPE": "endpoint"} | wanted)
         if _matching(found["DATA"], settings):
