@@ -67,6 +67,7 @@ def test_one_command_makes_an_endpoint_that_its_users_log_in_to_with_their_passw
     [server] = host.service.call("GET", f"/endpoint/{endpoint['id']}/server_list")["DATA"]
     assert (server["hostname"], server["port"], server["scheme"]) == ("localhost", host.port, "gsiftp")
     assert not endpoint["public"]
+    assert endpoint["myproxy_server"] == f"localhost:{host.myproxy_port}"
 
     credential, complaint = host.logon(PASSWORD)
     assert credential.exists(), complaint
@@ -189,7 +190,7 @@ def test_an_endpoint_of_the_same_name_with_other_servers_is_left_alone(host: Box
 
 
 def test_a_reader_that_goes_away_stops_nothing(host: BoxHost) -> None:
-    unread = ["sh", "-c", '"$@" | true', "sh", host.python, PROGRAM]
+    unread: list[str | Path] = ["sh", "-c", '"$@" | true', "sh", host.python, PROGRAM]
     host.run([*unread, *host.setup_words()])
     assert len(host.endpoints()) == 1
     host.run([*unread, "remove", "--folder", host.box, "--token-file", host.token])
