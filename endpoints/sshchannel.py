@@ -106,6 +106,7 @@ class Bridge(threading.Thread):
     def run(self) -> None:
         theirs: socket.socket | None = None
         transport: paramiko.Transport | None = None
+        channel: paramiko.Channel | None = None
         try:
             transport = _transport(self._socket, self._order)
             channel = _start(transport, self._order)
@@ -126,6 +127,8 @@ class Bridge(threading.Thread):
                 transport.close()
                 if transport.is_alive():
                     transport.join(self._order.timeout)
+            if channel:
+                channel.close()  # its pipe, that is: nothing is left that it could be said to
             self._socket.close()
 
     def _pump(self, channel: paramiko.Channel, theirs: socket.socket) -> None:
@@ -152,6 +155,9 @@ class _BoundedPacketizer(Packetizer):
     """Refuses what a sane server never sends, before memory is spent on it."""
 
     _banner = 0
+
+    def start_handshake(self, timeout: float) -> None:
+        """No timer, which would be a thread that outlives a failed handshake: whoever waits closes the bridge."""
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         if n > MAX_PACKET:
@@ -198,8 +204,8 @@ def _start(transport: paramiko.Transport, order: Order) -> paramiko.Channel:
         channel = transport.open_session(timeout=order.timeout)
         channel.exec_command(order.command)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        failure = Failure.NO_COMMAND if transport.is_active() else Failure.BROKEN
-        raise BridgeFailedError(failure, _text(error)) from None
+        refused = isinstance(error, paramiko.SSHException) and transport.is_active()
+        raise BridgeFailedError(Failure.NO_COMMAND if refused else Failure.BROKEN, _text(error)) from None
     return channel
 
 
@@ -209,8 +215,8 @@ def _log_in(transport: paramiko.Transport, order: Order) -> None:
         more = transport.auth_publickey(order.username, _private_key(order.pem))
     except (paramiko.SSHException, EOFError, OSError) as error:
         # A server that ends the connection has not said that the key is wrong.
-        failure = Failure.REFUSED if transport.is_active() else Failure.BROKEN
-        raise BridgeFailedError(failure, _text(error)) from None
+        refused = isinstance(error, paramiko.AuthenticationException) and transport.is_active()
+        raise BridgeFailedError(Failure.REFUSED if refused else Failure.BROKEN, _text(error)) from None
     if more:
         raise BridgeFailedError(Failure.REFUSED, f"the server also wants {', '.join(more)}")
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -18,6 +19,7 @@ from django.db import connections
 from deploy.endpoint import myproxy, toolkit
 from deploy.endpoint.authority import Authority, Identity, write_gridmap
 from deploy.endpoint.myproxy import MyProxyServer
+from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -248,3 +250,23 @@ def oauth_site(grid_home: Path, authority: Authority) -> Iterator[OAuthSite]:
     redirect_uri = f"{settings.PUBLIC_URL}/oauth/callback"
     with OAuthSite(folder, authority, redirect_uri=redirect_uri, clients=clients) as site:
         yield site
+
+
+@pytest.fixture
+def ssh_server_factory(grid_home: Path) -> Iterator[Callable[..., SshServer]]:
+    """Start an sshd with the toolkit's server behind it: `ssh_server_factory(*lines_of_configuration, **options)`.
+
+    Its one account is ours; when we are root, the GridFTP server behind it runs as the account that others' do.
+    """
+    servers: list[SshServer] = []
+
+    def start(*extra: str, **options: Any) -> SshServer:
+        folder = grid_home / f"sshd-{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o711)
+        servers.append(SshServer(folder, *extra, **options))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()

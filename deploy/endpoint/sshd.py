@@ -134,7 +134,7 @@ class SshServer:
             SEPARATION_FOLDER.mkdir(mode=0o755, exist_ok=True)
         for kind, path in self.host_keys.items():
             if not path.exists():
-                make_key(path, kind)
+                make_key(path, kind, "", *(("-b", "2048") if kind == "rsa" else ()))
         (self.home / ".globus").mkdir(parents=True, exist_ok=True)
         (self.folder / "authorized_keys").touch()
         if self.sshftp:

@@ -60,8 +60,9 @@ class GridFTPSession:
         self.tells_links = False
         #: The toolkit's server stands before data nodes of its own (GFD.20).
         self.striped = False
-        #: None: part of it may have been heard.
-        self.data_security: Told | None = Told()
+        #: None: nobody knows. Part of it may have been heard; and over ssh a server begins without DCAU, so that it is
+        #: told all of it.
+        self.data_security: Told | None = Told() if connection.channel.protected or not login.protected else None
         #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
         self.demands_encryption = False
         self._marks_checksums = False

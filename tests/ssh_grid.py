@@ -1,0 +1,83 @@
+"""Keys and logins over ssh, and a way between client and server that fails when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Self
+
+from deploy.endpoint.sshd import SshServer, make_key
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.login import Login
+from endpoints.sshftp import SshLogin
+from endpoints.sshkeys import parse_ssh_key
+
+#: Seconds for one login; only a hung server ever takes them.
+PATIENCE = 20.0
+
+
+def key_pair(folder: Path, kind: str = "ed25519", *options: str, name: str = "key") -> Path:
+    return make_key(folder / name, kind, "", *options)
+
+
+def ssh_login(server: SshServer, key: Path, *, host_key: str | None = None, username: str = "") -> SshLogin:
+    """As the server's account with this key, which need not be authorized."""
+    subject = server.fingerprint() if host_key is None else host_key
+    return SshLogin(username or server.username, parse_ssh_key(key.read_text()).pem, subject)
+
+
+async def open_session(port: int, login: Login, *, timeout: float = PATIENCE) -> GridFTPSession:
+    return await GridFTPSession.open("127.0.0.1", port, login=login, timeout=timeout)
+
+
+class Relay:
+    """Stands before a server, and stops passing its words on after so many octets: hangs, or hangs up."""
+
+    def __init__(self, port: int, *, after: int, hang: bool) -> None:
+        self._target = port
+        self._after = after
+        self._hang = hang
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            upwards = asyncio.ensure_future(_copy(reader, there_writer))
+            await self._downwards(there_reader, writer)
+            if self._hang:
+                await upwards
+            upwards.cancel()
+        finally:
+            for one in (writer, there_writer):
+                one.close()
+
+    async def _downwards(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left = self._after
+        while left and (data := await reader.read(left)):
+            left -= len(data)
+            writer.write(data)
+            await writer.drain()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
