@@ -38,11 +38,12 @@ _T = TypeVar("_T")
 class Told(NamedTuple):
     """What a session's server was told of its data connections; by default nothing. Only for protected sessions.
 
-    dcsc: the name of the throw-away key; "": its own credential, or the user's proxy.
+    dcsc: the name of the throw-away key; "": its own credential, or the user's proxy. dcau: b"" is what the server does
+    by itself: the toolkit's "A" after GSI, and "N" over ssh, where PROT P then would encrypt nothing.
     """
 
     dcsc: str = ""
-    dcau: bytes = b"A"
+    dcau: bytes = b""
     prot: bytes = b"C"
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -63,8 +63,14 @@ async def wire(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DataProxy]:
         yield proxy
 
 
+class HasPort(Protocol):
+    """A server on loopback."""
+
+    port: int
+
+
 @asynccontextmanager
-async def sessions(*pairs: tuple[ToolkitServer, Login]) -> AsyncIterator[list[GridFTPSession]]:
+async def sessions(*pairs: tuple[HasPort, Login]) -> AsyncIterator[list[GridFTPSession]]:
     async with AsyncExitStack() as stack:
         opened = []
         for server, login in pairs:
@@ -90,7 +96,7 @@ async def move(
                 outcome[event.tag] = event  # type: ignore[index]
             else:
                 assert isinstance(event, FileProgress), event
-    assert lane.release()
+    assert lane.release(), outcome
     return outcome
 
 
