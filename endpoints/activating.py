@@ -7,6 +7,7 @@ TargetRefusedError of the gate, VaultError, MyProxyError and OAuthError.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -35,6 +36,8 @@ from .gridftp.trust import UntrustedError
 from .gridftp.x509 import Credential, CredentialError
 from .models import Endpoint
 from .permissions import Verb
+
+log = logging.getLogger(__name__)
 
 #: What is valid for less ends before a task could use it: it lets go of one twelve seconds before the end.
 SHORTEST = timedelta(seconds=30)
@@ -276,7 +279,8 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
             server, _addresses(server.host, server.port), client_for(server),
             redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
         )  # fmt: skip
-    except (OAuthError, gate.TargetRefusedError):
+    except (OAuthError, gate.TargetRefusedError) as error:
+        log.info("The OAuth server %s of the endpoint %s: %s", endpoint.oauth_server, endpoint.pk, error.reason)
         return {}
     bound_to = vault.oauth_binding(endpoint.oauth_server)
     vault.keep_pending(user, _AUTHORIZATION, bound_to, begun.secret, lifetime=begun.lifetime, token=begun.state)

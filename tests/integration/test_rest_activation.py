@@ -29,7 +29,7 @@ from identity.errors import VaultKeyNotConfiguredError
 from identity.models import User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import activate, credential_of, document, filled, proxy_of, push
-from tests.integration.cast import make_endpoint
+from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.described import assert_described
 from tests.integration.rest import Api, assert_error
 from transferapi.config import Secret
@@ -376,6 +376,28 @@ def test_the_key_of_a_delegation_never_leaves(api: Api, gsi: Endpoint) -> None:
         assert "PRIVATE" not in str(cursor.fetchall())
 
 
+@pytest.mark.django_db(transaction=True)
+def test_of_several_proxies_for_one_key_that_come_at_once_one_is_taken(
+    api: Api, alice: User, gsi: Endpoint, alices: Identity
+) -> None:
+    chain = _signed(_requirements(api, "gsi"), alices)
+    given = [forms.Given("delegate_proxy", "proxy_chain", Secret(chain))]
+    results = all_at_once([lambda: activating.activate(alice, "gsi", given)] * 4)
+    assert sorted(type(one).__name__ for one in results) == ["DelegationUnknownError"] * 3 + ["Outcome"]
+    assert activation.standing(alice.pk, gsi).active
+
+
+@pytest.mark.django_db(transaction=True)
+def test_activations_and_deactivations_at_once_end_in_one_of_both(
+    api: Api, alice: User, gsi: Endpoint, alices: Identity
+) -> None:
+    given = [forms.Given("proxy", "proxy", Secret(proxy_of(alices).to_pem().decode()))]
+    actions = [lambda: activating.activate(alice, "gsi", given), lambda: activating.deactivate(alice, "gsi")] * 3
+    results = all_at_once(actions)
+    assert {type(one).__name__ for one in results} == {"Outcome"}
+    assert len(vault.find_all(alice.pk, [vault.endpoint_binding(gsi.pk)])) <= 1
+
+
 # ---- ssh keys
 
 
@@ -609,3 +631,17 @@ def test_no_frame_of_a_traceback_shows_a_secret(
     assert len(frames) >= 2
     shown = "".join(repr(value) for frame in frames for value in frame.f_locals.values())
     assert not [line for line in secrets if line in shown]
+
+
+# ---- how much the database is asked
+
+
+def test_a_page_of_endpoints_costs_one_look_into_the_vault(
+    api: Api, alice: User, alices: Identity, django_assert_num_queries: Any
+) -> None:
+    for number in range(4):
+        make_endpoint(alice, f"gsi{number}", scheme="gsiftp")
+        push(api, f"gsi{number}", proxy_of(alices))
+        with django_assert_num_queries(4):  # the token, the endpoints, their servers, the credentials
+            rows = api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]
+        assert [row["activated"] for row in rows] == [True] * (number + 1)
