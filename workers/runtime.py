@@ -127,6 +127,7 @@ def run(task_id: str) -> None:
     slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
     future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
+    runtime.loop.call_soon_threadsafe(wallet.clear)
     log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
     if not _stopping:
         sweep()

@@ -176,8 +176,8 @@ class PostgresTaskStore:
     async def fail(self, code: str, description: str) -> None:
         await self._call(work.fail, code, description)
 
-    async def suspend(self, fault: Fault, newer_than: datetime | None) -> None:
-        await self._call(work.suspend, _trouble(fault), newer_than)
+    async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
+        await self._call(work.suspend, _trouble(fault), had_credential)
 
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
         await self._call(work.release, next_run_at, connection_failures)

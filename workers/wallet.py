@@ -8,6 +8,7 @@ from functools import partial
 
 from endpoints import activation
 from endpoints.errors import NotActivatedError
+from endpoints.gridftp.data_security import STOCK_OF_KEYS
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.login import Login
 from endpoints.models import Endpoint
@@ -32,6 +33,8 @@ class VaultWallet:
         self._ends = {side: end for side, end in ends.items() if activation.need(end) is not activation.Need.NONE}
         self._forget = forget
         self._held: Mapping[Side, Held | None] = {}
+        #: How the keys of sessions begin whose credential was taken away in this slice.
+        self._gone: set[str] = set()
         self._foresee_at = time.monotonic() + FORESEE
 
     async def look(self) -> Mapping[Side, Purse]:
@@ -40,11 +43,16 @@ class VaultWallet:
             return {}
         before = self._held
         self._held = await in_a_thread(self._read)
-        for side, held in before.items():
-            if held is not None and self._held[side] is None:
-                self._forget(self._begins(held))
+        self._gone |= {self._begins(held) for side, held in before.items() if held and self._held[side] is None}
+        self.clear()
+        STOCK_OF_KEYS.prepare()
         await self._look_ahead()
         return {side: _purse(held) for side, held in self._held.items()}
+
+    def clear(self) -> None:
+        """End warm sessions with credentials that are gone; also when the slice is over and has given its own back."""
+        for begins in self._gone:
+            self._forget(begins)
 
     def door(self, side: Side, address: Address, place: Place) -> Door:
         """How the owner of the task enters this server now. What a login needs is decrypted when somebody logs in."""

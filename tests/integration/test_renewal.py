@@ -337,3 +337,16 @@ def test_a_task_without_an_endpoint_to_wait_at_is_only_resumed_by_hand(
 def test_leases_are_free_while_tasks_wait(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
     task = put_to_bed(alice, gsi1, gsi2)
     assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE
+
+
+def test_when_the_endpoints_own_credential_has_ended_an_older_shared_one_serves(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    shared = share_myproxy(gsi1)
+    give(alice, shared, seconds=36_000)
+    give(alice, gsi2, seconds=None)
+    own = give(alice, gsi1, seconds=60)
+    task = put_to_bed(alice, gsi1, gsi2, had=own)
+    assert renewal.resume_waiting() == 0
+    assert renewal.resume_waiting(now=later(61)) == 1
+    assert status(task) == "ACTIVE"

@@ -121,7 +121,7 @@ async def test_a_login_that_is_refused_with_a_valid_credential_waits_for_another
     assert await world.run() == "INACTIVE"
     assert world.store.suspended is not None
     assert world.store.suspended.kind is Kind.AUTH
-    assert world.store.newer_than == world.wallet.purses[world.store.suspended.side].stored_at
+    assert world.store.had_credential == world.wallet.purses[world.store.suspended.side].stored_at
 
 
 @both

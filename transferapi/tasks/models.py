@@ -81,13 +81,13 @@ class Task(models.Model):
 
     nice_status = models.CharField(max_length=64, null=True)
     nice_status_details = models.TextField(null=True)
-    #: While suspended: since when, at which endpoint a credential is missing, and when the one was stored that was in
-    #: use (None: there was none). A later one lets the task go on; this is no clock's matter, nothing falls between.
+    #: While suspended: since when, at which endpoint a credential is missing, and when the one was stored that it had
+    #: (None: there was none). Any other lets the task go on; this is no clock's matter, so nothing falls between.
     suspended_at = models.DateTimeField(null=True)
     waits_at = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
     )
-    newer_than = models.DateTimeField(null=True)
+    had_credential = models.DateTimeField(null=True)
 
     fatal_error_code = models.CharField(max_length=64, null=True)
     fatal_error_description = models.TextField(null=True)

@@ -75,7 +75,7 @@ def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datet
 #: A task that is done or makes progress has no trouble to show.
 NO_TROUBLE: dict[str, object] = {"nice_status": None, "nice_status_details": None}
 #: One that is not suspended waits for nothing.
-AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "newer_than": None}
+AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "had_credential": None}
 
 
 CANCELED_TEXT = "The task was canceled by its owner."

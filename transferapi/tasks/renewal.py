@@ -1,7 +1,7 @@
 """Tasks and the credentials of their owners: what a task says that waits for one, and how it goes on (truth 4).
 
-A task waits at one endpoint, `waits_at`, for a credential that was stored later than the one it had (`newer_than`): so
-none is missed that is stored while the task is on its way to bed, and none that was refused is tried again.
+A task waits at one endpoint, `waits_at`, for another credential than the one it had (`had_credential`: when that was
+stored): so none is missed that comes while the task is on its way to bed, and none that was refused is tried again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WITH_ENDS = ("source__owner", "destination__owner", "owner")
 # ---- going to bed
 
 
-def suspend(task: Task, trouble: Trouble, newer_than: datetime | None, now: datetime) -> None:
+def suspend(task: Task, trouble: Trouble, had_credential: datetime | None, now: datetime) -> None:
     """Move a running task to INACTIVE; its worker holds the lease."""
     waits_at = _endpoint(task, trouble.side)
     text = _why(task, waits_at, trouble)
@@ -46,7 +46,7 @@ def suspend(task: Task, trouble: Trouble, newer_than: datetime | None, now: date
         "nice_status_details": events.printable(text),
         "suspended_at": now,
         "waits_at": waits_at,
-        "newer_than": newer_than,
+        "had_credential": had_credential,
     }
     moves.move(task.pk, moves.RUNNING, moves.SUSPENDED, now=now, event=told, changes=changes)
     mails.waiting(task, waits_at, text, now)
@@ -126,8 +126,7 @@ def _resume_those_of(owner_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now
             continue
         waiting = Task.objects.filter(owner=owner_id, phase=Phase.SUSPENDED, waits_at=endpoint_id)
         if standing.held is not None:
-            newer = Q(newer_than__isnull=True) | Q(newer_than__lt=standing.held.stored_at)
-            waiting = waiting.filter(newer)
+            waiting = waiting.filter(Q(had_credential=None) | ~Q(had_credential=standing.held.stored_at))
         found = list(waiting.select_related(*_WITH_ENDS))
         if found:
             mails.end_wave(owner_id, endpoints[endpoint_id])
@@ -146,7 +145,7 @@ def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     with transaction.atomic():
         now = moment(now)
         text = _why(task, other, trouble)
-        changes = {"waits_at": other, "newer_than": None, "nice_status_details": events.printable(text)}
+        changes = {"waits_at": other, "had_credential": None, "nice_status_details": events.printable(text)}
         changed = Task.objects.filter(pk=task.pk, phase=Phase.SUSPENDED, waits_at=renewed)
         if changed.update(nice_status=trouble.code, **changes):
             events.append(task.pk, [events.NewEvent(trouble.code, text, is_error=True)], now)

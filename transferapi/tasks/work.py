@@ -278,16 +278,20 @@ def fail(task_id: uuid.UUID, epoch: int, code: str, description: str, now: datet
 
 
 def suspend(
-    task_id: uuid.UUID, epoch: int, trouble: Trouble, newer_than: datetime | None = None, now: datetime | None = None
+    task_id: uuid.UUID,
+    epoch: int,
+    trouble: Trouble,
+    had_credential: datetime | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Make the task INACTIVE: a person must act. One whose cancel came meanwhile ends instead.
 
-    newer_than: a credential that was stored later lets it go on; None: any.
+    had_credential: when the one was stored that is of no use; any other lets it go on. None: there was none.
     """
     with hold(task_id, epoch, now, to_end=True) as now:
         if not _cancel_came(task_id, now):
             task = Task.objects.select_related("owner", "source__owner", "destination__owner").get(pk=task_id)
-            renewal.suspend(task, trouble, newer_than, now)
+            renewal.suspend(task, trouble, had_credential, now)
 
 
 def release(

@@ -320,8 +320,8 @@ class TaskStore(Protocol):
     async def fail(self, code: str, description: str) -> None:
         """End the task as FAILED: CANCELED, EXPIRED, or a fault that spoils all of it."""
 
-    async def suspend(self, fault: Fault, newer_than: datetime | None) -> None:
-        """Make the task INACTIVE: a person must act. A credential that is stored later lets it go on; None: any."""
+    async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
+        """Make the task INACTIVE: a person must act. had_credential: when the one was stored that is of no use."""
 
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
         """Give the lease back; the task is queued again and may run from then on.

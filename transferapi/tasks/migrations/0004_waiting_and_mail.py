@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='task',
-            name='newer_than',
+            name='had_credential',
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(

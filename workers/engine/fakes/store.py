@@ -127,7 +127,7 @@ class MemoryStore:
         self.fatal: tuple[str, str] | None = None
         self.suspended: Fault | None = None
         self.suspended_at: datetime | None = None
-        self.newer_than: datetime | None = None
+        self.had_credential: datetime | None = None
         self.deadline = clock.now() + deadline
         self.cancel_requested = False
         self.next_run_at = clock.now()
@@ -410,11 +410,11 @@ class MemoryLease:
             store.fatal = (code, description)
             self._end("FAILED")
 
-    async def suspend(self, fault: Fault, newer_than: datetime | None) -> None:
+    async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
         async with self._call("suspend") as store:
             store.suspended = fault
             store.suspended_at = store.clock.now()
-            store.newer_than = newer_than
+            store.had_credential = had_credential
             self._end("INACTIVE")
 
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
