@@ -1,0 +1,205 @@
+"""The wallet of a slice on the vault: what it sees, whose sessions its doors lead to, and what cannot be opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from deploy.endpoint.authority import Authority, Identity
+from endpoints.gridftp.faults import FaultError, Kind, Side
+from endpoints.gridftp.login import ANONYMOUS, GsiLogin
+from endpoints.models import Endpoint
+from identity import vault
+from identity.models import User
+from identity.vault_keys import new_key, parse_keys
+from tests.integration.activated import proxy_of
+from tests.integration.cast import make_endpoint, take
+from tests.integration.test_renewal import unchecked
+from transferapi.tasks import outlook, work
+from transferapi.tasks.clock import moment
+from transferapi.tasks.forecast import Forecast, Work
+from transferapi.tasks.models import Event
+from workers import wallet
+from workers.engine.ports import LeaseLostError
+from workers.pool import Address, Door
+from workers.sessions import Place
+from workers.store import close_connections
+from workers.wallet import VaultWallet
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+T = TypeVar("T")
+ADDRESS = Address("192.0.2.1", 2811)
+PLACE = Place("gsi.example.org", 2811)
+ENDS = (Side.SOURCE, Side.DESTINATION)
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    """Those of the store's threads are to the test's database, and given back before it goes."""
+    close_connections()
+    yield
+    close_connections()
+
+
+@pytest.fixture(autouse=True)
+def _trust(settings: Any, authority: Authority) -> None:
+    settings.CERTIFICATES = authority.certificates
+
+
+@pytest.fixture
+def gsi1(alice: User) -> Endpoint:
+    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
+
+
+@pytest.fixture
+def gsi2(alice: User) -> Endpoint:
+    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
+
+
+class Slice:
+    """A wallet for a task of this user, and the beginnings of keys that it said are over."""
+
+    def __init__(self, user: User, *endpoints: Endpoint) -> None:
+        self.forgotten: list[str] = []
+        self.task = unchecked(user, *endpoints)
+        self.grant = take(self.task)
+        self.wallet = VaultWallet(self.grant, dict(zip(ENDS, endpoints, strict=False)), self.forgotten.append)
+
+    def door(self, side: Side = Side.SOURCE, place: Place = PLACE) -> Door:
+        return self.wallet.door(side, ADDRESS, place)
+
+
+def run(main: Awaitable[T]) -> T:
+    async def wait() -> T:
+        return await main
+
+    return asyncio.run(wait())
+
+
+def give(user: User, endpoint: Endpoint, identity: Identity, *, hours: float = 1.0) -> vault.Held:
+    proxy = proxy_of(identity, hours=hours)
+    return vault.store(
+        user,
+        vault.endpoint_binding(endpoint.pk),
+        vault.Kind.X509,
+        proxy.to_pem(),
+        subject=proxy.identity,
+        expires_at=proxy.expires_at,
+    )
+
+
+@pytest.fixture
+def alices(identity_of: Callable[..., Identity]) -> Identity:
+    return identity_of("alice")
+
+
+def test_it_sees_what_is_there_what_is_new_and_what_is_gone(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+) -> None:
+    slice_ = Slice(alice, gsi1, gsi2)
+    seen = run(slice_.wallet.look())
+    assert [seen[side].missing for side in ENDS] == [wallet.NONE_VALID] * 2
+    first = give(alice, gsi1, alices)
+    seen = run(slice_.wallet.look())
+    assert (seen[Side.SOURCE].stored_at, seen[Side.SOURCE].expires_at) == (first.stored_at, first.expires_at)
+    assert seen[Side.DESTINATION].missing
+    second = give(alice, gsi1, alices)
+    assert run(slice_.wallet.look())[Side.SOURCE].stored_at == second.stored_at
+    assert slice_.forgotten == []
+    vault.forget(alice, second.bound_to)
+    assert run(slice_.wallet.look())[Side.SOURCE].missing
+    assert slice_.forgotten == [f"{alice.pk} {second.id} "]
+    slice_.wallet.clear()
+    assert len(slice_.forgotten) == 2, "again when the slice has given its sessions back"
+
+
+def test_endpoints_without_security_are_none_of_its_business(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    slice_ = Slice(alice, ep1, ep2)
+    assert run(slice_.wallet.look()) == {}
+    door = slice_.door()
+    assert door == Door(ADDRESS)
+    assert door.key == ANONYMOUS.key
+    assert run(door.login()) is ANONYMOUS
+
+
+def test_keys_tell_users_credentials_versions_and_names_apart(
+    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+) -> None:
+    keys = []
+    mine, his = Slice(alice, gsi1, gsi2), Slice(bob, gsi1, gsi2)
+    for user, slice_ in ((alice, mine), (bob, his), (alice, mine)):
+        give(user, gsi1, alices)
+        give(user, gsi2, alices)
+        run(slice_.wallet.look())
+        places = [PLACE, Place("gsi.example.org", 2811, "/CN=other"), Place("alias.example.org", 2811)]
+        keys += [slice_.door(side, place).key for side in ENDS for place in places]
+    assert len(set(keys)) == len(keys) == 18
+    again = Slice(alice, gsi1, gsi2)
+    run(again.wallet.look())
+    assert again.door().key == keys[12], "another task of the same user comes by the same door"
+    assert not any("PRIVATE" in key or "BEGIN" in key for key in keys)
+
+
+def test_a_door_opens_with_the_users_own_credential_and_the_registered_name(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+) -> None:
+    give(alice, gsi1, alices)
+    slice_ = Slice(alice, gsi1, gsi2)
+    run(slice_.wallet.look())
+    login = run(slice_.door().login())
+    assert isinstance(login, GsiLogin)
+    assert login.credential.identity == alices.subject
+    assert login.host_name == "gsi.example.org"
+
+
+def fault_of(door: Door) -> Any:
+    with pytest.raises(FaultError) as failed:
+        run(door.login())
+    return failed.value.fault
+
+
+def test_what_was_taken_away_a_moment_ago_opens_nothing(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+) -> None:
+    held = give(alice, gsi1, alices)
+    slice_ = Slice(alice, gsi1, gsi2)
+    assert fault_of(slice_.door()).kind is Kind.NO_CREDENTIALS, "before the first look"
+    run(slice_.wallet.look())
+    vault.forget(alice, held.bound_to)
+    fault = fault_of(slice_.door())
+    assert (fault.kind, fault.side) == (Kind.NO_CREDENTIALS, Side.SOURCE)
+
+
+def test_a_vault_that_cannot_open_it_says_so_and_nothing_more(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity, settings: Any
+) -> None:
+    give(alice, gsi1, alices)
+    settings.VAULT_KEYS = parse_keys(new_key())
+    slice_ = Slice(alice, gsi1, gsi2)
+    run(slice_.wallet.look())
+    fault = fault_of(slice_.door())
+    assert (fault.kind, fault.side) == (Kind.NO_CREDENTIALS, Side.SOURCE)
+    assert fault.advice.startswith("it cannot be opened: ")
+    assert "key" in fault.advice
+
+
+def test_it_looks_ahead_now_and_then(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlook, "during", lambda *_: Forecast(Work(1, 1), 1e5, 1e5, 1e5, "a test", 0))
+    monkeypatch.setattr(wallet, "FORESEE", 0.0)
+    give(alice, gsi1, alices)
+    give(alice, gsi2, alices, hours=100)
+    slice_ = Slice(alice, gsi1, gsi2)
+    for _ in range(3):
+        run(slice_.wallet.look())
+    told = Event.objects.filter(task=slice_.task, code="CREDENTIAL_EXPIRES_SOON")
+    assert [event.description.split(" ")[3] for event in told] == ["alice#gsi1"]
+    work.release(slice_.task.pk, slice_.grant.epoch, moment())
+    give(alice, gsi1, alices, hours=2)
+    with pytest.raises(LeaseLostError):
+        run(slice_.wallet.look())
