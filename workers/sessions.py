@@ -297,8 +297,8 @@ class RealSessions:
         """A lane, set up, its destination listening."""
         source, destination = await self._both()
         try:
-            await self._secure(source, destination)
-            self.transport = await self._agree(transport, source, destination)
+            held = await self._secure(source, destination)
+            self.transport = await self._agree(transport, source, destination, held)
         except BaseException:
             await self.give_back(source)
             await self.give_back(destination)
@@ -313,17 +313,21 @@ class RealSessions:
         )
         return PooledLane(source, destination, lane, self._pool, self.transport)
 
-    async def _secure(self, source: PooledSession, destination: PooledSession) -> None:
+    async def _secure(self, source: PooledSession, destination: PooledSession) -> data_security.DataSecurity:
         """Data channels as both servers and the user want them; costs nothing where they are so already."""
         security = data_security.agree(source.inner, destination.inner, encrypt=self._encrypt)
-        await data_security.secure(source.inner, destination.inner, security)
+        return await data_security.secure(source.inner, destination.inner, security)
 
-    async def _agree(self, wanted: Transport, source: PooledSession, destination: PooledSession) -> Transport:
+    async def _agree(
+        self, wanted: Transport, source: PooledSession, destination: PooledSession, held: data_security.DataSecurity
+    ) -> Transport:
         """Set both sides to this transport; one that refuses makes it TCP, for a while without asking."""
         addresses = source.address, destination.address
         if wanted == TCP or self._pool.refuses(wanted, *addresses):
             return TCP
-        verb, argument = ("SITE", b"SETNETSTACK udt") if wanted.udt else ("SBUF", b"%d" % (wanted.buffer or 0))
+        verb, argument = (
+            ("SITE", data_security.network_stack("udt", held)) if wanted.udt else ("SBUF", b"%d" % (wanted.buffer or 0))
+        )
         both = source.inner.connection, destination.inner.connection
         replies = await asyncio.gather(*(connection.request(verb, argument) for connection in both))
         if not any(reply.is_error for reply in replies):

@@ -13,9 +13,13 @@ import pytest
 
 import workers.engine.transport
 import workers.sessions
+from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
+from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
+from endpoints.gridftp.login import Login
 from endpoints.gridftp.server import Server
+from tests.grid import login_of
 from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.fleet import NO_UDT
 from workers.engine.ports import (
@@ -31,7 +35,7 @@ from workers.engine.ports import (
 )
 from workers.engine.run import Outcome, run_slice
 from workers.engine.transport import KEY
-from workers.pool import REFUSED_SECONDS, SessionPool
+from workers.pool import REFUSED_SECONDS, Door, SessionPool
 from workers.sessions import Place, Places, PooledLane, RealSessions
 
 WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
@@ -228,3 +232,42 @@ async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
         assert await world.move_all(sessions, UDT, lambda name: f"/{name}") == TCP
         world.pool.close()
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.toolkit
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_udt_between_servers_with_gsi_keeps_the_protection(
+    world: World,
+    gsi_server_factory: Callable[..., ToolkitServer],
+    identity_of: Callable[..., Identity],
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    encrypt: bool,
+) -> None:
+    """The server says 250 to "udt" alone, too, and sends in clear: see docs/decisions/0017."""
+    one, two = (gsi_server_factory(world.root, *WHITELIST, "-threads", "1") for _ in range(2))
+    said: list[bytes] = []
+    send = ControlChannel.send_line
+
+    def listen(self: ControlChannel, verb: str, line: bytes, *, tag: object = None) -> None:
+        said.append(line)
+        send(self, verb, line, tag=tag)
+
+    monkeypatch.setattr(ControlChannel, "send_line", listen)
+
+    async def login() -> Login:
+        return login_of(identity_of("alice"), authority)
+
+    sessions = RealSessions(
+        replace(SPEC, options={"encrypt_data": encrypt}),
+        Places({side: [Place("127.0.0.1", end.port)] for side, end in ((Side.SOURCE, one), (Side.DESTINATION, two))}),
+        world.pool,
+        door=lambda side, address, _: Door(address, f"alice {side}", login),
+        resolve=lambda host, _: [host],
+        accept_address=lambda _: True,
+    )
+
+    assert await world.move_all(sessions, UDT, world.full) == UDT
+    assert said.count(b"SITE SETNETSTACK udt,gsi\r\n") == 2
+    assert b"SITE SETNETSTACK udt\r\n" not in said
+    assert said.count(b"PROT P\r\n") == 2 * encrypt
