@@ -183,6 +183,9 @@ def test_an_authority_cannot_make_a_proxy_of_itself(folder: Path) -> None:
 
 def test_the_authority_itself_is_not_a_person(folder: Path) -> None:
     refused(folder, CA, path.NotAnEndEntityError)
+    signs_too = make.person(CA, more=[(x509.BasicConstraints(True, None), True)])
+    assert "authority" in refused(folder, signs_too, path.NotAnEndEntityError)
+    refused(folder, make.proxy(signs_too), path.NotAnEndEntityError)
 
 
 @pytest.mark.parametrize("digest", ["md5", "sha1"])
