@@ -12,7 +12,6 @@ SshKeyError(reason)        reason: a sentence for the user; nothing of the key o
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 import struct
@@ -94,7 +93,19 @@ def parse_ssh_key(text: str, passphrase: str | None = None) -> SshKey:
 
     The passphrase is used here and kept nowhere.
     """
-    key = _checked(_load(_normalised(text), passphrase or None))
+    try:
+        key = _checked(_load(_normalised(text), passphrase or None))
+    except SshKeyError as error:
+        # Raised anew, without the frames in which key and passphrase lie.
+        failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+    else:
+        return _described(key)
+    del text, passphrase
+    raise failure
+
+
+def _described(key: SshPrivateKey) -> SshKey:
     line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     algorithm, blob = line.split(b" ")[:2]
     pem = key.private_bytes(
@@ -165,7 +176,7 @@ def _openssh_is_encrypted(body: str) -> bool:
             _, rounds = _string(options)
             if struct.unpack(">I", rounds[:4])[0] > MAX_BCRYPT_ROUNDS:
                 raise UnsupportedKeyError("Opening this key takes too long; encrypt it with fewer rounds.")
-    except (binascii.Error, struct.error):
+    except (ValueError, struct.error):
         raise NotAKeyError("This private key is damaged.") from None
     return cipher != b"none"
 
@@ -185,7 +196,7 @@ def _pem_is_encrypted(text: str) -> bool:
     assert found is not None
     try:
         _refuse_costly(base64.b64decode("".join(found[2].split()), validate=True))
-    except binascii.Error:
+    except ValueError:
         raise NotAKeyError("This private key is damaged.") from None
     return True
 

@@ -54,8 +54,11 @@ PENDING_LIFETIME = timedelta(minutes=20)
 MAX_ANSWER_TEXT = 8192
 MAX_TOKEN = 8192
 MIN_LIFETIME = timedelta(minutes=5)
+#: Seconds for each of at most two questions before the user goes there: a page waits for them.
+DISCOVERY_SECONDS = 5.0
 #: Characters of the code verifier (RFC 7636, 4.1).
 VERIFIER_LENGTH = 64
+_USELESS = "The certificate of the OAuth server is of no use: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def begin(
     *,
     redirect_uri: str,
     trust: TrustFolder,
-    timeout: float = REQUEST_SECONDS,
+    timeout: float = DISCOVERY_SECONDS,
 ) -> Begun:
     """Ask the server where its parts are, and make the address for the user's browser. -> OAuthError"""
     parts = _discover(_site(server.url, addresses, trust, timeout))
@@ -168,7 +171,6 @@ def begin(
     return Begun(f"{server.url.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
 
 
-@sensitive_variables()
 def finish(
     secret: bytes,
     addresses: Sequence[str],
@@ -186,10 +188,27 @@ def finish(
 
     secret: of `Begun`; it serves once, whatever comes of it. lifetime: that is asked for; servers may give less.
     """
-    kept: dict[str, Any] = json.loads(secret)
-    _check_answer(kept, code, state, issuer)
-    site = _site(parse_url(kept["server"]), addresses, trust, timeout)
-    token = _token(site, client, kept, code)
+    try:
+        kept: dict[str, Any] = json.loads(secret)
+        _check_answer(kept, code, state, issuer)
+        site = _site(parse_url(kept["server"]), addresses, trust, timeout)
+        credential = _certificate(site, client, _token(site, client, kept, code), kept["getcert"], lifetime)
+        try:
+            trust.admit(credential, now=now)
+        except UntrustedError as error:
+            raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
+        return credential
+    except OAuthError as error:
+        # Raised anew, without the way that it came: in the frames on it lie the code and the token.
+        failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+    del secret, code, state, kept
+    raise failure
+
+
+@sensitive_variables()
+def _certificate(site: Site, client: Client, token: str, target: str, lifetime: timedelta) -> Credential:
+    """From the resource `getcert`, for a new key."""
     key = new_key()
     body = {
         **_client_fields(client),
@@ -197,15 +216,13 @@ def finish(
         "certlifetime": str(int(max(lifetime, MIN_LIFETIME).total_seconds())),
     }
     headers = {"Authorization": f"Bearer {token}"}
-    answer = site.ask("POST", kept["getcert"], headers, urlencode(body).encode())
+    answer = site.ask("POST", target, headers, urlencode(body).encode())
     if answer.status != 200:
         raise _refusal(answer)
     try:
-        credential = Credential.assemble(key, read_certificates(answer.body))
-        trust.admit(credential, now=now)
-    except (CredentialError, UntrustedError) as error:
-        raise CertificateNotUsableError(f"The certificate of the OAuth server is of no use: {error.reason}") from None
-    return credential
+        return Credential.assemble(key, read_certificates(answer.body))
+    except CredentialError as error:
+        raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
 
 
 @sensitive_variables("kept", "code", "state")

@@ -68,7 +68,10 @@ def refusal(work: Callable[[], object], kind: type[OAuthError]) -> OAuthError:
     """The error, which says something and holds no secret, wherever it may be printed."""
     with pytest.raises(kind) as caught:
         work()
-    printed = "".join(traceback.format_exception(caught.value))
+    printed = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
+    for frame, _ in traceback.walk_tb(caught.value.__traceback__):
+        if frame.f_code.co_filename != __file__:
+            printed += repr(frame.f_locals)
     for secret in (SECRET, CODE, TOKEN):
         assert secret not in printed
         assert secret not in caught.value.reason
