@@ -18,7 +18,7 @@ from .gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_faul
 from .gridftp.control import Lost
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
 from .sshchannel import FAMILIES, Bridge, BridgeFailedError, Failure, Order
-from .sshkeys import check_username, parse_ssh_key
+from .sshkeys import SshUserNameError, check_username, parse_ssh_key
 
 NOT_CONFIGURED = "500 Server is not configured for SSHFTP connections."
 #: As globus-url-copy has it (gridftp-ssh), with a printf that all shells understand.
@@ -64,10 +64,12 @@ class SshLogin:
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
         """A control connection to the server that the account has there. Raises FaultError."""
-        check_username(self.username)
         try:
+            check_username(self.username)
             async with asyncio.timeout(timeout):
                 return await self._connect(host, port, timeout)
+        except SshUserNameError as error:
+            raise FaultError(make_fault(Kind.AUTH, error.reason)) from None
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no ssh login within {timeout:g} s")) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -187,6 +188,15 @@ def test_the_page_reflects_no_markup(name):
     text = WebClient().get("/oauth/callback", query).content.decode()
     assert "<img" not in text
     assert "onerror" not in text or "%3Cimg" in text
+
+
+def test_the_page_leaves_nothing_of_the_query_in_a_log(caplog):
+    caplog.set_level(logging.DEBUG)
+    for query in ("code=kept-to-ourselves&state=s", "code=kept-to-ourselves&code=b", "error=kept-to-ourselves"):
+        WebClient().get(f"/oauth/callback?{query}")
+    WebClient().post("/oauth/callback?code=kept-to-ourselves")
+    assert "/oauth/callback" in caplog.text
+    assert "kept-to-ourselves" not in caplog.text
 
 
 def test_the_page_takes_nothing_but_get(client):

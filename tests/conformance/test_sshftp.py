@@ -23,6 +23,7 @@ from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints import sshftp
+from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.data_security import DataSecurity, agree, secure
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
@@ -31,6 +32,8 @@ from endpoints.gridftp.login import Login
 from endpoints.gridftp.pair import FileRefused, FileReturned, FileSettled, Transfer
 from endpoints.sshchannel import Bridge
 from endpoints.sshftp import SshLogin
+from tests.conformance.test_gsi_lanes import ProxiedPath
+from tests.data_proxy import DataProxy
 from tests.grid import login_of
 from tests.ssh_grid import Relay, key_pair, open_session, ssh_login
 from tests.waiting import eventually
@@ -422,6 +425,22 @@ async def test_files_move_between_servers_that_share_no_credential(places, share
         assert await move(shared, source, destination, names) == set(names)
     for name in names:
         assert (shared / "to" / name).read_bytes() == (shared / "from" / name).read_bytes()
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["clear", "encrypted"])
+async def test_the_wire_between_two_ssh_servers_shows_tls_and_no_data_when_encrypted(
+    server, login, shared, encrypt, monkeypatch
+):
+    words = b"not for everybody's eyes " * 4000
+    (shared / "from" / "words").write_bytes(words)
+    hand_over(shared, stop_at=Path(tempfile.gettempdir()))
+    async with DataProxy(keep=True) as wire, opened(server.port, login) as one, opened(server.port, login) as other:
+        monkeypatch.setattr(lanes, "_data_path", lambda *_, **__: ProxiedPath(proxy=wire))
+        await secure(one, other, agree(one, other, encrypt=encrypt))
+        assert await move(shared, one, other, ["words"]) == {"words"}
+        assert wire.seen.startswith(b"\x16\x03"), "no TLS on the data channel"
+        assert (words[:1000] in wire.seen) is not encrypt
+    assert (shared / "to" / "words").read_bytes() == words
 
 
 async def test_an_anonymous_server_gets_no_key_and_both_move_in_clear(server, login, shared, toolkit_server_factory):

@@ -7,6 +7,7 @@ import contextlib
 import struct
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -29,7 +30,7 @@ from endpoints.sshkeys import (
 
 PASSPHRASE = "correct horse battery"
 Format = serialization.PrivateFormat
-KEYS = {
+KEYS: dict[str, Any] = {
     "ssh-ed25519": ed25519.Ed25519PrivateKey.generate(),
     "ecdsa-sha2-nistp256": ec.generate_private_key(ec.SECP256R1()),
     "ecdsa-sha2-nistp384": ec.generate_private_key(ec.SECP384R1()),
@@ -38,9 +39,10 @@ KEYS = {
 }
 
 
-def text_of(key, form=Format.OpenSSH, passphrase: str = "") -> str:
+def text_of(key: Any, form: serialization.PrivateFormat = Format.OpenSSH, passphrase: str = "") -> str:
     sealing = serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, sealing).decode()
+    text: str = key.private_bytes(serialization.Encoding.PEM, form, sealing).decode()
+    return text
 
 
 def refused(text: str, kind: type[SshKeyError], passphrase: str | None = None) -> str:
