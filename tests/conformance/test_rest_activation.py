@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from ipaddress import ip_network
@@ -28,6 +29,7 @@ from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from endpoints import registry
 from endpoints.gridftp.proxies import sign_proxy
 from endpoints.models import Endpoint
+from endpoints.permissions import Verb
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.activated import activate, filled, proxy_of, push
@@ -199,6 +201,11 @@ def test_an_ssh_key_logs_in(api: Api, alice: User, folder: Path, tmp_path: Path,
     answer = activate(api, "place", "ssh_key", **values)
     assert sshd.fingerprint(key) in answer.body["subject"]
     _sees_the_files(api, folder, answer, "Activated.SshKeyCredential")
+    for wrong in ("", "SHA256:" + "A" * 43):
+        server = registry.servers(registry.resolve(alice, "place", Verb.VIEW))[0]
+        registry.update_server(alice, "place", server.pk, replace(spec, subject=wrong))
+        answer = api.get("/operation/endpoint/place/ls", path=str(folder))
+        assert_error(answer, 502, "ExternalError.DirListingFailed.ServerMismatch")
 
 
 # ---- one passphrase for all endpoints of a server

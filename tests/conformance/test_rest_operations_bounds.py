@@ -53,7 +53,7 @@ def alice(db: None, settings: Any) -> User:
 
 
 def register(alice: User, *ports: int) -> Api:
-    registry.create(alice, {"name": "here"}, [ServerSpec("127.0.0.1", port) for port in ports])
+    registry.create(alice, {"name": "here"}, [ServerSpec("127.0.0.1", port, "ftp") for port in ports])
     return Api(alice)
 
 

@@ -9,10 +9,12 @@ import uuid
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 from django.db import connection
 
@@ -248,6 +250,28 @@ def test_a_proxy_of_an_authority_that_is_not_trusted_is_refused(
 ) -> None:
     answer = push(api, "gsi", proxy_of(identity_of("alice", other_authority)))
     assert_error(answer, 400, "ClientError.CredentialRefused.UnknownAuthority")
+
+
+def test_a_proxy_that_was_revoked_is_refused(api: Api, gsi: Endpoint, tmp_path: Path, settings: Any) -> None:
+    issuer = Authority(tmp_path / "authority")
+    identity = issuer.issue_user("alice")
+    settings.CERTIFICATES = issuer.certificates
+    assert push(api, "gsi", proxy_of(identity)).status == 200
+    issuer.revoke([identity])
+    assert_error(push(api, "gsi", proxy_of(identity)), 400, "ClientError.CredentialRefused.Revoked")
+
+
+def test_a_key_that_a_server_could_not_take_a_proxy_of_is_refused_where_it_would(
+    api: Api, gsi: Endpoint, alices: Identity, settings: Any
+) -> None:
+    """The toolkit's servers make keys as long as the user's, and of RSA: 256 bits of it are too few for anybody."""
+    issuer, key = credential_of(alices), generate_private_key(SECP256R1())
+    proxy = sign_proxy(issuer, key.public_key(), lifetime=timedelta(hours=1), now=datetime.now(UTC))
+    credential = Credential(proxy, key, (issuer.certificate,))
+    settings.DELEGATE_TO = ("gsi.example.org",)
+    assert_error(push(api, "gsi", credential), 400, "ClientError.CredentialRefused.NoRsaKey")
+    settings.DELEGATE_TO = ("other.example.org",)
+    assert push(api, "gsi", credential).status == 200
 
 
 def _assert_untold(text: str, shown: str) -> None:
