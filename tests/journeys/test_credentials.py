@@ -268,6 +268,7 @@ def test_a_credential_ends_in_mid_transfer_and_a_new_one_finishes_it(
         assert f"/v0.10/endpoint/{sites.source}/activate" in task["nice_status_details"]
         assert task["bytes_transferred"] > 0, "it was under way"
         assert task["files_transferred"] == 0
+        assert "CREDENTIAL_EXPIRES_SOON" in carol.codes(task["task_id"]), "it was foreseen"
     eventually(lambda: waiting_mails(mail_server, before), seconds=20)
     carol.push_proxy(sites.source, sites.at_source)
     renewed = time.monotonic()
@@ -279,6 +280,7 @@ def test_a_credential_ends_in_mid_transfer_and_a_new_one_finishes_it(
         assert task["bytes_transferred"] >= had["bytes_transferred"]
     assert same(sites, "large")
     assert (sites.there / "again").read_bytes() == (sites.here / "large").read_bytes()
+    assert sum("will need a new credential" in one["Subject"] for one in mail_server.mails[before:]) == 1
     (mail,) = waiting_mails(mail_server, before)
     assert mail["To"] == ADDRESS
     assert f"/v0.10/endpoint/{sites.source}/activate" in mail.get_content()
