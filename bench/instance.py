@@ -44,9 +44,9 @@ class Api:
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
 
-    def endpoint(self, name: str, port: int, host: str = "127.0.0.1") -> str:
-        """Register an anonymous server; its id."""
-        server = {"DATA_TYPE": "server", "hostname": host, "port": port, "scheme": "ftp"}
+    def endpoint(self, name: str, port: int, host: str = "127.0.0.1", *, scheme: str = "ftp") -> str:
+        """Register a server, an anonymous one unless `scheme` says another; the endpoint's id."""
+        server = {"DATA_TYPE": "server", "hostname": host, "port": port, "scheme": scheme}
         document = {"DATA_TYPE": "endpoint", "name": name, "display_name": name, "public": True, "DATA": [server]}
         return str(self.call("POST", "/endpoint", document)["id"])
 
