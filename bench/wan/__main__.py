@@ -2,6 +2,7 @@
 
 sudo .venv/bin/python -m bench.wan                                    # the whole table: hours
 sudo .venv/bin/python -m bench.wan --sets DS6 --rtt 60 --loss 0       # one cell
+sudo .venv/bin/python -m bench.wan --gsi --sets DS6 --rtt 60 --loss 0 # the same with GSI and DCAU, theirs too
 .venv/bin/python -m bench.wan --report results.json --plot wan.svg    # the table of earlier runs
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.grid import Grid
 from bench.instance import Api, instance
 from bench.place import workplace
 from deploy.endpoint.toolkit import CLIENT, hand_over, installed
@@ -62,7 +64,7 @@ class Bench:
             hand_over(self.root, stop_at=self.root.parent)
             job = Job(data, source, destination, self.options.limit)
             for line in self.options.lines:
-                cell = Cell(self.net, line, job, sent, self.options.json)
+                cell = Cell(self.net, line, job, sent, self.options.json, "GSI" if self.options.gsi else "")
                 self.fill(cell)
                 results += cell.results
             empty(source)
@@ -86,7 +88,7 @@ class Bench:
     def _ours(self, cell: Cell, tuning: str) -> None:
         """Between servers and endpoints of its own: its first run finds no open session and no history."""
         self.registered += 1
-        with Pair(self.net, self.root) as pair:
+        with Pair(self.net, self.root, self.guc.grid) as pair:
             endpoints = tools.register(self.api, pair, f"wan{self.registered}")
             tool = Tool(f"ours-{tuning}", f"tuning {tuning}", tools.ours(self.api, endpoints, tuning))
             cell.run(tool, 0)
@@ -125,9 +127,11 @@ def run(options: argparse.Namespace) -> list[Result]:
             (root / name).mkdir()
         hand_over(root, stop_at=root.parent)
         net = stack.enter_context(Network())
-        guc = stack.enter_context(Pair(net, root))
+        grid = _grid(stack, net) if options.gsi else None
+        guc = stack.enter_context(Pair(net, root, grid))
         stack.enter_context(net.inside("service"))
-        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=ALLOWED))
+        trusted = {"WAYBILL_CERTIFICATES": str(grid.authority.certificates)} if grid else {}
+        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=ALLOWED, **trusted))
         bench = Bench(options, net, root, api, guc)
         if ssh.server_program():
             secrets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="waybill-bench-"))) / "ssh"
@@ -135,6 +139,12 @@ def run(options: argparse.Namespace) -> list[Result]:
             bench.ssh_tools = tools.ssh_tools(net, secrets)
         _note_missing(options.tools, [tool.name for tool in bench.ssh_tools])
         return bench.run()
+
+
+def _grid(stack: ExitStack, net: Network) -> Grid:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="waybill-bench-")))
+    folder.chmod(0o711)
+    return Grid(folder, [net.source.address, net.destination.address])
 
 
 def _note_missing(wanted: Sequence[str], found: Sequence[str]) -> None:
@@ -177,6 +187,7 @@ def _options() -> argparse.Namespace:
     add("--cc", type=_whole, default=list(tools.CONCURRENCIES), help="what the expert tries for -cc")
     add("--p", type=_whole, default=list(tools.PARALLELISMS), help="and for -p")
     add("--limit", type=float, default=60, help="seconds of a run; a slower one is stopped, and so noted")
+    add("--gsi", action="store_true", help="servers with GSI and authenticated data channels, for ours and for theirs")
     add("--json", type=Path, help="file to append all results to, one a line")
     add("--plot", type=Path, help="SVG file to write")
     add("--report", type=Path, help="run nothing: the table (and plot) of this file of results")

@@ -49,14 +49,20 @@ def timed(tool: Tool, job: Job) -> Run:
 
 
 class Cell:
-    """`sent`: the hashes of what must arrive. `json`: where all results are appended."""
+    """`sent`: the hashes of what must arrive. `json`: where all results are appended.
 
-    def __init__(self, net: Network, line: Line, job: Job, sent: dict[str, str], json: Path | None) -> None:
+    `security`: what the servers have; runs with and without it are different rows.
+    """
+
+    def __init__(
+        self, net: Network, line: Line, job: Job, sent: dict[str, str], json: Path | None, security: str = ""
+    ) -> None:
         self.net = net
         self.line = line
         self.job = job
         self.sent = sent
         self.json = json
+        self.security = security
         self.results: list[Result] = []
 
     def run(self, tool: Tool, number: int = 1, *, search: bool = False, limit: float | None = None) -> Result:
@@ -83,7 +89,7 @@ class Cell:
         arrived = run.outcome != "done" or hashes(self.job.destination) == self.sent
         return Result(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
-            set=data.name,
+            set=f"{data.name} {self.security}".strip(),
             files=data.files,
             total=data.total,
             rtt_ms=self.line.rtt_ms,

@@ -13,10 +13,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.grid import Grid
 from bench.instance import Api, seconds_until_settled
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer
 from workers.engine.plan import Plan, Summary, make_plan
@@ -66,16 +67,18 @@ class Tool:
 
 
 class Pair:
-    """Two toolkit servers, and what is needed to have them anew: a client that was stopped leaves sessions behind."""
+    """Two toolkit servers, anonymous ones or of `grid`, and what is needed to have them anew: a client that was stopped
+    leaves sessions behind."""
 
-    def __init__(self, net: Network, root: Path) -> None:
+    def __init__(self, net: Network, root: Path, grid: Grid | None = None) -> None:
         self.net = net
+        self.grid = grid
         self.source = self._server(net.source, root)
         self.destination = self._server(net.destination, root)
 
-    @staticmethod
-    def _server(host: Host, root: Path) -> ToolkitServer:
-        return ToolkitServer(root, address=host.address, prefix=host.prefix)
+    def _server(self, host: Host, root: Path) -> ToolkitServer:
+        security = self.grid.files if self.grid else None
+        return ToolkitServer(root, address=host.address, prefix=host.prefix, security=security)
 
     def start(self) -> None:
         with self.net.inside("source"):
@@ -98,12 +101,19 @@ class Pair:
 # ---- clients
 
 
-def run_client(host: Host, argv: Sequence[str | Path], limit: float) -> float:
+def run_client(
+    host: Host, argv: Sequence[str | Path], limit: float, environment: Mapping[str, str] | None = None
+) -> float:
     """The seconds from its start to its end. -> ToolError"""
     with tempfile.TemporaryFile() as said:
         begun = time.monotonic()
         process = subprocess.Popen(
-            [*host.prefix, *argv], stdin=subprocess.DEVNULL, stdout=said, stderr=said, process_group=0
+            [*host.prefix, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            process_group=0,
+            env=environment,
         )
         try:
             code = process.wait(limit)
@@ -121,12 +131,13 @@ def run_client(host: Host, argv: Sequence[str | Path], limit: float) -> float:
 
 
 def globus_url_copy(net: Network, pair: Pair, words: Sequence[str]) -> Run:
-    """From the host of the service, as ours: third party."""
+    """From the host of the service, as ours: third party. With GSI data channels are authenticated, as by default."""
+    environment = pair.grid.client_environment() if pair.grid else None
 
     def run(job: Job) -> float:
         urls = [f"{pair.source.url}{job.source}/", f"{pair.destination.url}{job.destination}/"]
         try:
-            return run_client(net.service, [CLIENT, "-r", *words, *urls], job.limit)
+            return run_client(net.service, [CLIENT, "-r", *words, *urls], job.limit, environment)
         except ToolError:
             pair.stop()
             pair.start()
@@ -189,11 +200,13 @@ class Endpoints:
 
 def register(api: Api, pair: Pair, name: str) -> Endpoints:
     """New ones: nothing is known of the path between them, and no session is open."""
-    one, two = pair.source, pair.destination
-    return Endpoints(
-        api.endpoint(f"{name}-source", one.port, one.address),
-        api.endpoint(f"{name}-destination", two.port, two.address),
-    )
+
+    def endpoint(end: str, server: ToolkitServer) -> str:
+        if pair.grid:
+            return pair.grid.endpoint(api, f"{name}-{end}", server.port, server.address)
+        return api.endpoint(f"{name}-{end}", server.port, server.address)
+
+    return Endpoints(endpoint("source", pair.source), endpoint("destination", pair.destination))
 
 
 def ours(api: Api, endpoints: Endpoints, tuning: str) -> Run:
