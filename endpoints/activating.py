@@ -113,17 +113,36 @@ def autoactivate(user: User, ref: str, if_expires_in: int | None = None, now: da
     standing = activation.standing(user.pk, endpoint, now)
     if standing.need is Need.NONE:
         return Outcome(endpoint, "AlreadyActivated", "This endpoint needs no activation", standing)
-    left = standing.seconds_left(now)
-    if standing.held is None or (if_expires_in is not None and 0 <= left <= if_expires_in):
-        message = "You have no credential for this endpoint; it has to be activated"
-        if standing.held is not None:
-            message = f"Your credential for this endpoint is valid for {left} s only; activate the endpoint anew"
-        named = {form: _named(endpoint, form) for form in offered(endpoint)}
-        return Outcome(endpoint, "AutoActivationFailed", message, standing, _rows(named))
+    until = None if if_expires_in is None else now + timedelta(seconds=if_expires_in)
+    if not _lasts(standing, until) and _shared_instead(user, endpoint, until or now):
+        standing = activation.standing(user.pk, endpoint, now)
+    if standing.held is None or not _lasts(standing, until):
+        return _failed(endpoint, standing, now)
     if standing.held.bound_to == vault.endpoint_binding(endpoint.pk):
         return Outcome(endpoint, "AlreadyActivated", "The endpoint is activated already", standing)
     message = "The endpoint was activated with a credential that you have from its server"
     return Outcome(endpoint, "AutoActivated.CachedCredential", message, standing)
+
+
+def _lasts(standing: Standing, until: datetime | None) -> bool:
+    """Whether one is active, and for longer than that."""
+    return standing.active and (until is None or standing.expires_at is None or standing.expires_at > until)
+
+
+def _shared_instead(user: User, endpoint: Endpoint, until: datetime) -> bool:
+    """Where one that the endpoint shares lives longer: let it take the place of the endpoint's own."""
+    own, *shared = activation.bindings(endpoint)
+    return bool(shared and vault.find_all(user.pk, shared, until) and vault.forget(user, own))
+
+
+def _failed(endpoint: Endpoint, standing: Standing, now: datetime) -> Outcome:
+    """Tells what would be needed, without beginning anything."""
+    message = "You have no credential for this endpoint; it has to be activated"
+    if standing.active:
+        left = standing.seconds_left(now)
+        message = f"Your credential for this endpoint is valid for {left} s only; activate the endpoint anew"
+    named = {form: _named(endpoint, form) for form in offered(endpoint)}
+    return Outcome(endpoint, "AutoActivationFailed", message, standing, _rows(named))
 
 
 @sensitive_variables()

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
+
 from deploy.endpoint.authority import Identity
-from endpoints.gridftp.proxies import make_proxy
+from endpoints.gridftp.proxies import make_proxy, sign_proxy
 from endpoints.gridftp.x509 import Credential
+from tests.integration.described import assert_described
 from tests.integration.rest import Answer, Api
 
 
@@ -45,3 +48,19 @@ def filled(requirements: Mapping[str, Any], form: str, **values: object) -> dict
         for row in requirements["DATA"]
     ]
     return {**requirements, "DATA": rows}
+
+
+def requirements_of(api: Api, name: str) -> dict[str, Any]:
+    answer = api.get(f"/endpoint/{name}/activation_requirements")
+    assert_described("GET", "endpoint/<str:endpoint>/activation_requirements", answer)
+    assert answer.status == 200
+    return dict(answer.body)
+
+
+def signed(requirements: dict[str, Any], identity: Identity, **more: Any) -> str:
+    """What a client makes of the public key."""
+    [key] = [row["value"] for row in requirements["DATA"] if row["name"] == "public_key"]
+    issuer = credential_of(identity)
+    lifetime = more.pop("lifetime", timedelta(hours=3))
+    proxy = sign_proxy(issuer, load_pem_public_key(key.encode()), lifetime=lifetime, now=datetime.now(UTC), **more)  # type: ignore[arg-type]
+    return "".join(one.public_bytes(Encoding.PEM).decode() for one in (proxy, issuer.certificate))

@@ -27,12 +27,6 @@ def api(alice: User) -> Api:
     return Api(alice)
 
 
-@pytest.fixture
-def gsi(alice: User) -> Endpoint:
-    """Wants a credential."""
-    return make_endpoint(alice, "gsi", scheme="gsiftp")
-
-
 # ---- the request around the document
 
 
