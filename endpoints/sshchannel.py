@@ -37,6 +37,8 @@ _OLD_ALGORITHMS = {
 MAX_PACKET = 256 * 1024
 #: Octets of text that a server may send before its version (RFC 4253, 4.2).
 MAX_BANNER = 64 * 1024
+#: Octets that wait for the pump: twice what the window of the channel allows. paramiko takes whatever comes.
+MAX_WAITING = 2 * 2**21
 #: What is kept of what the command says on its standard error.
 MAX_STDERR = 1000
 _CHUNK = 65536
@@ -155,6 +157,8 @@ class _BoundedPacketizer(Packetizer):
     """Refuses what a sane server never sends, before memory is spent on it."""
 
     _banner = 0
+    #: Once there is one.
+    channel: paramiko.Channel | None = None
 
     def start_handshake(self, timeout: float) -> None:
         """No timer, which would be a thread that outlives a failed handshake: whoever waits closes the bridge."""
@@ -163,6 +167,11 @@ class _BoundedPacketizer(Packetizer):
         if n > MAX_PACKET:
             raise paramiko.SSHException("a packet beyond all bounds")
         return super().read_all(n, check_rekey)
+
+    def read_message(self) -> tuple[int, paramiko.Message]:
+        if self.channel and len(self.channel.in_buffer) + len(self.channel.in_stderr_buffer) > MAX_WAITING:
+            raise paramiko.SSHException("more than the window of the channel allows")
+        return super().read_message()
 
     def _read_timeout(self, timeout: float) -> bytes:
         data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
@@ -202,6 +211,8 @@ def _start(transport: paramiko.Transport, order: Order) -> paramiko.Channel:
     _log_in(transport, order)
     try:
         channel = transport.open_session(timeout=order.timeout)
+        assert isinstance(transport.packetizer, _BoundedPacketizer)
+        transport.packetizer.channel = channel
         channel.exec_command(order.command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         refused = isinstance(error, paramiko.SSHException) and transport.is_active()

@@ -7,8 +7,8 @@ account is the one that we run as. Its sessions find their `.globus/sshftp` in o
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
+import pwd
 import shlex
 import shutil
 import signal
@@ -90,7 +90,7 @@ class SshServer:
         self.sshftp = sshftp
         self.address = address
         self.port = 0
-        self.username = getpass.getuser()
+        self.username = pwd.getpwuid(os.geteuid()).pw_name
         self.log = folder / "sshd.log"
         self.home = folder / "home"
         self.host_keys = {kind: folder / f"host_{kind}" for kind in host_keys}
