@@ -14,7 +14,7 @@ from endpoints.gridftp.login import Login
 from endpoints.models import Endpoint
 from identity.vault import Held, VaultError
 from transferapi.tasks import errors, leases, renewal
-from workers.engine.credentials import Purse
+from workers.engine.credentials import LOOK, Purse
 from workers.engine.ports import LeaseLostError
 from workers.pool import Address, Door
 from workers.sessions import Place
@@ -35,7 +35,7 @@ class VaultWallet:
         self._held: Mapping[Side, Held | None] = {}
         #: How the keys of sessions begin whose credential was taken away in this slice.
         self._gone: set[str] = set()
-        self._foresee_at = time.monotonic() + FORESEE
+        self._foresee_at = time.monotonic() + min(LOOK, FORESEE)
 
     async def look(self) -> Mapping[Side, Purse]:
         """One look into the database, and only where a credential is needed. Nothing is decrypted."""

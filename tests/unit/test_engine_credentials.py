@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Kind, Scope, Side, make_fault
 from tests.unit.engine_world import World
@@ -219,3 +221,56 @@ def test_a_task_that_is_canceled_while_it_goes_to_bed_is_over() -> None:
         assert await task == "FAILED"
 
     run(main())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    moments=st.lists(
+        st.tuples(
+            st.floats(0.1, 40),
+            st.sampled_from([Side.SOURCE, Side.DESTINATION]),
+            st.sampled_from(["give", "short", "take"]),
+        ),
+        max_size=8,
+    ),
+    refusals=st.lists(st.sampled_from(["open", "lane", "midway", "retr", "stat", "list"]), max_size=4),
+    deaths=st.lists(st.integers(1, 60), max_size=2),
+)
+def test_whatever_becomes_of_credentials_all_arrives_once_there_are_good_ones(
+    moments: list[tuple[float, Side, str]], refusals: list[str], deaths: list[int]
+) -> None:
+    async def main() -> None:
+        world = world_of(20, large=True)
+        for step in refusals:
+            world.script.add(step, "", replace(make_fault(Kind.NO_CREDENTIALS), scope=Scope.ENDPOINT))
+        user = asyncio.create_task(act(world, moments))
+        for steps in deaths:
+            if world.store.status == "ACTIVE":
+                await world.killed_slice(steps)
+        for _ in range(50):
+            if world.store.status == "INACTIVE":
+                await asyncio.sleep(1)
+                for side in Side.SOURCE, Side.DESTINATION:
+                    world.wallet.give(side)
+                world.store.status = "ACTIVE"
+            if await world.run() == "SUCCEEDED":
+                break
+        user.cancel()
+        there = world.destination.files("/dst")
+        assert there["/large"] == LARGE
+        assert {path: there[path] for path in there if path.startswith("/f")} == {
+            f"/f{number:05}": b"%d" % number for number in range(20)
+        }
+        assert world.store.totals.failed == 0
+
+    run(main())
+
+
+async def act(world: World, moments: list[tuple[float, Side, str]]) -> None:
+    """What a user does, after so many seconds each."""
+    for seconds, side, deed in moments:
+        await asyncio.sleep(seconds)
+        if deed == "take":
+            world.wallet.take_away(side)
+        else:
+            world.wallet.give(side, world.clock.now() + timedelta(seconds=25) if deed == "short" else None)
