@@ -97,7 +97,7 @@ class Site:
     context: ssl.SSLContext
     timeout: float = REQUEST_SECONDS
 
-    @sensitive_variables("headers", "body", "request", "answer", "head", "content")
+    @sensitive_variables()
     def ask(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
         """One request and its answer, whatever its status but a redirect. -> OAuthError
 
@@ -181,7 +181,7 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-@sensitive_variables("data", "chunk", "response", "body")
+@sensitive_variables()
 def _read_all(connection: socket.socket, method: str, until: float) -> Answer:
     """Up to the end of the connection, or of what the head announces."""
     data = bytearray()
