@@ -114,26 +114,33 @@ def test_what_is_said_differently_is_changed_and_the_authority_stays(host: BoxHo
     assert (host.box / "authority" / "ca.pem").read_bytes() == certificate
 
 
+#: `box` with SIGKILL after the n-th call of a function of `os`: python -c KILLED CHECKOUT FUNCTION N COMMAND...
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv.pop(1)); name = sys.argv.pop(1); left = int(sys.argv.pop(1)); real = getattr(os, name)
+def fatal(*words, **more):
+    global left
+    real(*words, **more); left -= 1
+    if not left: os.kill(os.getpid(), signal.SIGKILL)
+setattr(os, name, fatal)
+from deploy.endpoint.boxed.command import main
+sys.exit(main())
+"""
+
+
+def killed(host: BoxHost, function: str, number: int, words: list[str | Path]) -> bool:
+    """Whether it came so far that it was killed; else it must have succeeded."""
+    command = [host.python, "-c", KILLED, PROGRAM.parents[2], function, str(number), *words]
+    done = subprocess.run(host.words(*command), capture_output=True, timeout=60)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return done.returncode != 0
+
+
 def test_setup_killed_at_any_step_goes_on_or_is_removed(host: BoxHost) -> None:
     """Every write that must last is flushed: the n-th flush is the last thing that happens, for many n."""
-    driver = (
-        "import os, signal, sys; sys.path.insert(0, sys.argv.pop(1)); last = int(sys.argv.pop(1)); real = os.fsync\n"
-        "def fsync(descriptor):\n"
-        "    global last\n"
-        "    real(descriptor); last -= 1\n"
-        "    if not last: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "os.fsync = fsync\n"
-        "from deploy.endpoint.boxed.command import main\n"
-        "sys.exit(main())\n"
-    )
     untouched = snapshot(host.etc / "pam.d").keys()
     step, interrupted = 1, 0
-    while True:
-        words: list[str | Path] = [host.python, "-c", driver, PROGRAM.parents[2], str(step)]
-        done = subprocess.run(host.words(*words, *host.setup_words()), capture_output=True, timeout=60)
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr.decode()
+    while killed(host, "fsync", step, host.setup_words()):
         interrupted += 1
         if interrupted % 2:
             host.setup()
@@ -144,6 +151,18 @@ def test_setup_killed_at_any_step_goes_on_or_is_removed(host: BoxHost) -> None:
         assert host.endpoints() == []
         step += 3
     assert interrupted > 5
+
+
+def test_removal_killed_at_any_step_goes_on(host: BoxHost) -> None:
+    words: list[str | Path] = ["remove", "--folder", host.box, "--token-file", host.token]
+    step, interrupted = 1, 0
+    while host.setup() and killed(host, "unlink", step, words):
+        interrupted += 1
+        host.remove()
+        assert not host.box.exists()
+        assert host.endpoints() == []
+        step += 6
+    assert interrupted > 1
 
 
 def test_a_port_in_use_is_said_before_anything_is_made(host: BoxHost) -> None:

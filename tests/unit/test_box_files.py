@@ -1,0 +1,143 @@
+"""What a box writes down about itself, and which options it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.endpoint.authority import Authority, fits, serves
+from deploy.endpoint.boxed.command import main
+from deploy.endpoint.boxed.errors import HostError, UsageError
+from deploy.endpoint.boxed.record import Record
+from deploy.endpoint.boxed.settings import Settings, load
+
+GOOD = Settings(name="dtn", host="dtn.example.org", waybill="https://waybill.example.org")
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path / "box", create=True)
+
+
+def test_what_was_made_is_removed_and_nothing_else(record: Record) -> None:
+    record.folder(record.root / "inside")
+    record.file(record.root / "inside" / "file", "text", 0o600)
+    (record.root / "theirs").write_text("precious")
+
+    assert record.remove_all() == [record.root]
+    assert [path.name for path in record.root.iterdir() if path.name != "made"] == ["theirs"]
+
+
+def test_a_path_is_on_the_list_before_it_is_there(record: Record) -> None:
+    record.note(record.root / "never-made")
+    record.close()
+    again = Record(record.root, create=False)
+
+    assert again.has(record.root / "never-made")
+    assert again.remove_all() == []
+    assert not record.root.exists()
+
+
+def test_a_line_that_a_crash_cut_off_is_forgotten(record: Record) -> None:
+    record.file(record.root / "file", "text")
+    record.close()
+    with record.path.open("ab") as file:
+        file.write(b"/etc/pass")
+    again = Record(record.root, create=True)
+    again.note(record.root / "other")
+
+    assert again.path.read_text().splitlines()[-1] == str(record.root / "other")
+    assert not again.has(Path("/etc/pass"))
+
+
+def test_files_of_others_are_neither_written_nor_claimed(record: Record) -> None:
+    (record.root / "theirs").write_text("precious")
+    with pytest.raises(HostError, match="not of this box"):
+        record.file(record.root / "theirs", "ours")
+
+    assert not record.has(record.root / "theirs")
+
+
+def test_a_symlink_at_our_place_is_not_followed(record: Record, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    record.file(record.root / "file", "ours")
+    (record.root / "file").unlink()
+    (record.root / "file").symlink_to(tmp_path / "victim")
+    record.file(record.root / "file", "ours again")
+    record.remove_all()
+
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_two_at_once_are_told_apart(record: Record) -> None:
+    with pytest.raises(HostError, match="another `box` is at work"):
+        Record(record.root, create=True)
+
+
+def test_unchanged_content_is_not_written_again(record: Record) -> None:
+    assert record.file(record.root / "file", "text")
+    record.changed = False
+    inode = (record.root / "file").stat().st_ino
+
+    assert not record.file(record.root / "file", "text")
+    assert not record.changed
+    assert (record.root / "file").stat().st_ino == inode
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("host", "two words"),
+        ("host", ""),
+        ("host", "name/CN=root"),
+        ("name", "a name"),
+        ("waybill", "file:///etc/passwd"),
+        ("waybill", ""),
+        ("port", 0),
+        ("port", 7512),
+        ("myproxy_port", 65536),
+        ("data_ports", "51000-50000"),
+        ("data_ports", "many"),
+        ("data_ports", "2000-3000"),
+        ("address", "localhost"),
+        ("pam_service", "../passwd"),
+        ("hours", 0),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused_by_name(option: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"--{option.replace('_', '-')}"):
+        GOOD.with_options({option: value}).checked()
+
+
+def test_settings_are_what_they_were_and_hold_no_token(tmp_path: Path) -> None:
+    after = GOOD.with_options({"port": 2812, "host": None, "token_file": Path("secret")})
+    (tmp_path / "settings.json").write_text(after.text())
+
+    assert load(tmp_path) == after
+    assert (after.host, after.port) == ("dtn.example.org", 2812)
+    assert "secret" not in after.text()
+    assert after.with_options({"host": "other.example.org"}).namespace == after.namespace
+
+
+def test_settings_that_cannot_be_read_are_an_error_and_no_fresh_start(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{")
+
+    with pytest.raises(HostError, match=r"settings\.json cannot be read"):
+        load(tmp_path)
+
+
+def test_a_box_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--folder", str(tmp_path / "none")]) == 1
+    assert "nothing is set up" in capsys.readouterr().err
+
+
+def test_a_host_certificate_is_for_its_host_and_its_key(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    one, other = (authority.issue_host(["dtn.example.org"], stem=stem) for stem in ("one", "other"))
+
+    assert serves(one, "dtn.example.org", days=60)
+    assert not serves(one, "else.example.org", days=60)
+    assert not serves(one, "dtn.example.org", days=10_000)
+    one.key.write_bytes(other.key.read_bytes())
+    assert not fits(one)
