@@ -37,6 +37,26 @@ HOW_TO_GET_THE_TOOLKIT = (
 _toolkit_was_missed = False
 
 
+_own_folder: Path | None = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """`tmp_path` lies in a folder of this run alone: servers of root's run as another account, and the folder that
+    pytest shares among runs is closed to others anew whenever one begins."""
+    global _own_folder
+    if config.option.basetemp is None:
+        _own_folder = Path(tempfile.mkdtemp(prefix="waybill-pytest-"))
+        config.option.basetemp = str(_own_folder / "runs")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """What a failed run leaves is for looking at."""
+    if _own_folder is not None and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(_own_folder, ignore_errors=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without the toolkit's servers their tests are skipped; in CI they fail, so that nobody is fooled."""
     global _toolkit_was_missed

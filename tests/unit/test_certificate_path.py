@@ -486,6 +486,12 @@ def test_a_proxy_with_one_octet_changed_proves_nobody(at: int, change: int) -> N
         changed = x509.load_der_x509_certificate(bytes(data))
     except UNREADABLE:
         return
+    # How many bits of the signature's last octet count may be said in several ways: nobody has signed that.
+    if (changed.tbs_certificate_bytes, changed.signature) == (
+        proxy.certificate.tbs_certificate_bytes,
+        proxy.certificate.signature,
+    ):
+        return
     with pytest.raises(path.UntrustedError):
         path.verify((changed, *proxy.issuers), TRUSTED, now=NOW)
 
