@@ -16,8 +16,13 @@ def run(task_id: str) -> None:
 @shared_task(name="workers.sweep")
 def sweep() -> None:
     """Ring again for every runnable task without a live lease: what makes lost messages harmless."""
-    runtime.renew()
     runtime.sweep()
+
+
+@shared_task(name="workers.renew")
+def renew() -> None:
+    """Let tasks go on whose credential has come."""
+    runtime.renew()
 
 
 @shared_task(name="workers.tidy")

@@ -145,6 +145,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert all(name in status.stdout for name in connection["pids"])
     assert waybill.run("user", "add", "alice").returncode == 0
     assert waybill.run("user", "add", "alice").returncode == 1
+    assert waybill.run("user", "add", "bob", "--email", "no address").returncode == 1
     assert waybill.run("token", "alice").stdout.startswith("wb_")
     assert "there is no user" in waybill.run("token", "bob").stderr
     assert "is up already" in waybill.run("up").stderr

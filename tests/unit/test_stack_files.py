@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from deploy.stack.child import LOG_LIMIT, open_log, trim_log
+from deploy.stack.embedded import embedded_environment
 from deploy.stack.errors import BusyError, HomeError, StartError
 from deploy.stack.home import Home, write_private
 from deploy.stack.places import SOCKET_PATH_LIMIT, account_reaches, private_folder, socket_folder
 from deploy.stack.postgres import Postgres
+from transferapi import mail_settings
 
 
 def test_a_large_log_begins_anew_under_its_writer(tmp_path: Path) -> None:
@@ -108,3 +110,15 @@ def test_a_start_error_shows_the_end_of_the_log(tmp_path: Path) -> None:
     message = str(StartError("web", "ended with exit status 1", log))
     assert "line 4999" in message
     assert "line 4000" not in message
+
+
+def test_mails_that_no_server_takes_lie_in_a_closed_folder_of_the_home(tmp_path: Path) -> None:
+    home = Home(tmp_path / "a home")
+    before = os.umask(0)
+    try:
+        home.make()
+    finally:
+        os.umask(before)
+    assert home.mails.stat().st_mode & 0o777 == 0o700
+    settings = mail_settings.parse(embedded_environment(home.path)["WAYBILL_MAIL"])
+    assert settings["EMAIL_FILE_PATH"] == str(home.mails)
