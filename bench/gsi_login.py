@@ -78,7 +78,7 @@ def measure(
                 env=environment, check=True, timeout=30, capture_output=True,
             )  # fmt: skip
             seen = {THEIRS: times.recv()}
-            seen[USABLE] = asyncio.run(log_in(door, login))
+            seen[USABLE] = asyncio.run(log_in(door, replace(login)))  # its TLS context is made anew, too
             seen[OURS] = times.recv()
             asyncio.run(log_in(door, replace(login, delegate=True)))
             seen[DELEGATING] = times.recv()

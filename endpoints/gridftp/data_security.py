@@ -188,7 +188,7 @@ def _takes_key(session: GridFTPSession) -> bool:
 
 
 def _has_proxy(session: GridFTPSession) -> bool:
-    return isinstance(session.login, GsiLogin) and session.login.delegate
+    return isinstance(session.login, GsiLogin) and session.login.delegates
 
 
 def _not_private(source: GridFTPSession, destination: GridFTPSession) -> Fault:

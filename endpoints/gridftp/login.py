@@ -72,7 +72,8 @@ class GsiLogin:
 
     host_name: what the endpoint is registered under, and its certificate must be for. subject: where it is not empty,
     the name in slash form that the certificate must have instead.
-    delegate: give the server a limited proxy, with which it may be the user elsewhere.
+    delegate: give the server a limited proxy, with which it may be the user elsewhere; not of an elliptic key, for which
+    servers make none that is fit.
     """
 
     credential: Credential
@@ -84,6 +85,10 @@ class GsiLogin:
     protected = True
     user = b":globus-mapping:"
     password = b"dummy"
+
+    @property
+    def delegates(self) -> bool:
+        return self.delegate and self.credential.can_delegate
 
     @cached_property
     def key(self) -> str:
@@ -111,7 +116,7 @@ class GsiLogin:
 
     async def _authenticate(self, connection: ControlConnection) -> None:
         initiator = Initiator(
-            self._context, self.host_name, check=self._check, delegate=self._sign if self.delegate else None
+            self._context, self.host_name, check=self._check, delegate=self._sign if self.delegates else None
         )
         await converse(connection, initiator)
         connection.channel.protect(initiator.protection())

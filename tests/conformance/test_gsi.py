@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, Identity, openssl
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
 from endpoints.gridftp.login import GsiLogin
 from endpoints.gridftp.proxies import make_proxy
+from endpoints.gridftp.trust import TrustFolder
 from endpoints.gridftp.x509 import Credential
+from tests import hostile_certificates as certificates
 from tests.grid import credential_of, login_of, open_session
 
 pytestmark = pytest.mark.toolkit
@@ -94,6 +96,33 @@ async def test_a_proxy_serves_as_its_owner(
 
     async with opened(gsi_server_factory(folder), replace(alice, credential=credential, delegate=delegate)) as session:
         assert (await session.stat(f"{folder}/byte")).size == 1
+
+
+async def test_an_elliptic_credential_logs_in_and_is_not_delegated(
+    gsi_server_factory: Servers, folder: Path, tmp_path: Path, grid_home: Path
+) -> None:
+    """Servers make an RSA key with as many bits for the proxy, which would be no key."""
+    now = datetime.now(UTC)
+    root = certificates.authority("CN=Elliptic Root", begins=now - timedelta(days=1), ends=now + timedelta(days=1))
+    alice = certificates.person(
+        root, key=certificates.ec_key(), begins=now - timedelta(hours=1), ends=now + timedelta(hours=1)
+    )
+    issuer = Authority(grid_home / f"elliptic-{time.time_ns()}", name="For Elliptic Users")
+    certificates.trust(issuer.certificates, root)
+    write_hashed(issuer.certificates, root)
+    server = gsi_server_factory(folder, issuer=issuer, subjects=[alice.credential.identity])
+
+    login = GsiLogin(alice.credential, TrustFolder(issuer.certificates), "localhost", delegate=True)
+    async with opened(server, login) as session:
+        assert (await session.stat(f"{folder}/byte")).size == 1
+
+
+def write_hashed(trusted: Path, root: certificates.Holder) -> None:
+    """The toolkit finds authorities by OpenSSL's hash."""
+    pem = trusted / f"{certificates.stem(root)}.0"
+    name = openssl(["x509", "-noout", "-subject_hash", "-in", str(pem)]).decode().strip()
+    (trusted / f"{name}.0").write_bytes(pem.read_bytes())
+    (trusted / f"{name}.signing_policy").write_bytes(pem.with_suffix(".signing_policy").read_bytes())
 
 
 async def test_two_credentials_never_share_a_key_of_warm_sessions(
