@@ -72,8 +72,8 @@ class GsiLogin:
 
     host_name: what the endpoint is registered under, and its certificate must be for. subject: where it is not empty,
     the name in slash form that the certificate must have instead.
-    delegate: give the server a limited proxy, with which it may be the user elsewhere; not of an elliptic key, for which
-    servers make none that is fit.
+    delegate: give the server a limited proxy, with which it may be the user elsewhere; not of an elliptic key: servers
+    make none that is fit for it.
     """
 
     credential: Credential
