@@ -246,9 +246,9 @@ class _Line:
         """TLS, with a server that is the one we mean. Raises UntrustedServerError."""
         try:
             self._handshake(trust.client_context(None))
-            chain = self._chain()
-            trust.verify(chain, now=datetime.now(UTC))
-            trust.check_host(chain[0], self._server_name, subject)
+            # Not the leaf: whoever has a certificate can make a proxy of it that is called like any host.
+            certificate = trust.verify(self._chain(), now=datetime.now(UTC))
+            trust.check_host(certificate, self._server_name, subject)
         except HostMismatchError as error:
             raise WrongServerError(error) from None
         except UntrustedError as error:

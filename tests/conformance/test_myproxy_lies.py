@@ -8,8 +8,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.gridftp.trust import ExpiredError, TrustFolder, UnknownAuthorityError
 from identity import myproxy
+from tests import hostile_certificates as make
 from tests.lying_myproxy import YES, Caller, LyingServer, server_context, sign
 
 PASSPHRASE = "Tr0ub4dor & 3"
@@ -45,13 +47,13 @@ def refused(authority: Authority) -> Callable[..., myproxy.MyProxyError]:
 
     def logon(server: LyingServer, **more: Any) -> myproxy.MyProxyError:
         more = {"server_name": "localhost", "username": "alice", "timeout": 10.0, **more}
+        more = {"trust": TrustFolder(authority.certificates), **more}
         with pytest.raises(myproxy.MyProxyError) as caught:
             myproxy.logon(
                 ["127.0.0.1"],
                 server.port,
                 passphrase=PASSPHRASE,
                 lifetime=timedelta(hours=1),
-                trust=TrustFolder(authority.certificates),
                 **more,
             )
         keeps_the_secret(caught.value)
@@ -327,6 +329,23 @@ def test_a_refusal_after_the_certificates_counts(
     no = b"VERSION=MYPROXYv2\nRESPONSE=1\nERROR=sorry\n\0"
     assert isinstance(refused(lie(partial(give, authority=authority, end=no))), myproxy.LogonRefusedError)
     assert isinstance(refused(lie(partial(give, authority=authority, end=b""))), myproxy.MyProxyProtocolError)
+
+
+def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
+    lie: Callable[..., LyingServer], refused: Any, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    times = {"begins": now - timedelta(days=1), "ends": now + timedelta(days=1)}
+    ca = make.authority(**times)
+    proxy = make.proxy(make.person(ca, "CN=Mallory", **times), appended="CN=localhost", **times)
+    for number, holder in enumerate((proxy, make.host(ca, common_name="localhost", **times))):
+        files = tmp_path / f"{number}.pem", tmp_path / f"{number}.key"
+        files[0].write_bytes(b"".join(map(make.certificate_pem, holder.chain)))
+        files[1].write_bytes(make.key_pem(holder.key))
+        server = lie(hang_after_request, server_context(Identity(*files)))
+        error = refused(server, trust=TrustFolder(make.trust(tmp_path, ca)), timeout=2.0)
+        assert type(error) is (myproxy.MyProxyTimeoutError if number else myproxy.WrongServerError), error
+        assert (PASSPHRASE.encode() in server.told) == bool(number)
 
 
 def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
