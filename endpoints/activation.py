@@ -157,9 +157,12 @@ def _trust_folder(path: Path) -> TrustFolder:
     return TrustFolder(path)
 
 
-def may_delegate_to(hostname: str) -> bool:
-    """Whether the operator lets this server act as the user, with a limited proxy."""
-    return hostname.lower() in {name.lower() for name in settings.DELEGATE_TO}
+def may_delegate_to(hostname: str, subject: str) -> bool:
+    """Whether the operator lets this server act as the user, with a limited proxy.
+
+    He has named a host, and so one that proves to be it: with a `subject` any program at a port of it might do.
+    """
+    return not subject and hostname.lower() in {name.lower() for name in settings.DELEGATE_TO}
 
 
 def pack_ssh(username: str, private_key: bytes) -> bytes:
@@ -178,10 +181,10 @@ def _anonymous(hostname: str, port: int, subject: str) -> Login:
 
 @sensitive_variables()
 def _with_proxy(secret: bytes) -> _Maker:
-    credential, folder = Credential.restore(secret), trust()
+    credential, folder = Credential.parse(secret), trust()
 
     def make(hostname: str, port: int, subject: str) -> Login:
-        return GsiLogin(credential, folder, hostname, subject, delegate=may_delegate_to(hostname))
+        return GsiLogin(credential, folder, hostname, subject, delegate=may_delegate_to(hostname, subject))
 
     return make
 

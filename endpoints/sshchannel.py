@@ -18,8 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import paramiko
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from paramiko.packet import Packetizer
 
+from .gridftp.private_keys import open_key
 from .sshkeys import fingerprint_of
 
 #: Host keys and their families: an owner registers the fingerprint of one key, and hosts have several.
@@ -233,8 +236,11 @@ def _log_in(transport: paramiko.Transport, order: Order) -> None:
 
 
 def _private_key(pem: bytes) -> paramiko.PKey:
+    key = open_key(load_ssh_private_key, pem, None)
+    if isinstance(key, rsa.RSAPrivateKey):
+        return paramiko.RSAKey(key=key)  # paramiko itself would prove that its factors are primes
     text = pem.decode("ascii")
-    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey):
         with contextlib.suppress(paramiko.SSHException, ValueError):
             return kind.from_private_key(io.StringIO(text))
     raise paramiko.SSHException("not a private key in OpenSSH's form")

@@ -23,24 +23,22 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.utils import CryptographyDeprecationWarning
 
+from .gridftp.private_keys import costs_too_much, open_key
+
 SshPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 #: Characters of a key file; an RSA key of 8192 bits has 6,400.
 MAX_TEXT = 32_768
 MIN_RSA_BITS = 2048
-#: Checking and using a larger one takes seconds of ours.
+#: Using a larger one takes seconds of ours.
 MAX_RSA_BITS = 8192
-#: Rounds of bcrypt (ssh-keygen -a, default 16 to 24), and iterations of PBKDF2, that we do for a stranger's file.
+#: Rounds of bcrypt (ssh-keygen -a, default 16 to 24) that we do for a stranger's file.
 MAX_BCRYPT_ROUNDS = 512
-MAX_PBKDF2_ITERATIONS = 5_000_000
 MAX_USER_NAME = 64
 
 _OPENSSH = re.compile(r"-----BEGIN OPENSSH PRIVATE KEY-----(.*?)-----END OPENSSH PRIVATE KEY-----", re.DOTALL)
 _PEM = re.compile(r"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----(.*?)-----END \1-----", re.DOTALL)
 _CURVES = {"secp256r1": "nistp256", "secp384r1": "nistp384", "secp521r1": "nistp521"}
-#: DER of the object identifiers of PBKDF2 and scrypt (RFC 8018, RFC 7914).
-_PBKDF2 = bytes.fromhex("06092a864886f70d01050c")
-_SCRYPT = bytes.fromhex("06092b06010401da47040b")
 
 
 class SshKeyError(Exception):
@@ -154,7 +152,7 @@ def _load(text: str, passphrase: str | None) -> object:
         with warnings.catch_warnings():
             # It warns of DSA, which we refuse anyway.
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
-            return load(data, secret if encrypted else None)
+            return open_key(load, data, secret if encrypted else None)
     except UnsupportedAlgorithm:
         raise UnsupportedKeyError("Keys of this kind are not supported; ed25519, ECDSA and RSA are.") from None
     except (ValueError, TypeError):
@@ -195,25 +193,11 @@ def _pem_is_encrypted(text: str) -> bool:
     found = _PEM.match(text)
     assert found is not None
     try:
-        _refuse_costly(base64.b64decode("".join(found[2].split()), validate=True))
+        if costs_too_much("".join(found[2].split()).encode()):
+            raise UnsupportedKeyError("Opening this key takes too long; encrypt it anew, as ssh-keygen -p does.")
     except ValueError:
         raise NotAKeyError("This private key is damaged.") from None
     return True
-
-
-def _refuse_costly(der: bytes) -> None:
-    """Refuse PKCS #8 whose author asks for minutes of our time: PBKDF2 tells its iterations after the salt."""
-    if _SCRYPT in der:
-        raise UnsupportedKeyError("This way to encrypt a key is not supported; ssh-keygen -p makes another.")
-    _, found, rest = der.partition(_PBKDF2)
-    # SEQUENCE { OCTET STRING salt, INTEGER iterations, ... } with lengths below 128 (RFC 8018, A.2).
-    if not found or len(rest) < 4 or rest[2] != 0x04:
-        return
-    integer = rest[4 + rest[3] :]
-    if len(integer) < 2 or integer[0] != 0x02 or len(integer) < 2 + integer[1]:
-        return
-    if int.from_bytes(integer[2 : 2 + integer[1]], "big") > MAX_PBKDF2_ITERATIONS:
-        raise UnsupportedKeyError("Opening this key takes too long; encrypt it with fewer iterations.")
 
 
 def _checked(key: object) -> SshPrivateKey:

@@ -35,6 +35,7 @@ from cryptography.x509.oid import NameOID
 
 from . import der
 from .names import canonical, slash_name
+from .private_keys import costs_too_much, open_key
 
 __all__ = [
     "Credential",
@@ -74,11 +75,6 @@ MAX_BLOCK = 16 * 1024
 MAX_KEY_BLOCK = 9 * 1024
 #: Certificates in one credential.
 MAX_CERTIFICATES = 32
-
-#: Rounds of PBKDF2 (RFC 8018) for which a key is still opened: about a second. OpenSSL's own choice is 2048.
-MAX_ROUNDS = 2_000_000
-#: 1.3.6.1.4.1.11591.4.11 (RFC 7914): takes as much memory as its sender likes.
-_SCRYPT = bytes.fromhex("2b06010401da47040b")
 
 #: RFC 3820 section 3.8, and the policies of its section 3.8.2 and of the Globus toolkit.
 PROXY_CERT_INFO = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.14")
@@ -195,7 +191,7 @@ class Credential:
     chain: tuple[x509.Certificate, ...] = field(default=(), repr=False)
 
     @classmethod
-    def parse(cls, pem: bytes, passphrase: bytes | None = None, *, is_ours: bool = False) -> Credential:
+    def parse(cls, pem: bytes, passphrase: bytes | None = None) -> Credential:
         """Read certificate, key and chain from PEM, in any order, with whatever text between. -> CredentialError
 
         The leaf is the certificate that the key fits. Neither time nor trust is looked at here, see trust.TrustFolder.
@@ -213,13 +209,7 @@ class Credential:
             raise MalformedCredentialError("There is no certificate in it.")
         if key_block is None:
             raise MalformedCredentialError("There is no private key in it.")
-        return cls.assemble(_private_key(key_block, passphrase, is_ours), certificates)
-
-    @classmethod
-    def restore(cls, pem: bytes) -> Credential:
-        """What `to_pem` wrote and nobody could change since: a hundredth of the time, for the numbers of the key are
-        not proved to be primes again. -> CredentialError"""
-        return cls.parse(pem, is_ours=True)
+        return cls.assemble(_private_key(key_block, passphrase), certificates)
 
     @classmethod
     def assemble(cls, key: PrivateKey, certificates: Sequence[x509.Certificate]) -> Credential:
@@ -350,16 +340,16 @@ def _certificate(block: bytes) -> x509.Certificate:
     return certificate
 
 
-def _private_key(block: bytes, passphrase: bytes | None, is_ours: bool) -> PrivateKey:
+def _private_key(block: bytes, passphrase: bytes | None) -> PrivateKey:
     if len(block) > MAX_KEY_BLOCK:
         raise CredentialTooBigError("The private key is longer than any that is accepted.")
     encrypted = b"ENCRYPTED" in block
-    if b"BEGIN ENCRYPTED" in block and _asks_for_too_much(block):
+    if b"BEGIN ENCRYPTED" in block and _costs_too_much(block):
         raise MalformedCredentialError("The private key is encrypted in a way that is not accepted.")
     if encrypted and not passphrase:
         raise PassphraseError("The private key is encrypted: its passphrase is needed.")
     try:
-        key = load_pem_private_key(block, passphrase if encrypted else None, unsafe_skip_rsa_key_validation=is_ours)
+        key = open_key(load_pem_private_key, block, passphrase if encrypted else None)
     except UNREADABLE:
         if encrypted:
             raise PassphraseError("The private key does not open with this passphrase.") from None
@@ -369,20 +359,11 @@ def _private_key(block: bytes, passphrase: bytes | None, is_ours: bool) -> Priva
     return key
 
 
-def _asks_for_too_much(block: bytes) -> bool:
-    """Whether opening this key (PKCS #8) would take seconds: the numbers of rounds are the sender's to choose."""
+def _costs_too_much(block: bytes) -> bool:
     try:
-        waiting = [binascii.a2b_base64(b"".join(block.splitlines()[1:-1]))]
-        while waiting:
-            for tag, content in der.elements(waiting.pop()):
-                if tag & der.CONSTRUCTED:
-                    waiting.append(content)
-                too_many = tag == der.INTEGER and int.from_bytes(content) > MAX_ROUNDS
-                if too_many or (tag, content) == (der.OID, _SCRYPT):
-                    return True
+        return costs_too_much(b"".join(block.splitlines()[1:-1]))
     except ValueError:
         return True
-    return False
 
 
 def _spki(key: object) -> bytes:

@@ -87,13 +87,6 @@ def test_what_is_written_is_read_again_in_the_order_of_proxy_files() -> None:
     assert labels == ["-----BEGIN CERTIFICATE-----", "-----BEGIN RSA PRIVATE KEY-----"] + [labels[0]] * 3
 
 
-def test_what_was_checked_once_can_be_read_quicker() -> None:
-    pem = PROXY.credential.to_pem()
-    assert Credential.restore(pem).to_pem() == pem
-    with pytest.raises(KeyMismatchError):
-        Credential.restore(certificate_pem(ALICE.certificate) + key_pem(make.rsa_key(44)))
-
-
 def test_the_parts_may_lie_in_any_order() -> None:
     parts = [key_pem(PROXY.key), *map(certificate_pem, reversed(PROXY.chain))]
     assert Credential.parse(b"".join(parts)).chain == PROXY.issuers
