@@ -352,7 +352,8 @@ def _checked(endpoint: Endpoint, credential: Credential, bound_to: str, code: st
     if credential.expires_at - now < SHORTEST:
         seconds = int(SHORTEST.total_seconds())
         raise CredentialRefusedError("TooShort", f"It is valid for less than {seconds} seconds from now.")
-    named = [server.hostname for server in endpoint.servers.all() if activation.may_delegate_to(server.hostname)]
+    servers = endpoint.servers.all()
+    named = [one.hostname for one in servers if activation.may_delegate_to(one.hostname, one.subject)]
     if named and not isinstance(credential.key, RSAPrivateKey):
         reason = f"The server {named[0]} takes a proxy of it, and can do that with RSA keys only."
         raise CredentialRefusedError("NoRsaKey", reason)

@@ -114,6 +114,8 @@ def test_the_login_of_an_activated_endpoint_has_the_users_credential(
     assert (login.host_name, login.subject) == ("gsi.example.org", "/CN=host")
     assert not login.delegate
     assert found.at("trusted.EXAMPLE.org", 2811).delegate  # type: ignore[attr-defined]
+    # Any account on that host could run a server with a certificate of its own, and register that one's subject.
+    assert not found.at("trusted.example.org", 5000, "/O=Grid/CN=Mallory").delegate  # type: ignore[attr-defined]
     assert "PRIVATE" not in repr(found)
 
 
