@@ -27,8 +27,8 @@ LONGEST_ABSENCE = 300.0
 FORGET_SECONDS = 3600.0
 #: Seconds for which two servers are not asked again for a transport that they do not allow, or that failed.
 REFUSED_SECONDS = 3600.0
-#: What a server says of the user and not of itself: another one would say the same.
-_ANSWERS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS})
+#: What is said of the user, or of us, and not of the server: at another one it would be the same.
+NOT_THE_SERVERS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS, Kind.INTERNAL_ERROR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class SessionPool:
         try:
             session = await GridFTPSession.open(address.host, address.port, login=login)
         except FaultError as error:
-            if error.fault.kind not in _ANSWERS:
+            if error.fault.kind not in NOT_THE_SERVERS:
                 self.absences.note_failure(address)
             raise
         finally:

@@ -28,7 +28,7 @@ from workers.engine.ports import (
     TaskSpec,
     Transport,
 )
-from workers.pool import Address, Door, SessionPool
+from workers.pool import NOT_THE_SERVERS, Address, Door, SessionPool
 
 #: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
 UDT_STALL_TIMEOUT = 20.0
@@ -270,7 +270,7 @@ class RealSessions:
                 return session
             except FaultError as error:
                 fault = error.fault
-                if fault.kind in (Kind.AUTH, Kind.NO_CREDENTIALS):
+                if fault.kind in NOT_THE_SERVERS:
                     break
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from endpoints import activation
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.data_security import STOCK_OF_KEYS
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.login import Login
 from endpoints.models import Endpoint
+from identity.errors import VaultKeyMissingError, VaultKeyNotConfiguredError
 from identity.vault import Held, VaultError
 from transferapi.tasks import errors, leases, renewal
 from workers.engine.credentials import LOOK, Purse
@@ -110,6 +112,11 @@ def _nothing(side: Side) -> Callable[[], Awaitable[Login]]:
 
 
 def _missing(side: Side, error: NotActivatedError | VaultError) -> Fault:
-    """Also where the vault cannot open it: its errors say why, and nothing secret."""
+    """Also where the vault cannot open it: its errors say why, and nothing secret.
+
+    A key that is missing is the operator's to give back. Nobody else need act: the task tries again until he has.
+    """
+    if isinstance(error, VaultKeyMissingError | VaultKeyNotConfiguredError):
+        return replace(make_fault(Kind.INTERNAL_ERROR, side=side), advice=error.reason)
     advice = NONE_VALID if isinstance(error, NotActivatedError) else f"it cannot be opened: {error}."
     return Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=advice)

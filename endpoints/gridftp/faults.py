@@ -25,6 +25,7 @@ class Kind(enum.StrEnum):
     FILE_SIZE_CHANGED = "FILE_SIZE_CHANGED"
     GSI_DN_MISMATCH = "GSI_DN_MISMATCH"
     INSECURE_SERVER = "INSECURE_SERVER"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
     INVALID_PATH_NAME = "INVALID_PATH_NAME"
     INVALID_SERVICE_CREDENTIAL = "INVALID_SERVICE_CREDENTIAL"
     INVALID_SYMLINK = "INVALID_SYMLINK"
@@ -172,6 +173,7 @@ _ADVICE: dict[Kind, str] = {
     Kind.TIMEOUT: "No word came in time; it is tried again.",
     Kind.CONNECTION_BROKEN: "The connection ended too early; it is tried again.",
     Kind.CONNECTION_RESET: "The connection ended too early; it is tried again.",
+    Kind.INTERNAL_ERROR: "Something of this service is not in order; its operator must see to it.",
     Kind.UNSUPPORTED: "The server does not know how to do this.",
     Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
     Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",
@@ -184,6 +186,7 @@ _SCOPES: dict[Kind, Scope] = {
     Kind.INSECURE_SERVER: Scope.ENDPOINT,
     Kind.INVALID_SERVICE_CREDENTIAL: Scope.ENDPOINT,
     Kind.CONNECT_FAILED: Scope.ENDPOINT,
+    Kind.INTERNAL_ERROR: Scope.ENDPOINT,
     Kind.ENDPOINT_TOO_BUSY: Scope.ENDPOINT,
     Kind.CONNECTION_BROKEN: Scope.SESSION,
     Kind.CONNECTION_RESET: Scope.SESSION,

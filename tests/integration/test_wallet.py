@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 
 from deploy.endpoint.authority import Authority, Identity
-from endpoints.gridftp.faults import FaultError, Kind, Side
+from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin
 from endpoints.models import Endpoint
 from identity import vault
-from identity.models import User
+from identity.models import Credential, User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import proxy_of
 from tests.integration.cast import make_endpoint, take
@@ -178,13 +178,27 @@ def test_a_vault_that_cannot_open_it_says_so_and_nothing_more(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity, settings: Any
 ) -> None:
     give(alice, gsi1, alices)
-    settings.VAULT_KEYS = parse_keys(new_key())
+    slice_ = Slice(alice, gsi1, gsi2)
+    run(slice_.wallet.look())
+    for keys in (parse_keys(new_key()), ()):
+        settings.VAULT_KEYS = keys
+        fault = fault_of(slice_.door())
+        assert (fault.kind, fault.side, fault.scope) == (Kind.INTERNAL_ERROR, Side.SOURCE, Scope.ENDPOINT)
+        assert "operator" in fault.advice
+        assert fault.retryable, "the task goes on by itself when the key is there again"
+
+
+def test_a_credential_that_was_changed_where_it_is_kept_is_asked_for_anew(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+) -> None:
+    give(alice, gsi1, alices)
+    sealed = bytes(Credential.objects.get().sealed)
+    Credential.objects.update(sealed=sealed[:-1] + bytes([sealed[-1] ^ 1]))
     slice_ = Slice(alice, gsi1, gsi2)
     run(slice_.wallet.look())
     fault = fault_of(slice_.door())
     assert (fault.kind, fault.side) == (Kind.NO_CREDENTIALS, Side.SOURCE)
-    assert fault.advice.startswith("it cannot be opened: ")
-    assert "key" in fault.advice
+    assert "activate the endpoint anew" in fault.advice
 
 
 def test_it_looks_ahead_now_and_then(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,6 +62,16 @@ class Site:
         assert self.service.wait(task, timeout=60)["status"] == "SUCCEEDED"
         assert (self.folder / name).read_bytes() == (self.folder / "file").read_bytes()
 
+    def trouble(self, task: str) -> list[str]:
+        """The codes of what has gone wrong with a task, once something has."""
+        for _ in range(300):
+            events = self.service.call("GET", f"/task/{task}/event_list?filter=is_error:1")["DATA"]
+            if events:
+                break
+            time.sleep(0.1)
+        assert self.service.call("GET", f"/task/{task}")["status"] == "ACTIVE"
+        return [event["code"] for event in events]
+
     def refusal(self) -> dict[str, Any]:
         """What a listing ends with that cannot be made."""
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -106,13 +117,17 @@ def test_the_key_is_changed_lost_and_found_while_the_service_runs(service: Api, 
     site.copy("with the new key")
     site.activate()
     site.copy("with the credential anew")
+    site.activate()  # nobody's session is warm with this one
 
     write_private(file, new_key())
     assert "vault key" in site.refusal()["message"]
     assert waybill(service, "vault", "status").returncode == 1
     sample = service.transfer("go#ep1", "/share/godata/file1.txt", "go#ep2", "/still.txt")
     assert service.wait(sample, timeout=60)["status"] == "SUCCEEDED", "what needs no credential needs no key"
+    task = service.transfer(site.names[0], f"{site.folder}/file", site.names[1], f"{site.folder}/waited")
+    assert "INTERNAL_ERROR" in site.trouble(task)
     write_private(file, new)
+    assert service.wait(task, timeout=60)["status"] == "SUCCEEDED", "by itself"
     site.copy("with the key found again")
 
     secrets = {"the passphrase": PASSPHRASE, "the old key": old.strip(), "the new key": new.strip()}
