@@ -321,7 +321,7 @@ def _by_oauth(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> 
         )
     credential = oauth.finish(
         pending.secret, _addresses(server.host, server.port), client_for(server), code=answer.code, state=state,
-        issuer=answer.issuer, trust=activation.trust(), lifetime=lifetime, now=now,
+        issuer=answer.issuer, place=answer.place, trust=activation.trust(), lifetime=lifetime, now=now,
     )  # fmt: skip
     return _checked(endpoint, credential, bound_to, "Activated.OAuthCredential", now)
 

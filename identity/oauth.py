@@ -15,8 +15,10 @@ Everything here blocks, for a bounded time. Errors: see `oauth_errors`.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
+import re
 import secrets
 import ssl
 from collections.abc import Mapping, Sequence
@@ -56,6 +58,8 @@ MAX_TOKEN = 8192
 MIN_LIFETIME = timedelta(minutes=5)
 #: Seconds for each of at most two questions before the user goes there: a page waits for them.
 DISCOVERY_SECONDS = 5.0
+#: What the address of the callback page ends in: which server sends its answers there.
+_PLACE = re.compile(r"/oauth/callback/([0-9a-f]{16})")
 #: Characters of the code verifier (RFC 7636, 4.1).
 VERIFIER_LENGTH = 64
 _USELESS = "The certificate of the OAuth server is of no use: {}"
@@ -91,11 +95,12 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class UserAnswer:
-    """What the callback page showed."""
+    """What the callback page showed. place: at which of its addresses, "" for the common one."""
 
     code: str = field(repr=False)
     state: str = field(default="", repr=False)
     issuer: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,15 @@ def parse_server(text: str) -> OAuthServer:
     return OAuthServer(parse_url(text))
 
 
+def place_of(server: OAuthServer) -> str:
+    """Under which name this server sends its answers to the callback page, unless it names itself in each.
+
+    Else a hostile server could send a user on to another one, in our name: that one's code would then come back as its
+    own, and be brought to it (mix-up, RFC 9700, 4.4).
+    """
+    return hashlib.sha256(str(server).encode()).hexdigest()[:16]
+
+
 def read_answer(text: str) -> UserAnswer:
     """The line that the callback page shows, or a bare code. -> BadAnswerError; RefusedError when it is an error"""
     text = text.strip()
@@ -123,7 +137,8 @@ def read_answer(text: str) -> UserAnswer:
         raise BadAnswerError
     if "code=" not in text and "error=" not in text:
         return UserAnswer(text)
-    pairs = parse_qsl(text.rpartition("?")[2], keep_blank_values=True)
+    address, _, query = text.rpartition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
     values = dict(pairs)
     if len(values) != len(pairs):
         raise BadAnswerError  # twice the same: which one is meant?
@@ -131,7 +146,9 @@ def read_answer(text: str) -> UserAnswer:
         raise RefusedError(values["error"])
     if not values.get("code"):
         raise BadAnswerError
-    return UserAnswer(values["code"], values.get("state", ""), values.get("iss", ""))
+    pasted = _PLACE.search(address)
+    place = pasted[1] if pasted else values.get("place", "")
+    return UserAnswer(values["code"], values.get("state", ""), values.get("iss", ""), place)
 
 
 @sensitive_variables("verifier", "state", "kept")
@@ -144,8 +161,13 @@ def begin(
     trust: TrustFolder,
     timeout: float = DISCOVERY_SECONDS,
 ) -> Begun:
-    """Ask the server where its parts are, and make the address for the user's browser. -> OAuthError"""
+    """Ask the server where its parts are, and make the address for the user's browser. -> OAuthError
+
+    redirect_uri: of the callback page; servers that do not name themselves in their answers get one below it.
+    """
     parts = _discover(_site(server.url, addresses, trust, timeout))
+    place = "" if parts.names_issuer else place_of(server)
+    redirect_uri = f"{redirect_uri}/{place}" if place else redirect_uri
     grant = WebApplicationClient(client.identifier)
     verifier, state = grant.create_code_verifier(VERIFIER_LENGTH), secrets.token_urlsafe(32)
     query = {
@@ -165,6 +187,7 @@ def begin(
         "names_issuer": parts.names_issuer,
         "basic": parts.basic,
         "redirect_uri": redirect_uri,
+        "place": place,
         "verifier": verifier,
         "state": state,
     }
@@ -179,6 +202,7 @@ def finish(
     code: str,
     state: str,
     issuer: str = "",
+    place: str = "",
     trust: TrustFolder,
     lifetime: timedelta,
     now: datetime,
@@ -190,7 +214,7 @@ def finish(
     """
     try:
         kept: dict[str, Any] = json.loads(secret)
-        _check_answer(kept, code, state, issuer)
+        _check_answer(kept, code, state, issuer, place)
         site = _site(parse_url(kept["server"]), addresses, trust, timeout)
         credential = _certificate(site, client, _token(site, client, kept, code), kept["getcert"], lifetime)
         try:
@@ -226,10 +250,12 @@ def _certificate(site: Site, client: Client, token: str, target: str, lifetime: 
 
 
 @sensitive_variables("kept", "code", "state")
-def _check_answer(kept: Mapping[str, Any], code: str, state: str, issuer: str) -> None:
+def _check_answer(kept: Mapping[str, Any], code: str, state: str, issuer: str, place: str) -> None:
     if not hmac.compare_digest(state.encode("utf-8", "replace"), kept["state"].encode()):
         raise StateMismatchError
     if issuer.rstrip("/") != (kept["issuer"] or kept["server"]).rstrip("/") and (issuer or kept["names_issuer"]):
+        raise IssuerMismatchError
+    if place and place != kept["place"]:
         raise IssuerMismatchError
     if not 0 < len(code) <= MAX_ANSWER_TEXT or not code.isascii() or not code.isprintable():
         raise BadAnswerError

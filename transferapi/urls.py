@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from transferapi.rest.landing import Landing
 from transferapi.rest.oauth_callback import oauth_callback
 
 urlpatterns = [
     path("", Landing.as_view()),
-    path("oauth/callback", oauth_callback),
+    re_path(r"^oauth/callback(?:/(?P<place>[0-9a-f]{16}))?\Z", oauth_callback),
     path("v0.10/", include("transferapi.rest.urls")),
 ]
 

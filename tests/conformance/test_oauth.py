@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from html import unescape
+from html import escape, unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -179,6 +179,19 @@ def test_the_page_shows_the_line_and_nothing_else_that_is_in_the_query():
     assert page["X-Frame-Options"] == "DENY"
     assert "Set-Cookie" not in page
     assert "href" not in text
+
+
+def test_the_line_tells_where_the_answer_came_and_nobody_else_can():
+    server = oauth.parse_server("https://oauth.example.org/oauth2")
+    place = oauth.place_of(server)
+    query = "code=abc&state=def&place=0123456789abcdef"
+    line = "code=abc&state=def"
+    assert f"<pre>{escape(line)}</pre>" in WebClient().get(f"/oauth/callback?{query}").content.decode()
+    line += f"&place={place}"
+    assert f"<pre>{escape(line)}</pre>" in WebClient().get(f"/oauth/callback/{place}?{query}").content.decode()
+    assert oauth.read_answer(line) == oauth.UserAnswer("abc", "def", "", place)
+    assert oauth.read_answer(f"https://w.example/oauth/callback/{place}?{query}").place == place
+    assert WebClient().get(f"/oauth/callback/{place}0?{query}").status_code == 404
 
 
 @pytest.mark.parametrize("name", ["code", "state", "iss", "error", "error_description"])

@@ -23,6 +23,7 @@ from identity.https import MAX_ANSWER, parse_url
 from identity.oauth_clients import Client
 from identity.oauth_errors import (
     CertificateNotUsableError,
+    IssuerMismatchError,
     OAuthError,
     RefusedError,
     ServerAddressError,
@@ -57,10 +58,10 @@ def begin(server: LyingServer, trust: TrustFolder, *, url: str = "", timeout: fl
     )
 
 
-def finish(begun: oauth.Begun, trust: TrustFolder, *, timeout: float = 5.0) -> object:
+def finish(begun: oauth.Begun, trust: TrustFolder, *, timeout: float = 5.0, place: str = "") -> object:
     return oauth.finish(
-        begun.secret, HERE, CLIENT, code=CODE, state=begun.state, trust=trust, lifetime=timedelta(hours=1),
-        now=datetime.now(UTC), timeout=timeout,
+        begun.secret, HERE, CLIENT, code=CODE, state=begun.state, place=place, trust=trust,
+        lifetime=timedelta(hours=1), now=datetime.now(UTC), timeout=timeout,
     )  # fmt: skip
 
 
@@ -121,6 +122,23 @@ def described(server_url: str, **changes: object) -> dict[str, object]:
         "code_challenge_methods_supported": ["plain", "S256"],
     }
     return {key: value for key, value in {**good, **changes}.items() if value is not None}
+
+
+@pytest.mark.parametrize("names_itself", [False, True])
+def test_a_server_that_sends_the_user_on_to_another_one_does_not_get_that_ones_code(host, trust, names_itself):
+    more = {"authorization_response_iss_parameter_supported": names_itself}
+    script: dict[str, Script] = {}
+    with LyingServer(lambda request: parts(**script)(request), host) as server:
+        script[".well-known/oauth-authorization-server"] = document(described(server.url, **more))
+        begun = begin(server, trust)
+        [back] = parse_qs(begun.url.partition("?")[2])["redirect_uri"]
+        asked = len(server.heard)
+        honest = oauth.place_of(oauth.parse_server("https://honest.example.org"))
+        refusal(lambda: finish(begun, trust, place=honest), IssuerMismatchError)
+        assert len(server.heard) == asked
+        mine = oauth.place_of(oauth.parse_server(server.url))
+    assert back == (CALLBACK if names_itself else f"{CALLBACK}/{mine}")
+    assert mine != honest
 
 
 @pytest.mark.parametrize(

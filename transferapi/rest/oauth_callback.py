@@ -28,10 +28,10 @@ _PAGE = """<!doctype html>
 
 @require_GET
 @sensitive_variables()
-def oauth_callback(request: HttpRequest) -> HttpResponse:
-    """The line for `activate`, or why there is none."""
+def oauth_callback(request: HttpRequest, place: str | None = None) -> HttpResponse:
+    """The line for `activate`, or why there is none. place: which server sends its answers here (`oauth.place_of`)."""
     try:
-        line = _line(request)
+        line = _line(request, place)
     except OAuthError as error:
         return _page("Not activated", error.reason, "", 400)
     text = "Copy this line, and give it to the activation that you began. It serves once, and for a few minutes."
@@ -39,8 +39,8 @@ def oauth_callback(request: HttpRequest) -> HttpResponse:
 
 
 @sensitive_variables()
-def _line(request: HttpRequest) -> str:
-    """The part of the query that counts, in its own encoding. -> OAuthError"""
+def _line(request: HttpRequest, place: str | None) -> str:
+    """The part of the query that counts, in its own encoding, and where it came. -> OAuthError"""
     query = request.GET
     if "error" in query:
         raise RefusedError(query["error"])
@@ -50,6 +50,8 @@ def _line(request: HttpRequest) -> str:
     for name in list(chosen):
         if name not in _SHOWN:
             del chosen[name]
+    if place:
+        chosen["place"] = place
     line = chosen.urlencode()
     if len(line) > MAX_ANSWER_TEXT:
         raise BadAnswerError
