@@ -33,13 +33,12 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from endpoints.gridftp import proxies
 from endpoints.gridftp.trust import HostMismatchError, TrustFolder, UntrustedError, explain, peer_chain
-from endpoints.gridftp.x509 import MAX_CERTIFICATES, Credential, CredentialError, KeyMismatchError
+from endpoints.gridftp.x509 import MAX_CERTIFICATES, Credential, CredentialError, KeyMismatchError, read_certificate
 from transferapi.config import Secret
 
 from .hidden import Hidden
@@ -402,15 +401,10 @@ def _certificate(line: _Line, step: str) -> x509.Certificate:
         head, size = head + more, int.from_bytes(more, "big")
     if head[0] != 0x30 or head[1] == 0x80 or head[1] > 0x84 or size > MAX_CERTIFICATE:
         raise _no_certificate()
-    data = head + line.exactly(step, size)
     try:
-        certificate = x509.load_der_x509_certificate(data)
-        # What is read lazily is read now: nobody above has to expect errors.
-        list(certificate.extensions)
-        certificate.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return read_certificate(head + line.exactly(step, size))
+    except CredentialError:
         raise _no_certificate() from None
-    return certificate
 
 
 def _no_certificate() -> MyProxyProtocolError:

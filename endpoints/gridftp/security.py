@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import MAX_LINE, Reply
 from .trust import UntrustedError, explain, peer_chain
+from .x509 import UNREADABLE
 
 #: Octets of a protected line: base64 makes three octets four, and TLS adds some to each record.
 MAX_PROTECTED_LINE = 2 * MAX_LINE
@@ -263,7 +263,7 @@ def _requested_key(der: bytes) -> RSAPublicKey:
         request = x509.load_der_x509_csr(der)
         key = request.public_key()
         fit = request.is_signature_valid and isinstance(key, RSAPublicKey) and key.key_size >= _KEY_BITS
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except UNREADABLE as error:
         raise FaultError(make_fault(Kind.INSECURE_SERVER, f"no signing request: {type(error).__name__}")) from None
     if not fit:
         raise FaultError(make_fault(Kind.INSECURE_SERVER, "a signing request with a key that is not fit"))

@@ -52,6 +52,7 @@ __all__ = [
     "check_key",
     "is_legacy_proxy",
     "proxy_info",
+    "read_certificate",
     "read_certificates",
     "slash_name",
 ]
@@ -292,6 +293,19 @@ def read_certificates(pem: bytes) -> list[x509.Certificate]:
     return found
 
 
+def read_certificate(data: bytes) -> x509.Certificate:
+    """A certificate from its DER. -> MalformedCredentialError"""
+    try:
+        certificate = x509.load_der_x509_certificate(data)
+        # What is read lazily is read now: nobody above has to expect errors.
+        list(certificate.extensions)
+        certificate.public_key()
+        canonical(certificate.subject), canonical(certificate.issuer)
+    except UNREADABLE:
+        raise MalformedCredentialError("A certificate in it cannot be read.") from None
+    return certificate
+
+
 def _add(certificates: list[x509.Certificate], certificate: x509.Certificate) -> None:
     if certificate in certificates:
         return
@@ -330,14 +344,9 @@ def _certificate(block: bytes) -> x509.Certificate:
         tag, _start, end = der.header(data, 0)
         if tag != der.SEQUENCE or (end != len(data) and b"TRUSTED" not in lines[0]):
             raise der.DerError("not a certificate")
-        certificate = x509.load_der_x509_certificate(data[:end])
-        # What is read lazily is read now: nobody above has to expect errors.
-        list(certificate.extensions)
-        certificate.public_key()
-        canonical(certificate.subject), canonical(certificate.issuer)
-    except UNREADABLE:
+    except ValueError:
         raise MalformedCredentialError("A certificate in it cannot be read.") from None
-    return certificate
+    return read_certificate(data[:end])
 
 
 def _private_key(block: bytes, passphrase: bytes | None) -> PrivateKey:

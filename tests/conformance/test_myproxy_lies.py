@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.gridftp.trust import ExpiredError, TrustFolder, UnknownAuthorityError
@@ -230,6 +233,14 @@ def after_key_without_end(first: bytes, part: bytes) -> Behave:
     return behave
 
 
+def changed(before: str, after: str) -> bytes:
+    """A certificate with octets of it changed (hexadecimal), as the server sends it."""
+    more = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
+    data = make.person(None, more=more).certificate.public_bytes(Encoding.DER)
+    assert data.count(bytes.fromhex(before)) == 1
+    return b"\1" + data.replace(*map(bytes.fromhex, (before, after))) + YES
+
+
 LIES: dict[str, Behave] = {
     "hangs up at once": lambda caller: None,
     "hangs up after the request": after_request(),
@@ -253,6 +264,8 @@ LIES: dict[str, Behave] = {
     "a number for a certificate": after_key(b"\1\x02\x01\x05" + YES),
     "an empty certificate": after_key(b"\1\x30\x00" + YES),
     "a certificate that is none": after_key(b"\1\x30\x04abcd" + YES),
+    "an extension that comes twice": after_key(changed("0603551d25", "0603551d0f")),
+    "a certificate of version 9": after_key(changed("a003020102", "a003020108")),
 }
 
 
