@@ -24,7 +24,6 @@ from workers.store import in_a_thread
 
 #: Seconds between two comparisons of what is left of a credential with what is left to do.
 FORESEE = 10.0
-NONE_VALID = "there is none that is valid now."
 
 
 class VaultWallet:
@@ -100,13 +99,13 @@ class VaultWallet:
 
 def _purse(held: Held | None) -> Purse:
     if held is None:
-        return Purse(missing=NONE_VALID)
+        return Purse(missing=renewal.NONE_VALID)
     return Purse(held.stored_at, held.expires_at)
 
 
 def _nothing(side: Side) -> Callable[[], Awaitable[Login]]:
     async def login() -> Login:
-        raise FaultError(Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=NONE_VALID))
+        raise FaultError(Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=renewal.NONE_VALID))
 
     return login
 
@@ -118,5 +117,5 @@ def _missing(side: Side, error: NotActivatedError | VaultError) -> Fault:
     """
     if isinstance(error, VaultKeyMissingError | VaultKeyNotConfiguredError):
         return replace(make_fault(Kind.INTERNAL_ERROR, side=side), advice=error.reason)
-    advice = NONE_VALID if isinstance(error, NotActivatedError) else f"it cannot be opened: {error}."
+    advice = renewal.NONE_VALID if isinstance(error, NotActivatedError) else error.reason
     return Fault(Kind.NO_CREDENTIALS, side, scope=Scope.ENDPOINT, advice=advice)

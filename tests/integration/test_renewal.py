@@ -106,7 +106,8 @@ def test_a_waiting_task_says_at_which_endpoint_and_how_to_renew(
     assert (task.status, task.waits_at) == ("INACTIVE", given[name])
     event = queries.events(alice, task.pk).rows[0]
     assert (event.code, event.is_error) == ("NO_CREDENTIALS", True)
-    assert event.description.startswith(f"The task waits for a credential for alice#{name} (the {side}): ")
+    told = f"The task waits for a credential for alice#{name} (the {side}). The credential has expired. Activate "
+    assert event.description.startswith(told)
     assert f"POST {settings.PUBLIC_URL}/v0.10/endpoint/{given[name].pk}/activate" in event.description
     assert "MyProxy server myproxy.example.org:7512" in event.description
     assert f"alice#{other}" not in event.description

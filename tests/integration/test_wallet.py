@@ -18,7 +18,7 @@ from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import proxy_of
 from tests.integration.cast import make_endpoint, take
 from tests.integration.test_renewal import unchecked
-from transferapi.tasks import outlook, work
+from transferapi.tasks import outlook, renewal, work
 from transferapi.tasks.clock import moment
 from transferapi.tasks.forecast import Forecast, Work
 from transferapi.tasks.models import Event
@@ -102,7 +102,7 @@ def test_it_sees_what_is_there_what_is_new_and_what_is_gone(
 ) -> None:
     slice_ = Slice(alice, gsi1, gsi2)
     seen = run(slice_.wallet.look())
-    assert [seen[side].missing for side in ENDS] == [wallet.NONE_VALID] * 2
+    assert [seen[side].missing for side in ENDS] == [renewal.NONE_VALID] * 2
     first = give(alice, gsi1, alices)
     seen = run(slice_.wallet.look())
     assert (seen[Side.SOURCE].stored_at, seen[Side.SOURCE].expires_at) == (first.stored_at, first.expires_at)

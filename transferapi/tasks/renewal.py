@@ -28,6 +28,7 @@ from .rows import Trouble
 from .states import Phase
 
 EXPIRES_SOON = "CREDENTIAL_EXPIRES_SOON"
+NONE_VALID = "There is none that is valid now."
 #: Where an endpoint is activated.
 ACTIVATE = "/v0.10/endpoint/{}/activate"
 _WITH_ENDS = ("source__owner", "destination__owner", "owner")
@@ -76,9 +77,9 @@ def _why(task: Task, waits_at: Endpoint, trouble: Trouble) -> str:
     if trouble.code == "AUTH":
         text = f"{where} refused the login; the task waits for another credential."
     else:
-        text = f"The task waits for a credential for {where}: {trouble.advice or 'there is none that is valid now.'}"
+        text = f"The task waits for a credential for {where}. {trouble.advice or NONE_VALID}"
     others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task.owner_id, end)]
-    more = [f" {_where(task, end)} needs one, too: {how_to_renew(end)}" for end in others]
+    more = [f" {_where(task, end)} needs one, too. {how_to_renew(end)}" for end in others]
     return f"{text} {how_to_renew(waits_at)}{''.join(more)}"
 
 
@@ -94,7 +95,7 @@ def _active(user_id: uuid.UUID, endpoint: Endpoint) -> bool:
 
 def how_to_renew(endpoint: Endpoint) -> str:
     """What its user does to give a credential."""
-    text = f"Activate it by POST {settings.PUBLIC_URL}{ACTIVATE.format(endpoint.pk)}"
+    text = f"Activate {canonical_name(endpoint)} by POST {settings.PUBLIC_URL}{ACTIVATE.format(endpoint.pk)}"
     ways = []
     if endpoint.myproxy_server:
         ways.append(f"your name and passphrase at the MyProxy server {endpoint.myproxy_server}")
@@ -141,7 +142,7 @@ def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     )
     if other is None:
         return moves.resume(task.owner, task.pk, now)
-    trouble = Trouble("NO_CREDENTIALS", "", "there is none that is valid now.", "")
+    trouble = Trouble("NO_CREDENTIALS", "", NONE_VALID, "")
     with transaction.atomic():
         now = moment(now)
         text = _why(task, other, trouble)
