@@ -212,6 +212,21 @@ def test_one_who_comes_to_wait_long_after_all_others_are_gone_is_told(
     assert len(subjects()) == 2
 
 
+def test_an_owner_who_changes_his_servers_all_the_time_sends_no_flood(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    give(alice, gsi2, seconds=None)
+    task = put_to_bed(alice, gsi1, gsi2)
+    for number in range(mails.MAX_WAITS + 5):
+        gsi1.servers.update(scheme="ftp")
+        assert renewal.resume_waiting() == 1
+        gsi1.servers.update(scheme="gsiftp")
+        Endpoint.objects.filter(pk=gsi1.pk).update(myproxy_server=f"myproxy{number}.example.org:7512")
+        grant = take(task)
+        work.suspend(grant.task_id, grant.epoch, ENDED, None)
+    assert Mail.objects.count() == mails.MAX_WAITS
+
+
 @pytest.mark.django_db(transaction=True)
 def test_tasks_that_come_to_wait_at_the_same_moment_are_one_mail(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
     ids = [make_endpoint(alice, f"e{number}", public=True, scheme="gsiftp") for number in range(3)]

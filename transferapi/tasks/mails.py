@@ -20,9 +20,12 @@ from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.vault import Held
 
-from .models import Mail, Task
+from .models import Event, Mail, Task
 from .states import Phase, Status, TaskType
 
+#: A task that has waited so often tells it by mail no more.
+MAX_WAITS = 30
+CREDENTIAL_TROUBLES = ("NO_CREDENTIALS", "AUTH")
 #: Of a subject, which is one line.
 MAX_SUBJECT = 200
 TASK = "/v0.10/task/"
@@ -51,7 +54,7 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
 
 def waiting(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
     """A task waits for a credential: the first one that does tells it for all."""
-    if not _wanted(task, "notify_on_inactive"):
+    if not _wanted(task, "notify_on_inactive") or _has_waited_often(task):
         return
     key = _wave(task.owner_id, endpoint)
     earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
@@ -92,6 +95,11 @@ def _end_wave(key: str, mail_id: int) -> None:
 def _wave(user_id: uuid.UUID, endpoint: Endpoint) -> str:
     """All endpoints that name one server for credentials are one wave: one credential ends it for all."""
     return f"waiting:{user_id}:{_digest(activation.bindings(endpoint)[-1])}"
+
+
+def _has_waited_often(task: Task) -> bool:
+    """An endpoint's owner can send a task to bed and up again, by what its servers are, as often as he likes."""
+    return Event.objects.filter(task=task, code__in=CREDENTIAL_TROUBLES)[MAX_WAITS:].exists()
 
 
 def _others_wait(task: Task, endpoint: Endpoint) -> bool:
