@@ -174,6 +174,8 @@ def _store(user: User, endpoint: Endpoint, new: _New, now: datetime | None) -> N
     """The last activation counts: one from a server takes the place of what was given for this endpoint alone."""
     own = vault.endpoint_binding(endpoint.pk)
     with transaction.atomic():
+        # To get it may have taken long: what is bound to a place that is gone would stay for ever.
+        registry.still(user, endpoint, Verb.ACTIVATE)
         if new.bound_to != own:
             vault.forget(user, own)
         vault.store(

@@ -117,6 +117,13 @@ def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
     return endpoint
 
 
+def still(user: User, endpoint: Endpoint, verb: Verb) -> None:
+    """Nobody deletes or closes it until the end of this transaction. -> EndpointNotFoundError, where somebody has"""
+    row = _living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk).first()
+    if row is None or not may(user, verb, row):
+        raise EndpointNotFoundError(str(endpoint.pk))
+
+
 def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpec] = ()) -> Endpoint:
     """Make an endpoint of this user. Without a `name` it is called by its UUID.
 
@@ -138,9 +145,16 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 
 
 def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
-    """Change what `fields` names of the document. -> as `resolve` and `create`"""
+    """Change what `fields` names of the document. -> as `resolve` and `create`
+
+    One that is public no more has no credentials of others any more: they could neither use them nor take them back.
+    """
     endpoint = resolve(user, ref, Verb.MANAGE)
-    _save(endpoint, checked(endpoint, fields))
+    values = checked(endpoint, fields)
+    with transaction.atomic():
+        _save(endpoint, values)
+        if values.get("public") is False:
+            vault.forget_all(vault.endpoint_binding(endpoint.pk), but=endpoint.owner_id)
     return endpoint
 
 

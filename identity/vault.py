@@ -143,10 +143,14 @@ def forget(user: User | uuid.UUID, bound_to: str) -> bool:
     return deleted > 0
 
 
-def forget_all(bound_to: str) -> int:
-    """Delete everybody's credentials for this binding, as when its endpoint is deleted; how many there were."""
-    PendingSecret.objects.filter(bound_to=bound_to).delete()
-    deleted, _ = Credential.objects.filter(bound_to=bound_to).delete()
+def forget_all(bound_to: str, but: uuid.UUID | None = None) -> int:
+    """Delete everybody's credentials for this binding, as when its endpoint is deleted; how many there were.
+
+    but: whose are left.
+    """
+    theirs = models.Q(bound_to=bound_to) if but is None else models.Q(bound_to=bound_to) & ~models.Q(user_id=but)
+    PendingSecret.objects.filter(theirs).delete()
+    deleted, _ = Credential.objects.filter(theirs).delete()
     return deleted
 
 

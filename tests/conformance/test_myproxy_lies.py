@@ -348,7 +348,7 @@ def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
     lie: Callable[..., LyingServer], refused: Any, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
-    times = {"begins": now - timedelta(days=1), "ends": now + timedelta(days=1)}
+    times: dict[str, Any] = {"begins": now - timedelta(days=1), "ends": now + timedelta(days=1)}
     ca = make.authority(**times)
     proxy = make.proxy(make.person(ca, "CN=Mallory", **times), appended="CN=localhost", **times)
     for number, holder in enumerate((proxy, make.host(ca, common_name="localhost", **times))):

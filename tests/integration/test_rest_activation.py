@@ -17,6 +17,7 @@ from endpoints import activating, activation, forms, registry
 from endpoints.activation import Need
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.login import GsiLogin
+from endpoints.gridftp.x509 import Credential
 from endpoints.models import Endpoint
 from identity import vault
 from identity.models import User
@@ -354,6 +355,36 @@ def test_an_endpoint_that_is_deleted_leaves_no_credential_behind(
     assert api.delete("/endpoint/gsi").status == 200
     for user in (alice, bob):
         assert not vault.find_all(user.pk, [vault.endpoint_binding(gsi.pk)])
+
+
+def test_an_endpoint_that_is_closed_to_others_leaves_no_credential_of_theirs_behind(
+    api: Api, alice: User, bob: User, gsi: Endpoint, alices: Identity
+) -> None:
+    """They could not take it back any more."""
+    registry.update(alice, "gsi", {"public": True})
+    for user in (alice, bob):
+        assert push(Api(user), "alice%23gsi", proxy_of(alices)).status == 200
+    registry.update(alice, "gsi", {"description": "the same"})
+    assert vault.find_all(bob.pk, [vault.endpoint_binding(gsi.pk)])
+    registry.update(alice, "gsi", {"public": False})
+    assert vault.find_all(alice.pk, [vault.endpoint_binding(gsi.pk)])
+    assert not vault.find_all(bob.pk, [vault.endpoint_binding(gsi.pk)])
+
+
+@pytest.mark.parametrize("gone", [{"deleted_at": datetime.now(UTC)}, {"public": False}])
+def test_a_credential_that_comes_when_its_endpoint_is_gone_is_not_kept(
+    bob: User, gsi: Endpoint, alices: Identity, monkeypatch: pytest.MonkeyPatch, gone: dict[str, Any]
+) -> None:
+    Endpoint.objects.filter(pk=gsi.pk).update(public=True)
+    parse = Credential.parse
+
+    def slowly(pem: bytes) -> Any:
+        Endpoint.objects.filter(pk=gsi.pk).update(**gone)
+        return parse(pem)
+
+    monkeypatch.setattr(Credential, "parse", slowly)
+    assert push(Api(bob), str(gsi.pk), proxy_of(alices)).code == "EndpointNotFound"
+    assert not vault.find_all(bob.pk, [vault.endpoint_binding(gsi.pk)])
 
 
 def test_a_credential_of_the_wrong_kind_is_none(api: Api, alice: User, ssh: Endpoint, ssh_key: tuple[str, str]) -> None:
