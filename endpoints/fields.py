@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from identity.bindings import MYPROXY_PORT
-from identity.https import parse_url
 from identity.oauth_errors import ServerAddressError
+from identity.web_address import parse_url
 
 from . import limits
 from .errors import EndpointInvalidError

@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from transferapi.config import Secret
+from identity.hidden import Secret
 
 from .errors import RequirementError
 

@@ -1,4 +1,4 @@
-"""Octets that do not show themselves: neither in a log, nor in the local variables of a traceback."""
+"""Octets and text that do not show themselves: neither in a log, nor in the local variables of a traceback."""
 
 from __future__ import annotations
 
@@ -18,3 +18,15 @@ class Hidden:
 
     def __len__(self) -> int:
         return len(self.value)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """Text for who asks for its `value` only."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__

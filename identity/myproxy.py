@@ -39,9 +39,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from endpoints.gridftp import proxies
 from endpoints.gridftp.trust import HostMismatchError, TrustFolder, UntrustedError, explain, peer_chain
 from endpoints.gridftp.x509 import MAX_CERTIFICATES, Credential, CredentialError, KeyMismatchError, read_certificate
-from transferapi.config import Secret
 
-from .hidden import Hidden
+from .hidden import Hidden, Secret
 
 __all__ = [
     "BadCredentialError",

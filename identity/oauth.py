@@ -35,7 +35,7 @@ from endpoints.gridftp.proxies import make_request, new_key
 from endpoints.gridftp.trust import TrustFolder, UntrustedError
 from endpoints.gridftp.x509 import Credential, CredentialError, read_certificates
 
-from .https import REQUEST_SECONDS, Answer, Site, Url, parse_url
+from .https import REQUEST_SECONDS, Answer, Site
 from .oauth_clients import Client
 from .oauth_errors import (
     BadAnswerError,
@@ -47,6 +47,7 @@ from .oauth_errors import (
     ServerAnswerError,
     StateMismatchError,
 )
+from .web_address import Url, parse_url
 
 #: What OA4MP wants to be asked for; `openid` it wants in addition to anything.
 GETCERT_SCOPE = "edu.uiuc.ncsa.myproxy.getcert"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
-from .https import parse_url
 from .oauth_errors import ServerAddressError
+from .web_address import parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +44,5 @@ def clients_of(text: str) -> Mapping[str, Client]:
 
 def client_for(server: object) -> Client:
     """As which client the server (or its address) knows us."""
-    configured = clients_of(settings.OAUTH_CLIENTS)
+    configured: Mapping[str, Client] = settings.OAUTH_CLIENTS
     return configured.get(str(server), Client(settings.PUBLIC_URL))

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from identity.hidden import Secret
+from identity.oauth_clients import clients_of
 from identity.vault_keys import parse_keys
 
 from . import mail_settings
@@ -65,18 +67,6 @@ class ConfigError(Exception):
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Secret:
-    """A string that shows itself only to who asks for its `value`."""
-
-    value: str
-
-    def __repr__(self) -> str:
-        return "Secret(***)"
-
-    __str__ = __repr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +130,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         vault_key_file=read("WAYBILL_VAULT_KEY_FILE", _path_or_none, ""),
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
-        oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", _client_lines),
+        oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", clients_of),
         mail=secret("WAYBILL_MAIL", mail_settings.parse),
         mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
@@ -243,14 +233,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _networks(text: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(word) for word in _words(text))
-
-
-def _client_lines(text: str) -> None:
-    """Says which line is wrong, and nothing of what is in it."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.split()
-        if words and not words[0].startswith("#") and (len(words) not in (2, 3) or "://" not in words[0]):
-            raise ValueError(f"line {number} is not: https://server id [secret]")
 
 
 def _flag(text: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from identity.oauth_clients import Client, clients_of
 from identity.vault_keys import Key, parse_keys
 
 from . import mail_settings
@@ -90,8 +92,8 @@ DELEGATE_TO = CONFIG.delegate_to
 #: Networks that the address gate lets through although they are loopback or private.
 ALLOW_TARGETS = CONFIG.allow_targets
 PUBLIC_URL = CONFIG.public_url
-#: How the OAuth servers of endpoints know us; `identity.oauth_clients` reads it.
-OAUTH_CLIENTS = CONFIG.oauth_clients.value if CONFIG.oauth_clients else ""
+#: How the OAuth servers of endpoints know us, by their addresses.
+OAUTH_CLIENTS: Mapping[str, Client] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
 
 #: EMAIL_BACKEND and what belongs to it.
 globals().update(mail_settings.parse(CONFIG.mail.value if CONFIG.mail else "console:"))

@@ -19,7 +19,7 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.gridftp.trust import TrustFolder
 from identity import oauth
-from identity.https import MAX_ANSWER, parse_url
+from identity.https import MAX_ANSWER
 from identity.oauth_clients import Client
 from identity.oauth_errors import (
     CertificateNotUsableError,
@@ -32,6 +32,7 @@ from identity.oauth_errors import (
     ServerTooSlowError,
     ServerUnreachableError,
 )
+from identity.web_address import parse_url
 from tests.lying_https import LyingServer, Script, answer, drip
 
 HERE = ["127.0.0.1"]

@@ -20,6 +20,7 @@ from endpoints.gridftp.login import GsiLogin
 from endpoints.gridftp.x509 import Credential
 from endpoints.models import Endpoint
 from identity import vault
+from identity.hidden import Secret
 from identity.models import User
 from tests.integration.activated import (
     activate,
@@ -32,7 +33,6 @@ from tests.integration.activated import (
 from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.described import assert_described
 from tests.integration.rest import Api, assert_error
-from transferapi.config import Secret
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("trusting")]
 

@@ -20,6 +20,7 @@ from endpoints.gridftp.proxies import sign_proxy
 from endpoints.gridftp.x509 import Credential
 from endpoints.models import Endpoint
 from identity.errors import VaultKeyNotConfiguredError
+from identity.hidden import Secret
 from identity.models import User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import (
@@ -32,7 +33,6 @@ from tests.integration.activated import (
     signed,
 )
 from tests.integration.rest import Api, assert_error
-from transferapi.config import Secret
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("trusting")]
 

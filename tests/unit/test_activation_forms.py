@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from endpoints.errors import RequirementError
 from endpoints.forms import LONGEST_FILE, Filled, Form, Given, read, rows
-from transferapi.config import Secret
+from identity.hidden import Secret
 
 _ROWS = [(str(form), row.name) for form in Form for row in rows(form, {})]
 _SECRET = "s3cr3t-v4lu3"

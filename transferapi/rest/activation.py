@@ -16,7 +16,7 @@ from endpoints.activation import Standing
 from endpoints.forms import Given, Requirement
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
-from transferapi.config import Secret
+from identity.hidden import Secret
 
 from . import documents, schemas
 from .base import View, result
