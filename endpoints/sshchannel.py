@@ -31,8 +31,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "ecdsa": ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
     "rsa": ("rsa-sha2-512", "rsa-sha2-256"),
 }
-#: What OpenSSH no longer offers by itself either.
-_OLD_ALGORITHMS = {
+#: What OpenSSH no longer offers by itself either. And key exchanges that paramiko calculates in Python, while all other
+#: threads wait: with numbers of 8,192 bits, which a server may choose, for two seconds; group 14 takes 0.05.
+_UNWANTED = {
+    "kex": ["diffie-hellman-group-exchange-sha256", "diffie-hellman-group16-sha512"],
     "ciphers": ["aes128-cbc", "aes192-cbc", "aes256-cbc", "3des-cbc"],
     "macs": ["hmac-sha1", "hmac-md5", "hmac-sha1-96", "hmac-md5-96"],
 }
@@ -188,7 +190,7 @@ def _transport(connected: socket.socket, order: Order) -> paramiko.Transport:
     unwanted = [name for family, names in FAMILIES.items() if family not in order.families for name in names]
     transport = paramiko.Transport(
         connected,
-        disabled_algorithms={**_OLD_ALGORITHMS, "keys": unwanted},
+        disabled_algorithms={**_UNWANTED, "keys": unwanted},
         packetizer_class=_BoundedPacketizer,
     )
     transport.set_log_channel(_log_name)

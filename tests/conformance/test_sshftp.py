@@ -290,8 +290,16 @@ async def test_an_account_that_may_run_no_commands_is_told_apart(ssh_server_fact
     assert "run commands" in fault.advice
 
 
-async def test_a_host_with_old_algorithms_only_is_refused(ssh_server_factory, key):
-    server = ssh_server_factory("Ciphers aes128-cbc", "MACs hmac-sha1")
+@pytest.mark.parametrize(
+    "only",
+    [
+        ("Ciphers aes128-cbc", "MACs hmac-sha1"),
+        ("KexAlgorithms diffie-hellman-group-exchange-sha256",),
+        ("KexAlgorithms diffie-hellman-group16-sha512",),
+    ],
+)
+async def test_a_host_with_old_or_slow_algorithms_only_is_refused(ssh_server_factory, key, only):
+    server = ssh_server_factory(*only)
     server.authorize(key)
     fault = await refusal(server.port, ssh_login(server, key))
     assert fault.kind is Kind.ENDPOINT_ERROR
