@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from typing import Any
 
-from transferapi.config import Config, load_or_exit
+from transferapi.config import KNOWN, Config, load_or_exit
 
 from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
@@ -33,7 +34,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    main = argparse.ArgumentParser(prog="waybill", description="Run Waybill on this machine.")
+    main = argparse.ArgumentParser(
+        prog="waybill",
+        description="Run Waybill on this machine.",
+        epilog=_variables(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = main.add_subparsers(required=True, metavar="COMMAND")
 
     def command(parent: Any, name: str, run: object, meaning: str) -> argparse.ArgumentParser:
@@ -57,6 +63,15 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     command(commands, "token", run_token, "make an API token and print it").add_argument("name")
     return main
+
+
+def _variables() -> str:
+    """All that an operator can say, for the end of the help."""
+    wrapped = (
+        textwrap.fill(f"{name}: {meaning}", 100, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+        for name, meaning in KNOWN.items()
+    )
+    return "\n".join(("environment variables:", *wrapped))
 
 
 def run_up(config: Config, arguments: argparse.Namespace) -> int:

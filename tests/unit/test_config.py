@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transferapi.config import KNOWN, ConfigError, broker_url, database, load
+from deploy import cli
+from transferapi.config import CHECKOUT, KNOWN, ConfigError, broker_url, database, load
 
 SECRET = "s3cret-" + "x" * 40
 
@@ -124,3 +125,14 @@ def test_a_database_on_a_socket_and_one_on_the_network() -> None:
 def test_celery_spells_the_socket_of_redis_its_own_way() -> None:
     assert broker_url("unix:///run/redis.sock?db=2") == "redis+socket:///run/redis.sock?virtual_host=2"
     assert broker_url("rediss://:secret@queue:6380/1") == "rediss://:secret@queue:6380/1"
+
+
+def test_the_compose_file_passes_on_what_an_operator_may_say() -> None:
+    text = (CHECKOUT / "docker-compose.yml").read_text()
+    of_the_image = {"WAYBILL_HOME", "WAYBILL_PORT", "WAYBILL_DEBUG", "WAYBILL_HOSTS", "WAYBILL_LOG_LEVEL"}
+    assert [name for name in KNOWN if name not in of_the_image and name not in text] == []
+
+
+def test_the_help_of_the_command_names_every_variable() -> None:
+    text = cli.parser().format_help()
+    assert [name for name in KNOWN if f"  {name}: " not in text] == []
