@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 def _variables() -> str:
     """All that an operator can say, for the end of the help."""
     wrapped = (
-        textwrap.fill(f"{name}: {meaning}", 100, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+        textwrap.fill(f"  {name}: {meaning}", 100, subsequent_indent="      ", break_on_hyphens=False)
         for name, meaning in KNOWN.items()
     )
     return "\n".join(("environment variables:", *wrapped))
