@@ -26,9 +26,9 @@ from identity.oauth_clients import client_for
 from identity.oauth_errors import OAuthError
 from identity.vault import Kind
 
-from . import activation, forms, gate, registry, sshkeys
+from . import activation, forms, gate, patience, registry, sshkeys
 from .activation import Need, Standing
-from .errors import CredentialRefusedError, DelegationUnknownError, RequirementError
+from .errors import CredentialRefusedError, DelegationUnknownError, RequirementError, TooManyWaitingError
 from .fields import host_and_port, joined
 from .forms import DEFAULT_LIFETIME, Filled, Form, Given, Requirement
 from .gridftp import proxies
@@ -266,10 +266,11 @@ def _by_myproxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
         raise RequirementError("myproxy.hostname", "This is not a host name, with or without :port.") from None
     shared = joined(host, port) == endpoint.myproxy_server
     subject = filled["server_dn"] or (endpoint.myproxy_dn if shared else "")
-    credential = myproxy.logon(
-        _addresses(host, port), port, server_name=host, username=filled["username"], passphrase=filled["passphrase"],
-        lifetime=lifetime, trust=activation.trust(), subject=subject,
-    )  # fmt: skip
+    with patience.waiting(user.pk):
+        credential = myproxy.logon(
+            _addresses(host, port), port, server_name=host, username=filled["username"],
+            passphrase=filled["passphrase"], lifetime=lifetime, trust=activation.trust(), subject=subject,
+        )  # fmt: skip
     bound_to = vault.myproxy_binding(host, port) if shared else vault.endpoint_binding(endpoint.pk)
     return _checked(endpoint, credential, bound_to, "Activated.MyProxyCredential", now)
 
@@ -296,11 +297,12 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
     """Nothing where the server cannot be reached: the other forms still can be used."""
     try:
         server = oauth.parse_server(endpoint.oauth_server)
-        begun = oauth.begin(
-            server, _addresses(server.host, server.port), client_for(server),
-            redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
-        )  # fmt: skip
-    except (OAuthError, gate.TargetRefusedError) as error:
+        with patience.waiting(user.pk):
+            begun = oauth.begin(
+                server, _addresses(server.host, server.port), client_for(server),
+                redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
+            )  # fmt: skip
+    except (OAuthError, gate.TargetRefusedError, TooManyWaitingError) as error:
         log.info("The OAuth server %s of the endpoint %s: %s", endpoint.oauth_server, endpoint.pk, error.reason)
         return {}
     bound_to = vault.oauth_binding(endpoint.oauth_server)
@@ -316,15 +318,16 @@ def _by_oauth(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> 
     state = answer.state or filled["state"]
     if not state:
         raise RequirementError("oauth.state", "This is missing: give what came with the authorization_url.")
-    pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
-    if pending is None:
-        raise DelegationUnknownError(
-            "This sign-in was not begun here, or is used up, or too old: ask for activation_requirements again."
-        )
-    credential = oauth.finish(
-        pending.secret, _addresses(server.host, server.port), client_for(server), code=answer.code, state=state,
-        issuer=answer.issuer, place=answer.place, trust=activation.trust(), lifetime=lifetime, now=now,
-    )  # fmt: skip
+    with patience.waiting(user.pk):
+        pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
+        if pending is None:
+            raise DelegationUnknownError(
+                "This sign-in was not begun here, or is used up, or too old: ask for activation_requirements again."
+            )
+        credential = oauth.finish(
+            pending.secret, _addresses(server.host, server.port), client_for(server), code=answer.code, state=state,
+            issuer=answer.issuer, place=answer.place, trust=activation.trust(), lifetime=lifetime, now=now,
+        )  # fmt: skip
     return _checked(endpoint, credential, bound_to, "Activated.OAuthCredential", now)
 
 

@@ -18,6 +18,7 @@ And what activation refuses:
         RequirementError(field, reason)          what he filled in makes no sense
         CredentialRefusedError(flaw, reason)     the credential is not good enough
         DelegationUnknownError(reason)           a proxy for a request that we do not know
+        TooManyWaitingError(reason)              others wait for such servers already; later there is a place
 """
 
 from __future__ import annotations
@@ -109,3 +110,8 @@ class CredentialRefusedError(ActivationError):
 
 class DelegationUnknownError(ActivationError):
     """No request was made for this proxy chain, or it is used up or too old."""
+
+
+class TooManyWaitingError(ActivationError):
+    def __init__(self) -> None:
+        super().__init__("Too many requests wait for servers of endpoints just now; try again in some seconds.")

@@ -31,6 +31,7 @@ from endpoints.errors import (
     ServerExistsError,
     ServerNotFoundError,
     TooManyEndpointsError,
+    TooManyWaitingError,
 )
 from endpoints.gate import TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
@@ -138,6 +139,7 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     RequirementError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     CredentialRefusedError: lambda e: (400, f"ClientError.CredentialRefused.{e.flaw}", _shown(e.reason)),
     DelegationUnknownError: lambda e: (400, "ClientError.ActivationExpired", e.reason),
+    TooManyWaitingError: lambda e: (429, "ClientError.TooManyRequests", e.reason),
     VaultKeyMissingError: _activate_anew,
     VaultSealBrokenError: _activate_anew,
     CredentialGoneError: _activate_anew,
@@ -175,7 +177,7 @@ _ADVICE = {
     415: "Only JSON comes in: send a document, with Content-Type: application/json",
 }
 
-#: Seconds after which a client of ours asks again when the database was away.
+#: Seconds after which a client of ours asks again when the database was away, or no place was free.
 RETRY_AFTER = 5
 
 
@@ -192,7 +194,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response:
     headers = {ERROR_HEADER: code}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if status == 503:
+    if status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER)
     return Response(document(request, code, message), status=status, headers=headers)
 

@@ -1,0 +1,46 @@
+"""Whoever names servers that hang does not take the threads of the web server from others."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+import pytest
+
+from endpoints import patience, registry
+from endpoints.errors import TooManyWaitingError
+from endpoints.models import Endpoint
+from identity.models import User
+from tests.integration.activated import activate, requirements_of
+from tests.integration.rest import Api, assert_error
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("trusting")]
+
+_MYPROXY = {"hostname": "127.0.0.1", "username": "alice", "passphrase": "a passphrase"}
+
+
+def test_a_user_whose_servers_hang_waits_alone(alice: User, bob: User, gsi: Endpoint) -> None:
+    registry.update(alice, "gsi", {"public": True, "oauth_server": "https://127.0.0.1/oauth2"})
+    with contextlib.ExitStack() as stack:
+        for _ in range(patience.MAX_OF_ONE):
+            stack.enter_context(patience.waiting(alice.pk))
+        refused = activate(Api(alice), "gsi", "myproxy", **_MYPROXY)
+        assert_error(refused, 429, "ClientError.TooManyRequests")
+        assert int(refused.headers["Retry-After"]) > 0
+        line = {"code": "code=abc&state=def"}
+        assert_error(activate(Api(alice), "gsi", "oauth", **line), 429, "ClientError.TooManyRequests")
+        assert requirements_of(Api(alice), "gsi")["DATA"]
+        # He gets as far as the gate, which lets nobody to this address.
+        assert_error(activate(Api(bob), "alice%23gsi", "myproxy", **_MYPROXY), 502, "ExternalError.ConnectFailed")
+    assert_error(activate(Api(alice), "gsi", "myproxy", **_MYPROXY), 502, "ExternalError.ConnectFailed")
+
+
+def test_all_users_together_leave_some_threads_to_others() -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(patience.MAX_OF_ALL):
+            stack.enter_context(patience.waiting(uuid.uuid4()))
+        with pytest.raises(TooManyWaitingError), patience.waiting(uuid.uuid4()):
+            pass
+    with pytest.raises(OSError, match="an error in between"), patience.waiting(uuid.uuid4()):
+        raise OSError("an error in between")
+    assert not patience._waiting
