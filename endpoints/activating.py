@@ -33,7 +33,7 @@ from .fields import host_and_port, joined
 from .forms import DEFAULT_LIFETIME, Filled, Form, Given, Requirement
 from .gridftp import proxies
 from .gridftp.trust import UntrustedError
-from .gridftp.x509 import Credential, CredentialError
+from .gridftp.x509 import Credential, CredentialError, PassphraseError
 from .models import Endpoint
 from .permissions import Verb
 
@@ -343,6 +343,9 @@ def _parsed(pem: Hidden) -> Credential:
     """Old clients of the Transfer API join certificates without a line end between them."""
     try:
         return Credential.parse(pem.value.replace(b"----------BEGIN", b"-----\n-----BEGIN"))
+    except PassphraseError as error:
+        reason = "The private key is encrypted: make a proxy with it (grid-proxy-init), and give that."
+        raise CredentialRefusedError(_flaw(error), reason) from None
     except CredentialError as error:
         raise CredentialRefusedError(_flaw(error), error.reason) from None
 

@@ -290,3 +290,8 @@ def ssh_server_factory(grid_home: Path) -> Iterator[Callable[..., SshServer]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def ssh_server(ssh_server_factory: Callable[..., SshServer]) -> SshServer:
+    return ssh_server_factory()

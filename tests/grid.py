@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.login import GsiLogin
+from endpoints.gridftp.login import GsiLogin, Login
 from endpoints.gridftp.trust import TrustFolder
 from endpoints.gridftp.x509 import Credential
 
@@ -24,5 +24,5 @@ def login_of(
     return GsiLogin(credential_of(identity), trust, host_name, delegate=delegate)
 
 
-async def open_session(port: int, login: GsiLogin, *, timeout: float = PATIENCE) -> GridFTPSession:
+async def open_session(port: int, login: Login, *, timeout: float = PATIENCE) -> GridFTPSession:
     return await GridFTPSession.open("127.0.0.1", port, login=login, timeout=timeout)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.sshd import SshServer, make_key
 from deploy.endpoint.toolkit import ToolkitServer
@@ -18,21 +17,14 @@ from endpoints.sshftp import SshLogin
 from tests.conformance.test_gsi_lanes import PLAIN, HasPort, ProxiedPath, folder, move_all, secured, sessions
 from tests.data_proxy import DataProxy
 from tests.grid import login_of
+from tests.ssh_grid import NEEDS_SSHD
 
 __all__ = ["folder"]
 
 pytestmark = [
     pytest.mark.toolkit,
-    pytest.mark.skipif(not sshd.installed(), reason="no sshd on this machine"),
+    NEEDS_SSHD,
 ]
-
-
-@pytest.fixture
-def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
-    home = tmp_path / "sshd"
-    home.mkdir()
-    with SshServer(home) as server:
-        yield server
 
 
 @pytest.mark.parametrize(("one", "other"), [("gsi", "ssh"), ("ssh", "gsi"), ("ssh", "ssh")])

@@ -6,7 +6,7 @@ import logging
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -180,14 +180,6 @@ def test_a_sign_in_that_another_user_began_is_none_of_mine(
     [url] = [row["value"] for row in mine["DATA"] if row["name"] == "authorization_url"]
     answer = urlsplit(oauth_site.consent(url)).query
     assert_error(activate(Api(bob), "alice%23place", "oauth", code=answer), 400, "ClientError.ActivationExpired")
-
-
-@pytest.fixture
-def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
-    folder = tmp_path / "sshd"
-    folder.mkdir()
-    with SshServer(folder) as server:
-        yield server
 
 
 def test_an_ssh_key_logs_in(api: Api, alice: User, folder: Path, tmp_path: Path, ssh_server: SshServer) -> None:

@@ -37,13 +37,13 @@ from endpoints.sshchannel import Bridge
 from endpoints.sshftp import SshLogin
 from tests.conformance.test_gsi_lanes import ProxiedPath
 from tests.data_proxy import DataProxy
-from tests.grid import login_of
-from tests.ssh_grid import Relay, key_pair, open_session, ssh_login
+from tests.grid import login_of, open_session
+from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, ssh_login
 from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.toolkit,
-    pytest.mark.skipif(not sshd.installed() and os.environ.get("CI") != "true", reason="sshd is not installed"),
+    NEEDS_SSHD,
 ]
 
 Servers = Callable[..., SshServer]

@@ -11,13 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_publ
 from deploy.endpoint.authority import Identity
 from endpoints.gridftp.proxies import make_proxy, sign_proxy
 from endpoints.gridftp.x509 import Credential
+from tests.grid import credential_of
 from tests.integration.described import assert_described
 from tests.integration.rest import Answer, Api
-
-
-def credential_of(identity: Identity) -> Credential:
-    """The long-lived one, with its key."""
-    return Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
 
 
 def proxy_of(identity: Identity, *, hours: float = 1.0, now: datetime | None = None, **more: Any) -> Credential:

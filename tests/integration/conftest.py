@@ -61,6 +61,18 @@ def gsi(alice: User) -> Endpoint:
 
 
 @pytest.fixture
+def gsi1(alice: User) -> Endpoint:
+    """alice's, for everybody; wants a certificate."""
+    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
+
+
+@pytest.fixture
+def gsi2(alice: User) -> Endpoint:
+    """As gsi1."""
+    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
+
+
+@pytest.fixture
 def alices(identity_of: Callable[..., Identity]) -> Identity:
     return identity_of("alice")
 

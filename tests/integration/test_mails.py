@@ -39,16 +39,6 @@ def alice(db: None) -> User:
 
 
 @pytest.fixture
-def gsi1(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
-
-
-@pytest.fixture
-def gsi2(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
-
-
-@pytest.fixture
 def server(settings: Any) -> Iterator[MailServer]:
     """A mail server that takes all, configured as an operator would."""
     server = MailServer()

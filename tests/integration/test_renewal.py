@@ -36,16 +36,6 @@ def rings(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     return rung
 
 
-@pytest.fixture
-def gsi1(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
-
-
-@pytest.fixture
-def gsi2(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
-
-
 def share_myproxy(*endpoints: Endpoint) -> str:
     """They name one MyProxy server; its binding."""
     for endpoint in endpoints:

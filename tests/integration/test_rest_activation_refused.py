@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints import activating, forms
@@ -23,9 +28,9 @@ from identity.errors import VaultKeyNotConfiguredError
 from identity.hidden import Secret
 from identity.models import User
 from identity.vault_keys import new_key, parse_keys
+from tests.grid import credential_of
 from tests.integration.activated import (
     activate,
-    credential_of,
     document,
     proxy_of,
     push,
@@ -58,6 +63,12 @@ def _other_key(identity: Identity) -> str:
     return Credential(one.certificate, other.key, one.chain).to_pem().decode()
 
 
+def _encrypted_key(identity: Identity) -> str:
+    key = load_pem_private_key(identity.key.read_bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"of the key"))
+    return identity.certificate.read_text() + pem.decode()
+
+
 def _without_chain(identity: Identity) -> str:
     return proxy_of(identity).to_pem().decode().rpartition("-----BEGIN CERT")[0]
 
@@ -67,6 +78,7 @@ _REFUSED: dict[str, tuple[Callable[[Identity], str], str]] = {
     "cut short": (lambda one: proxy_of(one).to_pem().decode()[:700], "MalformedCredential"),
     "without its key": (_without_key, "MalformedCredential"),
     "with another key": (_other_key, "KeyMismatch"),
+    "with an encrypted key": (_encrypted_key, "Passphrase"),
     "without its chain": (_without_chain, "IncompleteChain"),
     "limited": (lambda one: proxy_of(one, limited=True).to_pem().decode(), "LimitedProxy"),
     "over in 20 seconds": (lambda one: proxy_of(one, hours=20 / 3600).to_pem().decode(), "TooShort"),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Identity
 from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin
 from endpoints.models import Endpoint
@@ -16,7 +16,7 @@ from identity import vault
 from identity.models import Credential, User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import proxy_of
-from tests.integration.cast import make_endpoint, take
+from tests.integration.cast import take
 from tests.integration.test_renewal import unchecked
 from transferapi.tasks import outlook, renewal, work
 from transferapi.tasks.clock import moment
@@ -29,7 +29,7 @@ from workers.sessions import Place
 from workers.store import close_connections
 from workers.wallet import VaultWallet
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusting")]
 
 T = TypeVar("T")
 ADDRESS = Address("192.0.2.1", 2811)
@@ -43,21 +43,6 @@ def _connections() -> Iterator[None]:
     close_connections()
     yield
     close_connections()
-
-
-@pytest.fixture(autouse=True)
-def _trust(settings: Any, authority: Authority) -> None:
-    settings.CERTIFICATES = authority.certificates
-
-
-@pytest.fixture
-def gsi1(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi1", public=True, scheme="gsiftp")
-
-
-@pytest.fixture
-def gsi2(alice: User) -> Endpoint:
-    return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
 
 
 class Slice:
