@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ class _KeyFile:
     def _read(self, path: Path) -> None:
         try:
             self._keys = parse_keys(path.read_text(encoding="utf-8"))
+            if path.stat().st_mode & stat.S_IROTH:
+                log.warning("Every account of this machine can read the vault keys in %s: chmod 600 it", path)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             log.error("The vault keys in %s cannot be used, those from before are: %s", path, reason)

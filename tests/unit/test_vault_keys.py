@@ -186,6 +186,22 @@ def test_a_key_file_that_breaks_is_told_once_and_the_keys_from_before_are_used(
         assert "hunter2" not in caplog.text
 
 
+def test_a_key_file_that_everybody_can_read_is_told(
+    keys: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = new_key()
+    keys.VAULT_KEYS, keys.VAULT_KEY_FILE = parse_keys(key), tmp_path / "keys"
+    replace(keys.VAULT_KEY_FILE, key)
+    for mode, warnings in ((0o600, 0), (0o640, 0), (0o644, 1)):
+        caplog.clear()
+        keys.VAULT_KEY_FILE.chmod(mode)
+        with caplog.at_level(logging.WARNING):
+            keyring.seal(b"secret", AT)
+            keyring.seal(b"secret", AT)
+        assert len(caplog.records) == warnings
+        assert key not in caplog.text
+
+
 def test_hidden_octets_do_not_show() -> None:
     hidden = Hidden(b"secret")
     assert hidden.value == b"secret"
