@@ -266,7 +266,7 @@ def _by_myproxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
         raise RequirementError("myproxy.hostname", "This is not a host name, with or without :port.") from None
     shared = joined(host, port) == endpoint.myproxy_server
     subject = filled["server_dn"] or (endpoint.myproxy_dn if shared else "")
-    with patience.waiting(user.pk):
+    with patience.waiting(user.pk, patience.ACTIVATIONS):
         credential = myproxy.logon(
             _addresses(host, port), port, server_name=host, username=filled["username"],
             passphrase=filled["passphrase"], lifetime=lifetime, trust=activation.trust(), subject=subject,
@@ -297,7 +297,7 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
     """Nothing where the server cannot be reached: the other forms still can be used."""
     try:
         server = oauth.parse_server(endpoint.oauth_server)
-        with patience.waiting(user.pk):
+        with patience.waiting(user.pk, patience.ACTIVATIONS):
             begun = oauth.begin(
                 server, _addresses(server.host, server.port), client_for(server),
                 redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
@@ -318,7 +318,7 @@ def _by_oauth(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -> 
     state = answer.state or filled["state"]
     if not state:
         raise RequirementError("oauth.state", "This is missing: give what came with the authorization_url.")
-    with patience.waiting(user.pk):
+    with patience.waiting(user.pk, patience.ACTIVATIONS):
         pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
         if pending is None:
             raise DelegationUnknownError(

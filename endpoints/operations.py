@@ -16,7 +16,7 @@ from django.conf import settings
 
 from identity.models import User
 
-from . import activation, gate, registry
+from . import activation, gate, patience, registry
 from .activation import Logins
 from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
@@ -89,9 +89,11 @@ def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
 
 
 def _on_session(user: User, endpoint: Endpoint, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+    """-> NotActivatedError, VaultError, TooManyWaitingError, and as this module"""
     logins = activation.logins(user.pk, endpoint)
     servers = list(endpoint.servers.all())
-    return asyncio.run(_run(servers, logins, work))
+    with patience.waiting(user.pk, patience.OPERATIONS):
+        return asyncio.run(_run(servers, logins, work))
 
 
 async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:

@@ -20,6 +20,8 @@ IDLE_SECONDS = 60.0
 #: Idle connections kept to one server by one worker process: of one login, and of all.
 MAX_IDLE = 8
 MAX_IDLE_OF_ALL = 32
+#: And to all servers together: one over ssh costs two threads.
+MAX_IDLE_ANYWHERE = 256
 #: Seconds that a server is left out after it could not be reached: at first, and at most.
 FIRST_ABSENCE = 5.0
 LONGEST_ABSENCE = 300.0
@@ -158,6 +160,10 @@ class SessionPool:
         alike = [one for one in idle if one.key == door.key]
         if len(alike) > MAX_IDLE or len(idle) > MAX_IDLE_OF_ALL:
             self._end(door.address, alike[0] if len(alike) > MAX_IDLE else idle[0])
+        elif sum(map(len, self._idle.values())) > MAX_IDLE_ANYWHERE:
+            self._end(
+                *min(((address, there[0]) for address, there in self._idle.items()), key=lambda one: one[1].since)
+            )
 
     def forget(self, begins: str) -> None:
         """End idle sessions whose key begins so: the credential they were opened with is not to be used any more."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import workers.pool
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.login import ANONYMOUS, Login
 from endpoints.gridftp.server import Server
@@ -93,6 +95,21 @@ async def test_few_are_kept_of_each_login_and_of_all(pool: SessionPool, address:
         pool.put(door(address, key), await pool.take(door(address, key)))
     assert not any(session.usable for session in mine), "the oldest went"
     assert sum(len(idle) for idle in pool._idle.values()) == MAX_IDLE_OF_ALL
+
+
+async def test_few_are_kept_to_all_servers_together(
+    pool: SessionPool, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers.pool, "MAX_IDLE_ANYWHERE", 3)
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server(tmp_path)) for _ in range(5)]
+        doors = [door(Address("127.0.0.1", server.port), "alice") for server in servers]
+        sessions = [await pool.take(one) for one in doors]
+        for one, session in zip(doors, sessions, strict=True):
+            clock.now += 1
+            pool.put(one, session)
+        assert [session.usable for session in sessions] == [False, False, True, True, True], "the oldest went"
+        pool.close()
 
 
 async def test_an_idle_session_ends_in_time_whoever_has_used_the_server_since(

@@ -22,8 +22,8 @@ _MYPROXY = {"hostname": "127.0.0.1", "username": "alice", "passphrase": "a passp
 def test_a_user_whose_servers_hang_waits_alone(alice: User, bob: User, gsi: Endpoint) -> None:
     registry.update(alice, "gsi", {"public": True, "oauth_server": "https://127.0.0.1/oauth2"})
     with contextlib.ExitStack() as stack:
-        for _ in range(patience.MAX_OF_ONE):
-            stack.enter_context(patience.waiting(alice.pk))
+        for _ in range(patience.ACTIVATIONS.of_one):
+            stack.enter_context(patience.waiting(alice.pk, patience.ACTIVATIONS))
         refused = activate(Api(alice), "gsi", "myproxy", **_MYPROXY)
         assert_error(refused, 429, "ClientError.TooManyRequests")
         assert int(refused.headers["Retry-After"]) > 0
@@ -35,12 +35,23 @@ def test_a_user_whose_servers_hang_waits_alone(alice: User, bob: User, gsi: Endp
     assert_error(activate(Api(alice), "gsi", "myproxy", **_MYPROXY), 502, "ExternalError.ConnectFailed")
 
 
-def test_all_users_together_leave_some_threads_to_others() -> None:
+def test_listings_side_by_side_have_a_bound_too(alice: User, bob: User, ep1: Endpoint) -> None:
+    registry.update(alice, "ep1", {"public": True})
     with contextlib.ExitStack() as stack:
-        for _ in range(patience.MAX_OF_ALL):
-            stack.enter_context(patience.waiting(uuid.uuid4()))
-        with pytest.raises(TooManyWaitingError), patience.waiting(uuid.uuid4()):
+        for _ in range(patience.OPERATIONS.of_one):
+            stack.enter_context(patience.waiting(alice.pk, patience.OPERATIONS))
+        assert_error(Api(alice).get("/operation/endpoint/ep1/ls", path="/"), 429, "ClientError.TooManyRequests")
+        assert Api(bob).get("/operation/endpoint/alice%23ep1/ls", path="/").status == 502
+    assert Api(alice).get("/operation/endpoint/ep1/ls", path="/").status == 502
+
+
+@pytest.mark.parametrize("share", [patience.ACTIVATIONS, patience.OPERATIONS])
+def test_all_users_together_leave_some_threads_to_others(share: patience.Share) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(share.of_all):
+            stack.enter_context(patience.waiting(uuid.uuid4(), share))
+        with pytest.raises(TooManyWaitingError), patience.waiting(uuid.uuid4(), share):
             pass
-    with pytest.raises(OSError, match="an error in between"), patience.waiting(uuid.uuid4()):
+    with pytest.raises(OSError, match="an error in between"), patience.waiting(uuid.uuid4(), share):
         raise OSError("an error in between")
     assert not patience._waiting
