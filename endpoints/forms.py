@@ -153,7 +153,7 @@ def read(given: Iterable[Given], offered: Collection[Form]) -> Filled | None:
         if one.value is not None and one.value.value:
             row = _known(one, offered)
             if row.name in values.setdefault(row.form, {}):
-                raise RequirementError(f"{row.form}.{row.name}", "This is there twice.")
+                raise RequirementError(f"{row.form}.{row.name}", "This is there twice: send it once.")
             values[row.form][row.name] = _checked(row, one.value)
     meant = [form for form, found in values.items() if any(_ROWS[form, name].decisive for name in found)]
     if len(meant) > 1:
@@ -163,8 +163,8 @@ def read(given: Iterable[Given], offered: Collection[Form]) -> Filled | None:
 
 def _known(one: Given, offered: Collection[Form]) -> Requirement:
     if one.type not in set(offered):
-        reason = f"This endpoint takes {' or '.join(offered) or 'no credential'} only."
-        raise RequirementError("type", reason)
+        wanted = f"takes {' or '.join(offered)} only" if offered else "needs no credential"
+        raise RequirementError("type", f"This endpoint {wanted}.")
     row = _ROWS.get((Form(one.type), one.name))
     if row is None:
         raise RequirementError("name", f"The form {one.type} has no row of this name.")

@@ -63,7 +63,7 @@ class Failure(enum.Enum):
     BROKEN = enum.auto()  # the connection ended in the middle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class BridgeFailedError(Exception):
     """The command did not start. text: of paramiko, and so of the server, too. fingerprint: of the host key shown."""
 

@@ -41,7 +41,6 @@ class Answer:
     """Of a server."""
 
     status: int
-    content_type: str
     body: bytes = field(repr=False)
 
 
@@ -157,7 +156,7 @@ def _read_all(connection: socket.socket, method: str, until: float) -> Answer:
         response = http.client.HTTPResponse(_Arrived(bytes(data)), method=method)  # type: ignore[arg-type]
         response.begin()
         body = response.read()
-        return Answer(response.status, response.headers.get_content_type(), body)
+        return Answer(response.status, body)
     except (http.client.HTTPException, ValueError):
         raise ServerAnswerError("The answer of the OAuth server is not HTTP, or was cut off.") from None
 

@@ -66,17 +66,18 @@ class CertificateNotUsableError(OAuthError):
     pass
 
 
+_NO_CODES = "The server does not let anybody sign in by a code: its operator must allow it."
 #: RFC 6749, 4.1.2.1 and 5.2; RFC 6750, 3.1.
 _MEANINGS = {
     "access_denied": "You, or the server, did not allow it.",
     "invalid_grant": "The code is wrong, was used already, or is too old: begin again.",
     "invalid_client": "The server does not know this service, or not by this secret: the two operators must agree.",
     "unauthorized_client": "The server does not let this service ask in this way: its operator must allow it.",
-    "unsupported_grant_type": "The server gives no tokens for codes.",
-    "unsupported_response_type": "The server gives no codes.",
+    "unsupported_grant_type": _NO_CODES,
+    "unsupported_response_type": _NO_CODES,
     "invalid_scope": "The server does not let this service ask for certificates: its operator must allow it.",
     "insufficient_scope": "The server does not let this service ask for certificates: its operator must allow it.",
-    "invalid_request": "The server did not understand the request.",
+    "invalid_request": "The server did not understand the request: tell the operator of this service.",
     "invalid_token": "The server does not accept the token that it has just given.",
     "server_error": "The server failed; try again later.",
     "temporarily_unavailable": "The server is too busy; try again later.",

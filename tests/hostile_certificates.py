@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from endpoints.gridftp.names import slash_name
+from endpoints.gridftp.trust import TrustFolder, UntrustedError
 from endpoints.gridftp.x509 import INHERIT_ALL, PROXY_CERT_INFO, Credential, PrivateKey
 
 #: When all these tests take place.
@@ -284,3 +286,16 @@ def trust(folder: Path, holder: Holder, *patterns: str, policy: str | None = Non
 def publish(folder: Path, issuer: Holder, content: bytes, number: int = 0) -> None:
     """A revocation list of this authority."""
     (folder / f"{stem(issuer)}.r{number}").write_bytes(content)
+
+
+def verified(folder: Path, holder: Holder, now: datetime = NOW) -> str:
+    return slash_name(TrustFolder(folder).verify(holder.chain, now=now).subject)
+
+
+def refused(folder: Path, holder: Holder, kind: type[UntrustedError], now: datetime = NOW) -> str:
+    """The reason; exactly this kind of error, none below it."""
+    with pytest.raises(UntrustedError) as raised:
+        TrustFolder(folder).verify(holder.chain, now=now)
+    assert type(raised.value) is kind, raised.value.reason
+    assert raised.value.reason.endswith(".")
+    return raised.value.reason

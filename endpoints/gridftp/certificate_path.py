@@ -236,7 +236,7 @@ def _ended(path: tuple[Certificate, ...], proxies: int, anchors: Anchors) -> Pat
         return Path(path, proxies)
     if len(path) == proxies + 1:
         raise SelfSignedError(f"The {_title(root)} is signed by itself, by no authority.")
-    raise UnknownAuthorityError(f'The authority "{slash_name(root.subject)}" is not trusted here.')
+    raise _unknown(root.subject)
 
 
 def _issuer(here: Certificate, given: Sequence[Certificate], anchors: Anchors, *, from_folder: bool) -> Certificate:
@@ -248,13 +248,18 @@ def _issuer(here: Certificate, given: Sequence[Certificate], anchors: Anchors, *
     if not candidates and not from_folder:
         raise BadProxyError("The certificate that the proxy was made from is missing in the chain.")
     if not candidates:
-        raise UnknownAuthorityError(f'The authority "{slash_name(here.issuer)}" is not trusted here.')
+        raise _unknown(here.issuer)
     _check_strength(here, signed=True)
     for candidate in candidates:
         _check_strength(candidate)
         if _is_signed_by(here, candidate):
             return candidate
     raise BadSignatureError(f'The {_title(here)} is not signed by "{slash_name(here.issuer)}".')
+
+
+def _unknown(authority: x509.Name) -> UnknownAuthorityError:
+    name = slash_name(authority)
+    return UnknownAuthorityError(f'The authority "{name}" is not trusted here; this service\'s operator can add it.')
 
 
 def _is_self_issued(certificate: Certificate) -> bool:

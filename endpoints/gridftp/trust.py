@@ -96,7 +96,8 @@ class TrustFolder:
         try:
             found = trust_store.stamps(self.path)
         except OSError:
-            raise NoAuthoritiesError("The folder of trusted authorities cannot be read.") from None
+            reason = "This service trusts no authority: its operator must name a folder of them (WAYBILL_CERTIFICATES)."
+            raise NoAuthoritiesError(reason) from None
         with self._lock:
             if found != self._stamps:
                 self._store, self._stamps = trust_store.read(self.path, found), found
