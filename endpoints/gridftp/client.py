@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, Self, TypeVar
 
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, session_fault
+from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
 from .facts import Entry, FactsError, format_time, parse_line
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .listing import blocks_on_control, blocks_on_data, entries_of
@@ -83,15 +83,8 @@ class GridFTPSession:
         """Connect and log in. Raises FaultError."""
         connection = await login.connect(host, port, timeout=timeout)
         session = cls(connection, login)
-        try:
-            async with asyncio.timeout(timeout):
-                await session._login(facts)
-        except TimeoutError:
-            connection.abort()
-            raise FaultError(session_fault(Kind.TIMEOUT, f"no login within {timeout:g} s")) from None
-        except BaseException:
-            connection.abort()
-            raise
+        async with within(connection, asyncio.get_running_loop().time() + timeout, f"no login within {timeout:g} s"):
+            await session._login(facts)
         return session
 
     async def _login(self, facts: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLError
 from typing import Self, cast
@@ -212,6 +213,20 @@ class ControlConnection(asyncio.Protocol):
             self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
         elif self.lost is None:
             self._watch_later()
+
+
+@asynccontextmanager
+async def within(connection: ControlConnection, until: float, late: str) -> AsyncIterator[None]:
+    """End the connection when what is inside fails, or is not done by then (the loop's time). Raises FaultError."""
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except TimeoutError:
+        connection.abort()
+        raise FaultError(session_fault(Kind.TIMEOUT, late)) from None
+    except BaseException:
+        connection.abort()
+        raise
 
 
 def session_fault(kind: Kind, raw: str, scope: Scope = Scope.SESSION) -> Fault:

@@ -14,7 +14,7 @@ from typing import Protocol
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from .connection import CONNECT_TIMEOUT, ControlConnection, session_fault
+from .connection import CONNECT_TIMEOUT, ControlConnection, within
 from .faults import FaultError, Kind, make_fault
 from .proxies import sign_proxy
 from .replies import Reply
@@ -101,17 +101,10 @@ class GsiLogin:
             raise FaultError(
                 make_fault(Kind.NO_CREDENTIALS, f"expired at {self.credential.expires_at:%Y-%m-%d %H:%M} UTC")
             )
-        begun = asyncio.get_running_loop().time()
+        until = asyncio.get_running_loop().time() + timeout
         connection = await ControlConnection.open(host, port, timeout=timeout)
-        try:
-            async with asyncio.timeout_at(begun + timeout):
-                await self._authenticate(connection)
-        except TimeoutError:
-            connection.abort()
-            raise FaultError(session_fault(Kind.TIMEOUT, f"no GSI login within {timeout:g} s")) from None
-        except BaseException:
-            connection.abort()
-            raise
+        async with within(connection, until, f"no GSI login within {timeout:g} s"):
+            await self._authenticate(connection)
         return connection
 
     async def _authenticate(self, connection: ControlConnection) -> None:
