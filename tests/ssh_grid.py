@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
+import paramiko
 import pytest
 
 from deploy.endpoint import sshd
 from deploy.endpoint.sshd import SshServer, make_key
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.faults import Fault, FaultError
+from endpoints.gridftp.login import Login
+from endpoints.sshchannel import Bridge
 from endpoints.sshftp import SshLogin
 from endpoints.sshkeys import parse_ssh_key
+from tests.grid import open_session
+from tests.waiting import eventually
 
 #: In CI they fail where there is no sshd, so that nobody is fooled.
 NEEDS_SSHD = pytest.mark.skipif(not sshd.installed() and os.environ.get("CI") != "true", reason="sshd is not installed")
@@ -27,6 +37,55 @@ def ssh_login(server: SshServer, key: Path, *, host_key: str | None = None, user
     """As the server's account with this key, which need not be authorized."""
     subject = server.fingerprint() if host_key is None else host_key
     return SshLogin(username or server.username, parse_ssh_key(key.read_text()).pem, subject)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return key_pair(tmp_path)
+
+
+@pytest.fixture
+def server(ssh_server_factory: Callable[..., SshServer], key: Path) -> SshServer:
+    started = ssh_server_factory()
+    started.authorize(key)
+    return started
+
+
+@pytest.fixture
+def login(server: SshServer, key: Path) -> SshLogin:
+    return ssh_login(server, key)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """No thread, whatever a test has met."""
+    yield
+    eventually(lambda: not threads(), seconds=10)
+
+
+def threads() -> list[threading.Thread]:
+    """Those of bridges."""
+    return [thread for thread in threading.enumerate() if isinstance(thread, Bridge | paramiko.Transport)]
+
+
+@asynccontextmanager
+async def opened(port: int, login: Login) -> AsyncIterator[GridFTPSession]:
+    session = await open_session(port, login)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def refusal(port: int, login: Login, *, timeout: float = 20.0) -> Fault:
+    with pytest.raises(FaultError) as caught:
+        await open_session(port, login, timeout=timeout)
+    return caught.value.fault
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """`eventually`, without holding up what must happen for it."""
+    await asyncio.to_thread(eventually, condition)
 
 
 class Relay:
