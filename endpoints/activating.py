@@ -282,7 +282,7 @@ def _by_ssh_key(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
         username = sshkeys.check_username(filled["username"])
         key = sshkeys.parse_ssh_key(filled["private_key"], filled["passphrase"] or None)
     except sshkeys.SshKeyError as error:
-        raise CredentialRefusedError(type(error).__name__.removesuffix("Error"), error.reason) from None
+        raise CredentialRefusedError(_flaw(error), error.reason) from None
     return _New(
         vault.endpoint_binding(endpoint.pk), Kind.SSH, activation.pack_ssh(username, key.pem),
         f"{username}, {key.algorithm} {key.fingerprint}", now + lifetime if lifetime else None,
@@ -300,7 +300,7 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
         with patience.waiting(user.pk, patience.ACTIVATIONS):
             begun = oauth.begin(
                 server, _addresses(server.host, server.port), client_for(server),
-                redirect_uri=f"{settings.PUBLIC_URL.rstrip('/')}/oauth/callback", trust=activation.trust(),
+                redirect_uri=f"{settings.PUBLIC_URL}/oauth/callback", trust=activation.trust(),
             )  # fmt: skip
     except (OAuthError, gate.TargetRefusedError, TooManyWaitingError) as error:
         log.info("The OAuth server %s of the endpoint %s: %s", endpoint.oauth_server, endpoint.pk, error.reason)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from urllib.parse import urlsplit
 
 from .errors import BadBindingError
+from .oauth_errors import ServerAddressError
+from .web_address import parse_url
 
 MAX_CHARACTERS = 1024
 MYPROXY_PORT = 7512
@@ -33,18 +34,11 @@ def myproxy_binding(host: str, port: int = MYPROXY_PORT) -> str:
 
 
 def oauth_binding(url: str) -> str:
-    """Scheme and host without regard to case, without the port that goes without saying. Raises BadBindingError."""
+    """In the spelling of `web_address`. Raises BadBindingError."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
+        return checked(f"oauth:{parse_url(url)}")
+    except ServerAddressError:
         raise BadBindingError(url) from None
-    if not host or parts.username is not None or parts.query or parts.fragment:
-        raise BadBindingError(url)
-    host = f"[{host}]" if ":" in host else host.rstrip(".")
-    usual = {"https": 443, "http": 80}.get(parts.scheme)
-    where = host if port in (None, usual) else f"{host}:{port}"
-    return checked(f"oauth:{parts.scheme}://{where}{parts.path.rstrip('/')}")
 
 
 def checked(bound_to: str) -> str:
