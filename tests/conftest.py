@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -129,18 +130,14 @@ def toolkit_server_factory() -> Iterator[Callable[..., ToolkitServer]]:
 
     What is in the folder at that time is handed over to the account that its sessions run as.
     """
-    servers: list[ToolkitServer] = []
+    servers = ExitStack()
 
     def start(root: Path, *extra: str) -> ToolkitServer:
         hand_over(root, stop_at=Path(tempfile.gettempdir()))
-        server = ToolkitServer(root, *extra)
-        server.start()
-        servers.append(server)
-        return server
+        return servers.enter_context(ToolkitServer(root, *extra))
 
-    yield start
-    for server in servers:
-        server.stop()
+    with servers:
+        yield start
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +198,7 @@ def gsi_server_factory(
     are those that may log in (default: alice, bob and carol of that authority), `host` is another host certificate.
     Sessions run as `nobody` when we are root (the folder is handed over to it), else as ourselves.
     """
-    servers: list[ToolkitServer] = []
+    servers = ExitStack()
 
     def start(
         root: Path,
@@ -216,13 +213,10 @@ def gsi_server_factory(
         write_gridmap(gridmap, dict.fromkeys(subjects, session_account()))
         hand_over(root, stop_at=Path(tempfile.gettempdir()))
         security = GsiFiles(issuer.certificates, host or host_of(issuer), gridmap)
-        servers.append(ToolkitServer(root, *extra, security=security))
-        servers[-1].start()
-        return servers[-1]
+        return servers.enter_context(ToolkitServer(root, *extra, security=security))
 
-    yield start
-    for server in servers:
-        server.stop()
+    with servers:
+        yield start
 
 
 @pytest.fixture
@@ -233,7 +227,7 @@ def myproxy_server_factory(
 
     `accounts={"carol": "her passphrase"}` makes it an online CA of `issuer` behind PAM too; see MyProxyServer.
     """
-    servers: list[MyProxyServer] = []
+    servers = ExitStack()
 
     def start(
         *,
@@ -245,13 +239,12 @@ def myproxy_server_factory(
         if accounts and not myproxy.can_show_pam():
             pytest.skip("this machine does not let us give a server its own PAM service")
         folder = Path(tempfile.mkdtemp(prefix="myproxy-", dir=issuer.folder))
-        servers.append(MyProxyServer(folder, issuer, host or host_of(issuer), accounts=accounts, port=port))
-        servers[-1].start()
-        return servers[-1]
+        return servers.enter_context(
+            MyProxyServer(folder, issuer, host or host_of(issuer), accounts=accounts, port=port)
+        )
 
-    yield start
-    for server in servers:
-        server.stop()
+    with servers:
+        yield start
 
 
 @pytest.fixture
@@ -278,18 +271,15 @@ def ssh_server_factory(grid_home: Path) -> Iterator[Callable[..., SshServer]]:
 
     Its one account is ours; when we are root, the GridFTP server behind it runs as the account that others' do.
     """
-    servers: list[SshServer] = []
+    servers = ExitStack()
 
     def start(*extra: str, **options: Any) -> SshServer:
         folder = grid_home / f"sshd-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o711)
-        servers.append(SshServer(folder, *extra, **options))
-        servers[-1].start()
-        return servers[-1]
+        return servers.enter_context(SshServer(folder, *extra, **options))
 
-    yield start
-    for server in servers:
-        server.stop()
+    with servers:
+        yield start
 
 
 @pytest.fixture
