@@ -77,7 +77,8 @@ class Api:
                 task: dict[str, Any] = self.call("GET", f"/task/{task_id}")
                 return task
             time.sleep(interval)
-        raise TimeoutError(f"task {task_id} is not done after {timeout:g} s")
+        events = self.call("GET", f"/task/{task_id}/event_list?limit=3")["DATA"]
+        raise TimeoutError(f"task {task_id} is not done after {timeout:g} s; its latest events: {events}")
 
 
 def seconds_until_settled(api: Api, task: dict[str, Any], begun: float) -> float:

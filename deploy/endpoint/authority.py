@@ -144,8 +144,14 @@ class Authority:
         return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
 
     def issue(self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None) -> Identity:
-        """Sign a new key; `stem` names its two files, in the folder `to` (default: `issued`)."""
+        """Sign a new key; `stem` names its two files in the folder `to`, where it takes the place of an earlier one.
+
+        In the default folder, `issued`, none takes another one's place: a part of the serial number is in the names.
+        """
+        serial = secrets.randbits(127) + 1
         safe = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in stem)
+        if to is None:
+            safe = f"{safe}-{serial % 16**8:08x}"
         folder = to or self.issued
         identity = Identity(folder / f"{safe}.pem", folder / f"{safe}.key")
         self._new_key(identity.key)
@@ -153,7 +159,7 @@ class Authority:
         words = ["req", "-new", "-config", "/dev/stdin", "-subj", subject, "-key", str(identity.key)]
         request = openssl(words, _CONFIG)
         words = ["x509", "-req", "-sha256", "-days", str(days), "-extfile", "/dev/stdin"]
-        words += ["-set_serial", str(secrets.randbits(127) + 1)]
+        words += ["-set_serial", str(serial)]
         words += ["-CA", str(self.ca_certificate), "-CAkey", str(self.ca_key), "-in"]
         self._keep(identity.certificate, _with_file(words, request, extensions))
         return identity
