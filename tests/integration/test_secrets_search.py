@@ -111,8 +111,11 @@ def test_every_column_of_every_table_is_searched(transactional_db: None, databas
 
 
 def test_command_lines_and_environments_of_processes_are_searched() -> None:
-    words = [sys.executable, "-c", "input()", PASSPHRASE]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, env={"X": "another secret"}) as process:
+    words = [sys.executable, "-c", "input(1)", PASSPHRASE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, env={"X": "another secret"}) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)  # until it runs, the kernel shows nothing of it
         found = search({"it": PASSPHRASE, "other": "another secret"}, processes=[process.pid])
         process.communicate(b"\n", timeout=30)
     assert {(one.secret, one.where.split()[0]) for one in found} == {("it", "cmdline"), ("other", "environ")}
