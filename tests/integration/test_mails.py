@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from endpoints import registry
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user, submit, submit_delete, take
@@ -158,6 +159,8 @@ def test_what_is_rolled_back_is_not_told(alice: User, ep1: Endpoint, ep2: Endpoi
 
 def test_a_hundred_tasks_that_wait_for_one_credential_are_one_mail(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
     share_myproxy(gsi1, gsi2)
+    registry.update(alice, "gsi1", {"oauth_server": "https://oauth.example.org/oauth2"})
+    gsi1.refresh_from_db()
     plain = make_endpoint(alice, "plain", scheme="ftp")
     for number in range(50):
         put_to_bed(alice, gsi1 if number % 2 else gsi2, plain)

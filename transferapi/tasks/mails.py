@@ -94,7 +94,7 @@ def _end_wave(key: str, mail_id: int) -> None:
 
 def _wave(user_id: uuid.UUID, endpoint: Endpoint) -> str:
     """All endpoints that name one server for credentials are one wave: one credential ends it for all."""
-    return f"waiting:{user_id}:{_digest(activation.bindings(endpoint)[-1])}"
+    return f"waiting:{user_id}:{_digest(_shared(endpoint))}"
 
 
 def _has_waited_often(task: Task) -> bool:
@@ -102,11 +102,16 @@ def _has_waited_often(task: Task) -> bool:
     return Event.objects.filter(task=task, code__in=CREDENTIAL_TROUBLES)[MAX_WAITS:].exists()
 
 
+def _shared(endpoint: Endpoint) -> str:
+    """What a credential for it is bound to: its first server that gives any, which others may name too, or itself."""
+    return activation.bindings(endpoint)[:2][-1]
+
+
 def _others_wait(task: Task, endpoint: Endpoint) -> bool:
     waiting = Task.objects.filter(owner=task.owner_id, phase=Phase.SUSPENDED, waits_at__isnull=False)
     others = waiting.exclude(pk=task.pk).select_related("waits_at")
-    binding = activation.bindings(endpoint)[-1]
-    return any(activation.bindings(other.waits_at)[-1] == binding for other in others if other.waits_at is not None)
+    binding = _shared(endpoint)
+    return any(_shared(other.waits_at) == binding for other in others if other.waits_at is not None)
 
 
 def _digest(binding: str) -> str:
