@@ -139,7 +139,7 @@ class Bridge(threading.Thread):
             self._socket.close()
 
     def _pump(self, channel: paramiko.Channel, theirs: socket.socket) -> None:
-        """Until either side has ended."""
+        """Until either side has ended; all that the command has said before that is passed on."""
         poll = select.poll()
         poll.register(channel.fileno(), select.POLLIN)
         poll.register(theirs, select.POLLIN)
@@ -149,12 +149,17 @@ class Bridge(threading.Thread):
                 data = theirs.recv(_CHUNK)
                 if not data:
                     return
-                channel.sendall(data)
+                try:
+                    channel.sendall(data)
+                except OSError:
+                    poll.unregister(theirs)  # nobody listens there any more, but may have said why
+            # Looked at first: what was said before the end is there by then.
+            ended = channel.eof_received or channel.closed
             if channel.recv_stderr_ready():
                 self.stderr = (self.stderr + channel.recv_stderr(_CHUNK))[-MAX_STDERR:]
             if channel.recv_ready():
                 theirs.sendall(channel.recv(_CHUNK))
-            elif (channel.eof_received or channel.closed) and not channel.recv_stderr_ready():
+            elif ended and not channel.recv_stderr_ready():
                 return
 
 
