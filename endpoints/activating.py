@@ -28,7 +28,7 @@ from identity.vault import Kind
 
 from . import activation, forms, gate, patience, registry, sshkeys
 from .activation import Need, Standing
-from .errors import CredentialRefusedError, DelegationUnknownError, RequirementError, TooManyWaitingError
+from .errors import CredentialRefusedError, DelegationUnknownError, RequirementError, TooManyWaitingError, flaw_of
 from .fields import host_and_port, joined
 from .forms import DEFAULT_LIFETIME, Filled, Form, Given, Requirement
 from .gridftp import proxies
@@ -282,7 +282,7 @@ def _by_ssh_key(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
         username = sshkeys.check_username(filled["username"])
         key = sshkeys.parse_ssh_key(filled["private_key"], filled["passphrase"] or None)
     except sshkeys.SshKeyError as error:
-        raise CredentialRefusedError(_flaw(error), error.reason) from None
+        raise CredentialRefusedError(flaw_of(error), error.reason) from None
     return _New(
         vault.endpoint_binding(endpoint.pk), Kind.SSH, activation.pack_ssh(username, key.pem),
         f"{username}, {key.algorithm} {key.fingerprint}", now + lifetime if lifetime else None,
@@ -345,9 +345,9 @@ def _parsed(pem: Hidden) -> Credential:
         return Credential.parse(pem.value.replace(b"----------BEGIN", b"-----\n-----BEGIN"))
     except PassphraseError as error:
         reason = "The private key is encrypted: make a proxy with it (grid-proxy-init), and give that."
-        raise CredentialRefusedError(_flaw(error), reason) from None
+        raise CredentialRefusedError(flaw_of(error), reason) from None
     except CredentialError as error:
-        raise CredentialRefusedError(_flaw(error), error.reason) from None
+        raise CredentialRefusedError(flaw_of(error), error.reason) from None
 
 
 @sensitive_variables()
@@ -356,7 +356,7 @@ def _checked(endpoint: Endpoint, credential: Credential, bound_to: str, code: st
     try:
         activation.trust().admit(credential, now=now)
     except UntrustedError as error:
-        raise CredentialRefusedError(_flaw(error), error.reason) from None
+        raise CredentialRefusedError(flaw_of(error), error.reason) from None
     if credential.expires_at - now < SHORTEST:
         seconds = int(SHORTEST.total_seconds())
         raise CredentialRefusedError("TooShort", f"It is valid for less than {seconds} seconds from now.")
@@ -366,10 +366,6 @@ def _checked(endpoint: Endpoint, credential: Credential, bound_to: str, code: st
         reason = f"The server {named[0]} takes a proxy of it, and can do that with RSA keys only."
         raise CredentialRefusedError("NoRsaKey", reason)
     return _New(bound_to, Kind.X509, credential.to_pem(), credential.identity, credential.expires_at, code)
-
-
-def _flaw(error: Exception) -> str:
-    return type(error).__name__.removesuffix("Error")
 
 
 _TAKERS: Mapping[Form, Callable[[User, Endpoint, Filled, datetime], _New]] = {

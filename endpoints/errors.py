@@ -115,3 +115,8 @@ class DelegationUnknownError(ActivationError):
 class TooManyWaitingError(ActivationError):
     def __init__(self) -> None:
         super().__init__("Too many requests wait for servers of endpoints just now; try again in some seconds.")
+
+
+def flaw_of(error: Exception) -> str:
+    """What an error is called on the wire, behind its family: `BadPassphraseError` is "BadPassphrase"."""
+    return type(error).__name__.removesuffix("Error")

@@ -25,7 +25,7 @@ from .errors import (
     ServerNotFoundError,
     TooManyEndpointsError,
 )
-from .fields import CONTROL, checked
+from .fields import CONTROL, checked, joined
 from .gate import valid_host
 from .models import Endpoint, Server
 from .permissions import Verb, may
@@ -77,8 +77,7 @@ class ServerSpec:
 
     @property
     def uri(self) -> str:
-        host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{joined(self.hostname, self.port)}"
 
 
 class SearchScope(StrEnum):

@@ -32,6 +32,7 @@ from endpoints.errors import (
     ServerNotFoundError,
     TooManyEndpointsError,
     TooManyWaitingError,
+    flaw_of,
 )
 from endpoints.gate import TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
@@ -107,18 +108,14 @@ def _external(family: str, ours: set[str]) -> Callable[[Any], tuple[int, str, st
     """What a server that gives credentials said: 400 where the user can mend it, by the name of the error."""
 
     def meaning(error: Any) -> tuple[int, str, str]:
-        flaw = _flaw(error).removeprefix(family)
+        flaw = flaw_of(error).removeprefix(family)
         return 400 if flaw in ours else 502, f"ExternalError.{family}.{flaw}", _shown(error.reason)
 
     return meaning
 
 
-def _flaw(error: Exception) -> str:
-    return type(error).__name__.removesuffix("Error")
-
-
 def _activate_anew(error: Any) -> tuple[int, str, str]:
-    return 400, f"ClientError.ActivationRequired.{_flaw(error)}", error.reason
+    return 400, f"ClientError.ActivationRequired.{flaw_of(error)}", error.reason
 
 
 #: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
