@@ -7,6 +7,7 @@ What a user may not view does not exist for him; what he may view but not do is 
         EndpointExistsError(canonical_name)
         EndpointInvalidError(field, reason)
         NotPermittedError(verb, endpoint)
+        PathNotPermittedError(endpoint, path, write)
         ServerNotFoundError(endpoint, server_id)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
@@ -57,6 +58,16 @@ class NotPermittedError(RegistryError):
         super().__init__(verb, endpoint)
         self.verb = verb
         self.endpoint = endpoint
+
+
+class PathNotPermittedError(RegistryError):
+    """No rule of this shared endpoint gives the user this path; path: as he named it."""
+
+    def __init__(self, endpoint: Endpoint, path: str, *, write: bool) -> None:
+        super().__init__(endpoint, path, write)
+        self.endpoint = endpoint
+        self.path = path
+        self.write = write
 
 
 class ServerNotFoundError(RegistryError):

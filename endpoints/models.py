@@ -45,6 +45,10 @@ class Endpoint(models.Model):
     myproxy_dn = models.CharField(max_length=1024, blank=True)
     #: The https address of an OAuth server that hands out certificates.
     oauth_server = models.CharField(max_length=1024, blank=True)
+    #: Of a shared endpoint: the endpoint that its folder lies on, and the folder, which begins and ends with "/".
+    #: It has no servers of its own; its owner's credential opens those of the host.
+    host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="shares")
+    host_path = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
     deleted_at = models.DateTimeField(null=True)
@@ -57,6 +61,11 @@ class Endpoint(models.Model):
                 name="endpoint_name_unique_per_owner",
             ),
             models.CheckConstraint(condition=~models.Q(name=""), name="endpoint_name_not_empty"),
+            models.CheckConstraint(
+                condition=models.Q(host__isnull=True, host_path="")
+                | models.Q(host__isnull=False, host_path__startswith="/", host_path__endswith="/"),
+                name="endpoint_share_has_a_path",
+            ),
             # One task needs three, and twice that when the endpoint is its source and its destination.
             models.CheckConstraint(condition=models.Q(max_sessions__gte=6), name="endpoint_max_sessions_min"),
         )
@@ -79,3 +88,110 @@ class Server(models.Model):
             models.UniqueConstraint(fields=["endpoint", "scheme", "hostname", "port"], name="server_unique"),
             models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="server_port_in_range"),
         )
+
+
+class Role(models.Model):
+    """What somebody besides the owner is for an endpoint (Transfer API, `role`)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="roles", db_index=False)
+    principal_type = models.CharField(max_length=8, choices=[(word, word) for word in ("identity", "group")])
+    #: The id of a user or of a group; who is gone has no power, and no row keeps him.
+    principal = models.UUIDField()
+    role = models.CharField(
+        max_length=24,
+        choices=[(word, word) for word in ("administrator", "access_manager", "activity_manager", "activity_monitor")],
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["endpoint", "principal_type", "principal", "role"], name="role_once"),
+        )
+        indexes = (models.Index(fields=["principal"], name="role_by_principal"),)
+
+
+class AccessRule(models.Model):
+    """Who may read, or read and write, below a path of a shared endpoint, until a date (Transfer API, `access`)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="access_rules", db_index=False)
+    principal_type = models.CharField(
+        max_length=24,
+        choices=[(word, word) for word in ("identity", "group", "all_authenticated_users", "anonymous")],
+    )
+    #: The id of a user or of a group; null where the type says it all.
+    principal = models.UUIDField(null=True)
+    #: Below the folder that is shared; begins and ends with "/".
+    path = models.TextField()
+    permissions = models.CharField(max_length=2, choices=[("r", "r"), ("rw", "rw")])
+    notify_email = models.CharField(max_length=256, blank=True)
+    notify_message = models.TextField(blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: None: until it is taken back.
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["endpoint", "principal_type", "principal", "path"],
+                nulls_distinct=False,
+                name="access_rule_once",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(principal_type__in=["identity", "group"], principal__isnull=False)
+                | models.Q(principal_type__in=["all_authenticated_users", "anonymous"], principal__isnull=True),
+                name="access_rule_principal_where_needed",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(path__startswith="/", path__endswith="/"), name="access_rule_path_is_a_folder"
+            ),
+        )
+        indexes = (models.Index(fields=["principal"], name="access_rule_by_principal"),)
+
+
+class Bookmark(models.Model):
+    """A place that a user wants to find again."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="bookmarks", db_index=False
+    )
+    name = models.CharField(max_length=128)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="+")
+    path = models.TextField()
+    pinned = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "name"], name="bookmark_name_unique"),)
+
+
+class PauseRule(models.Model):
+    """What an activity manager of an endpoint has stopped there for a while (Transfer API, `pause_rule`)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="pause_rules")
+    #: Whom it stops; null: everybody.
+    identity = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    message = models.TextField(blank=True)
+    start_time = models.DateTimeField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    modified_time = models.DateTimeField()
+    modified_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    pause_ls = models.BooleanField(default=False)
+    pause_mkdir = models.BooleanField(default=False)
+    pause_rename = models.BooleanField(default=False)
+    pause_symlink = models.BooleanField(default=False)
+    pause_task_delete = models.BooleanField(default=False)
+    pause_task_transfer_write = models.BooleanField(default=False)
+    pause_task_transfer_read = models.BooleanField(default=False)

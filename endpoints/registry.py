@@ -262,7 +262,7 @@ def _listed(words: set[str]) -> str:
 
 
 def _living() -> QuerySet[Endpoint]:
-    return Endpoint.objects.select_related("owner").filter(deleted_at__isnull=True)
+    return Endpoint.objects.select_related("owner", "host__owner").filter(deleted_at__isnull=True)
 
 
 def _meaning(user: User, ref: str) -> Q:

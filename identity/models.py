@@ -99,4 +99,57 @@ class PendingSecret(models.Model):
         )
 
 
+class CertificateSubject(models.Model):
+    """A certificate subject that proves a user at the door: a TLS client certificate, verified by who ends the TLS."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="certificate_subjects")
+    #: As the grid writes it: /O=Grid/OU=Site/CN=Alice.
+    subject = models.CharField(max_length=1024, unique=True)
+    label = models.CharField(max_length=128, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Group(models.Model):
+    """People who are given something together (Groups API v2)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=256)
+    description = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: Who may see that it exists, and who may see who is in it.
+    group_visibility = models.CharField(
+        max_length=16, choices=[(word, word) for word in ("authenticated", "private")], default="private"
+    )
+    group_members_visibility = models.CharField(
+        max_length=16, choices=[(word, word) for word in ("members", "managers")], default="managers"
+    )
+    #: Whether people may ask to join.
+    join_requests = models.BooleanField(default=False)
+    #: Fields that a member must fill in.
+    signup_fields = models.JSONField(default=list)
+
+
+class Membership(models.Model):
+    """A user in a group, or on the way in or out. Only an active one gives anything."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships", db_index=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(
+        max_length=8, choices=[(word, word) for word in ("member", "manager", "admin")], default="member"
+    )
+    status = models.CharField(
+        max_length=8,
+        choices=[(word, word) for word in ("active", "invited", "pending", "rejected", "removed", "left", "declined")],
+    )
+    fields = models.JSONField(default=dict)
+    #: Who invited, approved or removed him last.
+    updated_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["group", "user"], name="membership_once"),)
+
+
 models.BinaryField.register_lookup(Length)

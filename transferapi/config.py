@@ -37,6 +37,13 @@ KNOWN = {
     "(default: none)",
     "WAYBILL_OAUTH_CLIENTS": "how the OAuth servers of endpoints know this service, one a line: "
     "https://server id [secret] (or ..._FILE; default: as a public client with WAYBILL_PUBLIC_URL as its id)",
+    "WAYBILL_OIDC_KEY": "RSA private key (PEM) that signs identity tokens (or ..._FILE; `make up` makes one)",
+    "WAYBILL_RATE_LIMIT": "requests a second that one user may make, averaged over 10 s (default 50; 0: no limit)",
+    "WAYBILL_FRONT_SERVERS": "networks of the servers in front that end TLS, as CIDR, with commas: what they say of a "
+    "client's certificate is believed (default: none)",
+    "WAYBILL_TLS_CERTIFICATE": "certificate chain (PEM file) with which the web server ends TLS itself (default: it "
+    "speaks http)",
+    "WAYBILL_TLS_KEY": "private key (PEM file) of that certificate",
     "WAYBILL_MAIL": "smtp://user:password@host:587, smtps://..., file:///folder or console: (or ..._FILE; default "
     "console:)",
     "WAYBILL_MAIL_FROM": "the sender of all mails (default waybill@localhost)",
@@ -51,6 +58,7 @@ SECRETS = (
     "WAYBILL_SECRET_KEY",
     "WAYBILL_VAULT_KEY",
     "WAYBILL_OAUTH_CLIENTS",
+    "WAYBILL_OIDC_KEY",
     "WAYBILL_MAIL",
     "DATABASE_URL",
     "REDIS_URL",
@@ -87,6 +95,12 @@ class Config:
     delegate_to: tuple[str, ...]
     #: Lines; `identity.oauth_clients` reads them.
     oauth_clients: Secret | None
+    oidc_key: Secret | None
+    #: Requests a second of one user; 0: no limit.
+    rate_limit: int
+    front_servers: tuple[Network, ...]
+    tls_certificate: Path | None
+    tls_key: Path | None
     #: A URL; `mail_settings` reads it.
     mail: Secret | None
     mail_from: str
@@ -131,6 +145,11 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
         oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", clients_of),
+        oidc_key=secret("WAYBILL_OIDC_KEY", _rsa_key),
+        rate_limit=read("WAYBILL_RATE_LIMIT", _rate, "50"),
+        front_servers=read("WAYBILL_FRONT_SERVERS", _networks, ""),
+        tls_certificate=read("WAYBILL_TLS_CERTIFICATE", _path_or_none, ""),
+        tls_key=read("WAYBILL_TLS_KEY", _path_or_none, ""),
         mail=secret("WAYBILL_MAIL", mail_settings.parse),
         mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
@@ -225,6 +244,17 @@ def _path_or_none(text: str) -> Path | None:
 def _long_enough(text: str) -> None:
     if len(text) < 32:
         raise ValueError("too short to be a secret: at least 32 characters")
+
+
+def _rsa_key(text: str) -> None:
+    if not text.startswith("-----BEGIN") or "PRIVATE KEY" not in text:
+        raise ValueError("it is not a private key in PEM")
+
+
+def _rate(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise ValueError("a whole number of requests a second")
+    return int(text)
 
 
 def _words(text: str) -> tuple[str, ...]:

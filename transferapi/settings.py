@@ -25,9 +25,11 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "oauth2_provider",
     "identity",
     "endpoints",
     "transferapi.tasks",
+    "transferapi.timers",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -94,6 +96,17 @@ ALLOW_TARGETS = CONFIG.allow_targets
 PUBLIC_URL = CONFIG.public_url
 #: How the OAuth servers of endpoints know us, by their addresses.
 OAUTH_CLIENTS: Mapping[str, Client] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
+
+#: The OAuth2 server that we are (`identity.provider`). Tokens are kept as digests only (RFC 9700), and the secrets of
+#: clients, which are long and random, by a fast hash.
+OAUTH2_PROVIDER: dict[str, Any] = {
+    "OIDC_ENABLED": True,
+    "OIDC_RSA_PRIVATE_KEY": CONFIG.oidc_key.value if CONFIG.oidc_key else "",
+    "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": True,
+}
+#: Requests a second of one user, and whose word about client certificates is believed.
+RATE_LIMIT = CONFIG.rate_limit
+FRONT_SERVERS = CONFIG.front_servers
 
 #: EMAIL_BACKEND and what belongs to it.
 globals().update(mail_settings.parse(CONFIG.mail.value if CONFIG.mail else "console:"))

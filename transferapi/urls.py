@@ -11,6 +11,10 @@ urlpatterns = [
     path("", Landing.as_view()),
     re_path(r"^oauth/callback(?:/(?P<place>[0-9a-f]{16}))?\Z", oauth_callback),
     path("v0.10/", include("transferapi.rest.urls")),
+    path("", include("transferapi.rest.auth_urls")),
+    path("", include("transferapi.rest.groups_urls")),
+    path("", include("transferapi.rest.timers_urls")),
+    path("", include("webui.urls")),
 ]
 
 handler400 = "transferapi.rest.errors.bad_request_page"

@@ -50,8 +50,14 @@ def test_a_private_endpoint_does_not_exist_for_others(charlie: User, ep1: Endpoi
 
 
 def test_a_public_endpoint_can_be_used_but_not_managed_by_others(charlie: User, public: Endpoint) -> None:
-    for verb in set(Verb) - {Verb.MANAGE}:
+    of_users = {
+        Verb.VIEW, Verb.ACTIVATE, Verb.BROWSE, Verb.WRITE, Verb.TRANSFER_FROM, Verb.TRANSFER_TO,
+    }  # fmt: skip
+    for verb in of_users:
         assert registry.resolve(charlie, "bob#public", verb) == public
+    for verb in set(Verb) - of_users:
+        with pytest.raises(NotPermittedError):
+            registry.resolve(charlie, "bob#public", verb)
     with pytest.raises(NotPermittedError) as refused:
         registry.update(charlie, "bob#public", {"description": "mine now"})
     assert refused.value.verb is Verb.MANAGE

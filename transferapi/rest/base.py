@@ -13,9 +13,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from identity.models import User
+from identity.provider import scopes
 
 from . import documents
-from .auth import BearerAuthentication
+from .auth import BearerAuthentication, HasScope
 from .errors import request_id, resource
 from .parsing import StrictJSONParser
 
@@ -35,7 +36,9 @@ class View(APIView):
     """A resource of the API for signed-in users."""
 
     authentication_classes: Sequence[type[BaseAuthentication]] = (BearerAuthentication,)
-    permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated,)
+    permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated, HasScope)
+    #: What a token must be good for.
+    scope = scopes.TRANSFER_ALL
     parser_classes = (StrictJSONParser,)
     renderer_classes: Sequence[type[BaseRenderer]] = (LeanJSONRenderer,)
 

@@ -3,6 +3,7 @@
 ApiError(status, code, message)
     BadRequest          the document or a parameter is wrong; names the field
     NotFound            what is named does not exist, or not for this user
+    ConsentRequired     the token is for something else; names the scope that it lacks
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from endpoints.errors import (
     EndpointNotFoundError,
     NotActivatedError,
     NotPermittedError,
+    PathNotPermittedError,
     RequirementError,
     ServerExistsError,
     ServerNotFoundError,
@@ -81,6 +83,14 @@ class NotFound(ApiError):  # noqa: N818
         super().__init__(404, code, message)
 
 
+class ConsentRequired(ApiError):  # noqa: N818
+    """Clients fetch a token for `scope` and try again."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(403, "ConsentRequired", f"The token is not good for this: it lacks the scope {scope}")
+        self.scope = scope
+
+
 def request_id(request: Any) -> str:
     """A short name for this request, for answers and logs; made when first asked for."""
     django_request = getattr(request, "_request", request)
@@ -124,6 +134,7 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointExistsError: lambda e: (409, "Exists", f"An endpoint named '{e.canonical_name}' exists already"),
     EndpointInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     NotPermittedError: lambda e: (403, "PermissionDenied", "You do not have permission for this on this endpoint"),
+    PathNotPermittedError: lambda e: (403, "EndpointPermissionDenied", f"No access rule gives you '{_shown(e.path)}'"),
     ServerNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such server '{e.server_id}'"),
     ServerExistsError: lambda e: (409, "Exists", f"The endpoint has the server {e.uri} already"),
     TooManyEndpointsError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} endpoints"),
@@ -193,7 +204,10 @@ def handle(error: Exception, context: dict[str, Any]) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER)
-    return Response(document(request, code, message), status=status, headers=headers)
+    body: dict[str, Any] = document(request, code, message)
+    if isinstance(error, ConsentRequired):
+        body["required_scopes"] = [error.scope]
+    return Response(body, status=status, headers=headers)
 
 
 def _meaning(error: Exception, request: Any) -> tuple[int, str, str]:

@@ -33,6 +33,11 @@ urlpatterns = [
     path(f"{T}/event_list", tasks.EventList.as_view()),
     path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
     path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
+    # ---- sharing: shared endpoints, access rules, roles
+    # ---- bookmarks
+    # ---- pause rules and what managers of endpoints see
+    # ---- webhooks and streams of events
+    # ---- older names, and routes of other products
     path("forecast", forecasts.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),
 ]

@@ -331,3 +331,39 @@ class Mail(models.Model):
         indexes = (
             models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="mail_to_be_sent"),
         )
+
+
+class Webhook(models.Model):
+    """An address that a user wants told of what becomes of his tasks. Its secret lies sealed in the vault's way."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="webhooks")
+    url = models.CharField(max_length=2048)
+    #: States of tasks that it is told of (SUCCEEDED, FAILED, INACTIVE, ACTIVE).
+    statuses = models.JSONField(default=list)
+    key_id = models.CharField(max_length=16)
+    sealed_secret = models.BinaryField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: Set when it has not answered for too long: nothing more is sent.
+    disabled_at = models.DateTimeField(null=True)
+    last_error = models.TextField(blank=True)
+
+
+class Delivery(models.Model):
+    """One word to a webhook: written in the transaction of the change, sent until it is taken or too old."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+", db_index=False)
+    body = models.JSONField()
+    made_at = models.DateTimeField()
+    attempts = models.IntegerField(default=0)
+    #: None: it was taken, or is given up.
+    next_try_at = models.DateTimeField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    last_status = models.IntegerField(null=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="delivery_due"),
+        )

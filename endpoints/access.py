@@ -1,0 +1,85 @@
+"""Where on an endpoint a user may read and write, and how its paths are reached: the one place that resolves them.
+
+A shared endpoint shows a folder of its host. Its users need no credential: that of the endpoint's owner opens the
+host's servers, for what a rule lets them have. On every other endpoint the server decides, by the user's own one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from identity.models import User
+
+from .errors import NotPermittedError, PathNotPermittedError
+from .models import Endpoint
+from .permissions import READING, Verb, may, rules_for, unruled
+
+
+class Ground(NamedTuple):
+    """A folder of a shared endpoint, with everything below it. path: begins and ends with "/"."""
+
+    path: str
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one user reaches one endpoint, at one moment."""
+
+    endpoint: Endpoint
+    #: Whose servers are asked: the endpoint itself, where it is not shared.
+    host: Endpoint
+    #: Whose credential opens them.
+    actor_id: uuid.UUID
+    #: What stands before its paths on the host: "", or a folder without the slash at its end.
+    root: str = ""
+    #: None: all of it.
+    grounds: tuple[Ground, ...] | None = None
+
+    @property
+    def shared(self) -> bool:
+        return self.endpoint.host_id is not None
+
+    def allows(self, path: str, *, write: bool) -> bool:
+        """Whether a rule covers this path (as its users name it). What the path leads to, links do not tell."""
+        if self.grounds is None:
+            return True
+        path = _from_root(path)
+        if ".." in path.split("/"):
+            return False
+        folder = path.rstrip("/") + "/"
+        return any(folder.startswith(ground.path) and (ground.write or not write) for ground in self.grounds)
+
+    def check(self, path: str, *, write: bool) -> None:
+        """-> PathNotPermittedError"""
+        if not self.allows(path, write=write):
+            raise PathNotPermittedError(self.endpoint, path, write=write)
+
+    def real(self, path: str) -> str:
+        """The path as the host's servers know it."""
+        return self.root + _from_root(path) if self.shared else path
+
+    def shown(self, path: str) -> str:
+        """The other way: a path of the host's, as users of this endpoint name it."""
+        return (path.removeprefix(self.root) or "/") if self.shared else path
+
+
+def of(user: User, endpoint: Endpoint, verb: Verb) -> Access:
+    """-> NotPermittedError. The endpoint comes with its owner, its host and the host's owner (`registry.resolve`)."""
+    if not may(user, verb, endpoint):
+        raise NotPermittedError(verb, endpoint)
+    if endpoint.host is None:
+        return Access(endpoint, endpoint, user.pk)
+    root = endpoint.host_path.rstrip("/")
+    if unruled(user, endpoint):
+        return Access(endpoint, endpoint.host, endpoint.owner_id, root)
+    rules = [rule for rule in rules_for(user, endpoint) if verb in READING or rule.permissions == "rw"]
+    grounds = tuple(Ground(rule.path, rule.permissions == "rw") for rule in rules)
+    return Access(endpoint, endpoint.host, endpoint.owner_id, root, grounds)
+
+
+def _from_root(path: str) -> str:
+    """A shared endpoint has one home for all: its root."""
+    return path[2:] if path.startswith("/~/") else path

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class TimersConfig(AppConfig):
+    name = "transferapi.timers"
+    label = "timers"
