@@ -11,6 +11,11 @@ What a user may not view does not exist for him; what he may view but not do is 
         ServerNotFoundError(endpoint, server_id)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
+        EndpointDeletedError(ref)         he had a bookmark of it
+        BookmarkNotFoundError(ref)
+        BookmarkExistsError(name)
+        BookmarkInvalidError(field, reason)
+        TooManyBookmarksError(limit)
 
 And what activation refuses:
 
@@ -84,6 +89,41 @@ class ServerExistsError(RegistryError):
 
 
 class TooManyEndpointsError(RegistryError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class EndpointDeletedError(RegistryError):
+    """It is gone for this user, who has seen it once."""
+
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class BookmarkNotFoundError(RegistryError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class BookmarkExistsError(RegistryError):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class BookmarkInvalidError(RegistryError):
+    """`field` by its name in the document; `reason` is a sentence."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+
+class TooManyBookmarksError(RegistryError):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.limit = limit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from endpoints import registry
-from endpoints.models import Endpoint
+from endpoints import bookmarks, registry
+from endpoints.models import Bookmark, Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import submit
@@ -66,6 +66,7 @@ ENDPOINT: dict[tuple[str, str], Row] = {
     ("POST", "transfer"): Row(202, 202, _TRANSFER),
     ("POST", "delete"): Row(202, 202, _DELETE),
     ("GET", "forecast"): Row(200, 200, query=_FORECAST),
+    ("POST", "bookmark"): Row(201, 201, {"name": "new", "endpoint_id": "{endpoint}", "path": "/"}),
 }
 #: Routes that are about one task: its owner's alone.
 TASK: dict[tuple[str, str], Row] = {
@@ -76,8 +77,16 @@ TASK: dict[tuple[str, str], Row] = {
     ("GET", f"{_T}/successful_transfers"): Row(200),
     ("GET", f"{_T}/skipped_errors"): Row(200),
 }
+#: Routes that are about one bookmark: its owner's alone.
+_B = "bookmark/<str:bookmark>"
+BOOKMARK: dict[tuple[str, str], Row] = {
+    ("GET", _B): Row(200),
+    ("PUT", _B): Row(200, body={"name": "changed"}),
+    ("DELETE", _B): Row(200),
+}
 #: Routes that are about the caller's own things.
 OWN: dict[tuple[str, str], Row] = {
+    ("GET", "bookmark_list"): Row(200),
     ("POST", "endpoint"): Row(201, body={"display_name": "new"}),
     ("GET", "endpoint_search"): Row(200, query="?filter_scope=my-endpoints"),
     ("GET", "submission_id"): Row(200),
@@ -86,23 +95,26 @@ OWN: dict[tuple[str, str], Row] = {
 #: Routes that need no token.
 OPEN: dict[tuple[str, str], Row] = {("GET", "openapi"): Row(200)}
 
-ALL = {**ENDPOINT, **TASK, **OWN, **OPEN}
+ALL = {**ENDPOINT, **TASK, **BOOKMARK, **OWN, **OPEN}
 
 
 @dataclass
 class Stage:
-    """alice's endpoints and her task; clients of everybody."""
+    """alice's endpoints, her task and her bookmark; clients of everybody."""
 
     private: Endpoint
     public: Endpoint
     task: Task
+    bookmark: Bookmark
     api: dict[str, Api]
 
-    def call(self, who: str, key: tuple[str, str], endpoint: object = "-", task: object = "-") -> Answer:
+    def call(
+        self, who: str, key: tuple[str, str], endpoint: object = "-", task: object = "-", bookmark: object = None
+    ) -> Answer:
         method, route = key
         server = self.private.servers.get() if endpoint == self.private.pk else self.public.servers.get()
         path = route.replace("<str:endpoint>", str(endpoint)).replace("<str:task>", str(task))
-        path = path.replace("<str:server>", str(server.pk))
+        path = path.replace("<str:server>", str(server.pk)).replace("<str:bookmark>", str(bookmark or self.bookmark.pk))
         body = {
             name: str(endpoint) if value == "{endpoint}" else value for name, value in (ALL[key].body or {}).items()
         }
@@ -121,7 +133,8 @@ def stage(alice: User, bob: User, charlie: User) -> Stage:
 
     private, public = endpoint("private", public=False), endpoint("public", public=True)
     api = {"alice": Api(alice), "bob": Api(bob), "charlie": Api(charlie), "nobody": Api()}
-    return Stage(private, public, submit(alice, private, public), api)
+    bookmark = bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/")
+    return Stage(private, public, submit(alice, private, public), bookmark, api)
 
 
 def _named(rows: dict[tuple[str, str], Row]) -> pytest.MarkDecorator:
@@ -130,10 +143,10 @@ def _named(rows: dict[tuple[str, str], Row]) -> pytest.MarkDecorator:
 
 def test_every_route_has_its_row_here() -> None:
     assert set(routes()) == set(ALL)
-    assert len(ENDPOINT) + len(TASK) + len(OWN) + len(OPEN) == len(ALL)
+    assert len(ENDPOINT) + len(TASK) + len(BOOKMARK) + len(OWN) + len(OPEN) == len(ALL)
 
 
-@_named({**ENDPOINT, **TASK, **OWN})
+@_named({**ENDPOINT, **TASK, **BOOKMARK, **OWN})
 def test_without_a_token_nothing_is_told(stage: Stage, key: tuple[str, str]) -> None:
     for endpoint in (stage.private.pk, stage.public.pk, uuid.uuid4()):
         answer = stage.call("nobody", key, endpoint, stage.task.pk)
@@ -182,7 +195,7 @@ def test_a_public_endpoint_is_used_by_all_and_managed_by_its_owner(
 def test_a_private_endpoint_of_another_does_not_exist(stage: Stage, key: tuple[str, str], who: str, form: str) -> None:
     unknown: object = uuid.uuid4() if form == "id" else "alice%23nothing"
     foreign: object = stage.private.pk if form == "id" else "alice%23private"
-    if key[1] in ("transfer", "delete") and form == "name":
+    if key[1] in ("transfer", "delete", "bookmark") and form == "name":
         unknown, foreign = "alice#nothing", "alice#private"
     before = _state(stage.private)
     answer = stage.call(who, key, foreign)
@@ -208,6 +221,21 @@ def test_a_task_of_another_does_not_exist(stage: Stage, key: tuple[str, str], wh
         "phase": "queued",
         "cancel_requested_at": None,
     }
+
+
+@_named(BOOKMARK)
+def test_the_owner_may_do_all_with_a_bookmark(stage: Stage, key: tuple[str, str]) -> None:
+    assert stage.call("alice", key).status == ALL[key].owner
+
+
+@_named(BOOKMARK)
+@pytest.mark.parametrize("who", ["bob", "charlie"])
+def test_a_bookmark_of_another_does_not_exist(stage: Stage, key: tuple[str, str], who: str) -> None:
+    unknown = uuid.uuid4()
+    answer = stage.call(who, key)
+    assert_error(answer, 404, "BookmarkNotFound")
+    assert _without_names(answer, stage.bookmark.pk) == _without_names(stage.call(who, key, bookmark=unknown), unknown)
+    assert Bookmark.objects.get(pk=stage.bookmark.pk).name == "alice's place"
 
 
 def test_a_transfer_needs_both_of_its_endpoints(stage: Stage, bob: User) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 from pytest_django import DjangoAssertNumQueries
 
+from endpoints import bookmarks
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete
@@ -255,6 +257,8 @@ _BODIES: dict[tuple[str, str], str] = {
     ("POST", "transfer"): "transfer",
     ("POST", "delete"): "delete",
     ("PUT", _T): "task",
+    ("POST", "bookmark"): "bookmark",
+    ("PUT", "bookmark/<str:bookmark>"): "bookmark_change",
 }
 _QUERIES = {
     ("GET", "endpoint_search"): "?filter_fulltext=e",
@@ -279,12 +283,13 @@ def world(api: Api, alice: User, task: Task) -> Callable[[tuple[str, str]], Answ
         make_endpoint(go, name, public=True)
     server = make_endpoint(alice, "mine").servers.get()
     running = submit(alice, Endpoint.objects.get(owner=alice, name="ep1"), Endpoint.objects.get(name="mine"))
+    bookmark = bookmarks.create(alice, name="a place", endpoint="mine", path="/~/")
 
     def send(key: tuple[str, str]) -> Answer:
         method, route = key
         subject = running if method != "GET" else task
         path = route.replace("<str:endpoint>", "mine").replace("<str:server>", str(server.pk))
-        path = path.replace("<str:task>", str(subject.pk))
+        path = path.replace("<str:task>", str(subject.pk)).replace("<str:bookmark>", str(bookmark.pk))
         body = EXAMPLES[_BODIES[key]] if key in _BODIES else None
         return api.call(method, f"/{path}{_QUERIES.get(key, '')}", body)
 
@@ -305,7 +310,7 @@ def test_every_route_answers_as_it_is_described_and_takes_the_example_that_is_sh
 
 @pytest.mark.parametrize("key", _described_routes(), ids=lambda key: " ".join(key))
 def test_every_route_refuses_as_it_is_described(key: tuple[str, str]) -> None:
-    path = key[1].replace("<str:endpoint>", "x").replace("<str:task>", "x").replace("<str:server>", "1")
+    path = re.sub("<str:[a-z]+>", "1", key[1])
     assert_described(*key, Api().call(key[0], f"/{path}"))
 
 

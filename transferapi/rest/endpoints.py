@@ -9,7 +9,7 @@ from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from endpoints import activation, registry
+from endpoints import activation, bookmarks, registry
 from endpoints.permissions import Verb
 from endpoints.registry import SearchScope, ServerSpec
 from transferapi.tasks import options
@@ -54,7 +54,7 @@ class EndpointCreate(View):
 class EndpointDetail(View):
     @schemas.operation("Show an endpoint", answer="endpoint", query=["fields"])
     def get(self, request: Request, endpoint: str) -> Response:
-        found = registry.resolve(self.user, endpoint, Verb.VIEW)
+        found = bookmarks.show_endpoint(self.user, endpoint)
         prefetch_related_objects([found], "servers")
         document = documents.endpoint(found, self.user, activation.standing(self.user.pk, found))
         return Response(filters.pick(document, request.query_params.get("fields")))

@@ -21,8 +21,12 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from endpoints.errors import (
+    BookmarkExistsError,
+    BookmarkInvalidError,
+    BookmarkNotFoundError,
     CredentialRefusedError,
     DelegationUnknownError,
+    EndpointDeletedError,
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
@@ -32,6 +36,7 @@ from endpoints.errors import (
     RequirementError,
     ServerExistsError,
     ServerNotFoundError,
+    TooManyBookmarksError,
     TooManyEndpointsError,
     TooManyWaitingError,
     flaw_of,
@@ -138,6 +143,11 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     ServerNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such server '{e.server_id}'"),
     ServerExistsError: lambda e: (409, "Exists", f"The endpoint has the server {e.uri} already"),
     TooManyEndpointsError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} endpoints"),
+    EndpointDeletedError: lambda e: (404, "EndpointDeleted", f"The endpoint '{_shown(e.ref)}' is gone"),
+    BookmarkNotFoundError: lambda e: (404, "BookmarkNotFound", f"No such bookmark '{_shown(e.ref)}'"),
+    BookmarkExistsError: lambda e: (409, "Exists", f"You have a bookmark named '{_shown(e.name)}' already"),
+    BookmarkInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    TooManyBookmarksError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} bookmarks"),
     TaskNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such task '{_shown(e.ref)}'"),
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),

@@ -21,6 +21,7 @@ from .schema import (
     list_of,
     one_of,
 )
+from .shapes_bookmarks import REQUESTS_BOOKMARKS
 
 SCHEME = one_of("gsiftp", "ftp", "sshftp")
 _SERVER = {
@@ -146,5 +147,6 @@ REQUESTS: dict[str, Schema] = {
             "DATA": list_of(asked("delete_item", "path", fields(path=PATH)), minItems=1),
         },
     ),
+    **REQUESTS_BOOKMARKS,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }

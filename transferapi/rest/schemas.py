@@ -41,6 +41,7 @@ _IN_PATH = {
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",
     "server": "the server's number",
+    "bookmark": "the bookmark's id",
 }
 _ERROR_HEADER = OpenApiParameter(
     "X-Transfer-API-Error",

@@ -32,6 +32,7 @@ from .schema import (
     ref,
     told,
 )
+from .shapes_bookmarks import ANSWERS_BOOKMARKS, EXAMPLES_BOOKMARKS
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
@@ -266,6 +267,7 @@ ANSWERS: dict[str, Schema] = {
         },
     ),
     "skipped_errors": page("skipped_errors", "skipped_error", **_MARKERS),
+    **ANSWERS_BOOKMARKS,
 }
 
 #: Examples of what comes in; each is a document that the service accepts.
@@ -308,4 +310,5 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "DATA": [{"DATA_TYPE": "delete_item", "path": "/copy/"}],
     },
     "task": {"DATA_TYPE": "task", "label": "a better label", "deadline": "2090-01-31T23:59:59+00:00"},
+    **EXAMPLES_BOOKMARKS,
 }

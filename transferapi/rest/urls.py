@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import activation, endpoints, forecasts, landing, operations, submission, tasks
+from . import activation, bookmarks, endpoints, forecasts, landing, operations, submission, tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -35,6 +35,9 @@ urlpatterns = [
     path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
     # ---- sharing: shared endpoints, access rules, roles
     # ---- bookmarks
+    path("bookmark_list", bookmarks.BookmarkList.as_view()),
+    path("bookmark", bookmarks.BookmarkCreate.as_view()),
+    path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
     # ---- pause rules and what managers of endpoints see
     # ---- webhooks and streams of events
     # ---- older names, and routes of other products
