@@ -19,7 +19,6 @@ from endpoints.gridftp.server import Server
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
-from tests.integration.described import assert_described
 from tests.integration.rest import Answer, Api, assert_error
 
 pytestmark = pytest.mark.django_db
@@ -312,20 +311,6 @@ def test_a_bad_path_never_reaches_the_endpoint(place: Place) -> None:
             assert_error(place.ls(bad), 400, "ClientError.BadRequest")
             assert_error(place.stat(bad), 400, "ClientError.BadRequest")
     assert sorted(os.listdir(place.folder)) == before
-
-
-def test_what_operations_answer_is_as_it_is_described(place: Place) -> None:
-    """All but that is looked at without a server: tests/integration/test_rest_documents.py."""
-    route = "operation/endpoint/<str:endpoint>"
-    assert_described("GET", f"{route}/ls", place.ls())
-    assert_described("GET", f"{route}/ls", place.ls(fields="name"))
-    assert_described("GET", f"{route}/ls", place.ls("nothing"))
-    for name in ("file", "folder", "link", "nothing"):
-        assert_described("GET", f"{route}/stat", place.stat(name))
-    for name in ("new", "new", "nothing/new"):
-        assert_described("POST", f"{route}/mkdir", place.mkdir(name))
-    for name in ("new", "nothing"):
-        assert_described("POST", f"{route}/rename", place.rename(name, "newer"))
 
 
 # ---- endpoints that cannot be asked

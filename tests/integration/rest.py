@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote, urlencode
 
 from django.http import HttpResponseBase
 from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from identity import tokens
 from identity.models import User
-from transferapi.rest.urls import urlpatterns
+from tests.integration import described
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,13 @@ class Answer:
 
 
 class Api:
-    """A client of the API; `user` None: without a token."""
+    """A client of the API; `user` None: without a token. Every answer must be as its route is described.
 
-    def __init__(self, user: User | None = None) -> None:
+    root: what stands before all paths; "" for routes of other APIs than Transfer.
+    """
+
+    def __init__(self, user: User | None = None, *, root: str = "/v0.10") -> None:
+        self._root = root
         self._headers = {"Authorization": f"Bearer {tokens.issue(user)}"} if user else {}
         #: A failure of the service is an answer here, as it is for its users.
         self._client = Client(raise_request_exception=False)
@@ -48,18 +54,21 @@ class Api:
         query: Mapping[str, Any] | None = None,
         environ: dict[str, Any] | None = None,
     ) -> Answer:
-        """path: below /v0.10, percent-encoded. body: a document; raw: octets in its place."""
+        """path: below the root, percent-encoded. body: a document; raw: octets in its place."""
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode("ascii")
         answer = self._client.generic(
             method,
-            f"/v0.10{path}",
+            f"{self._root}{path}",
             data,
             content_type,
             headers={**self._headers, **(headers or {})},
             query_params=query,
             **(environ or {}),
         )
-        return _read(answer)
+        found = _read(answer)
+        asked = urlencode(query or {}, doseq=True)
+        described.check(method, f"{unquote(self._root + path)}?{asked}", found)
+        return found
 
     def get(self, path: str, /, **query: Any) -> Answer:
         return self.call("GET", path, query=query)
@@ -75,18 +84,36 @@ class Api:
 
 
 def _read(answer: HttpResponseBase) -> Answer:
+    """A body that is no JSON is given as the octets it is."""
     content = getattr(answer, "content", b"")
-    return Answer(answer.status_code, dict(answer.headers.items()), json.loads(content) if content else None)
+    is_json = answer.headers.get("Content-Type", "").split(";")[0].endswith("json")
+    return Answer(
+        answer.status_code,
+        dict(answer.headers.items()),
+        json.loads(content) if content and is_json else content or None,
+    )
 
 
-def routes() -> list[tuple[str, str]]:
-    """Every (method, route) that the router knows, but OPTIONS and HEAD."""
+def routes(below: str = "") -> list[tuple[str, str]]:
+    """Every (method, route) that the router knows and views of ours serve, but OPTIONS and HEAD.
+
+    below: the routes that begin with this, without it: `routes("v0.10/")`.
+    """
     found = []
-    for pattern in urlpatterns:
-        view: type[APIView] = pattern.callback.cls  # type: ignore[attr-defined]
-        methods = set(view.http_method_names) - {"options", "head"}
-        found += [(name.upper(), str(pattern.pattern)) for name in sorted(methods) if hasattr(view, name)]
+    for route, pattern in _patterns(get_resolver().url_patterns):
+        view: type[APIView] | None = getattr(pattern.callback, "cls", None)
+        if view is not None and route.startswith(below):
+            methods = sorted(set(view.http_method_names) - {"options", "head"})
+            found += [(name.upper(), route.removeprefix(below)) for name in methods if hasattr(view, name)]
     return found
+
+
+def _patterns(among: Sequence[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for one in among:
+        if isinstance(one, URLResolver):
+            yield from _patterns(one.url_patterns, before + str(one.pattern))
+        else:
+            yield before + str(one.pattern), one
 
 
 def assert_error(answer: Answer | Response, status: int, code: str | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,10 +62,10 @@ def test_a_server_that_is_none_is_not_found(api: Api, ep1: Endpoint, server: str
         assert_error(api.call(method, f"/endpoint/{ep1.pk}/server/{server}", body), 404, "ClientError.NotFound")
 
 
-@pytest.mark.parametrize("route", sorted({route for _, route in routes()}))
+@pytest.mark.parametrize("route", sorted({route for _, route in routes("v0.10/")}))
 def test_a_method_that_a_route_does_not_have_is_refused(api: Api, route: str) -> None:
-    path = route.replace("<str:endpoint>", "x").replace("<str:task>", "x").replace("<str:server>", "1")
-    known = {method for method, other in routes() if other == route}
+    path = re.sub("<[^>]+>", "1", route)
+    known = {method for method, other in routes("v0.10/") if other == route}
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "BREW"} - known:
         answer = api.call(method, f"/{path}")
         assert_error(answer, 405, "ClientError.MethodNotAllowed")

@@ -6,6 +6,9 @@ from typing import Any
 
 Schema = dict[str, Any]
 
+#: Where a schema of ours names those of its fields that a document has not always.
+SOMETIMES = "x-sometimes"
+
 TEXT: Schema = {"type": "string"}
 MAYBE_TEXT: Schema = {"type": "string", "nullable": True}
 NUMBER: Schema = {"type": "integer"}
@@ -49,15 +52,17 @@ def asked(data_type: str, required: str, fields: dict[str, Schema]) -> Schema:
     return {**shape, "required": required.split()} if required else shape
 
 
-def told(data_type: str, fields: dict[str, Schema], **more: Any) -> Schema:
-    """A document of ours: always with all of its fields (but for what `fields=` leaves out), and no others."""
-    properties = {"DATA_TYPE": one_of(data_type), **fields}
+def told(data_type: str, fields: dict[str, Schema], *, sometimes: str = "") -> Schema:
+    """A document of ours: always with all of its fields (but for what `fields=` leaves out), and no others.
+
+    sometimes: names of fields that it has not always.
+    """
     return {
         "type": "object",
-        "properties": properties,
+        "properties": {"DATA_TYPE": one_of(data_type), **fields},
         "additionalProperties": False,
         "required": ["DATA_TYPE"],
-        **more,
+        **({SOMETIMES: sometimes.split()} if sometimes else {}),
     }
 
 
@@ -66,4 +71,4 @@ def ref(name: str) -> Schema:
 
 
 def page(data_type: str, row: str, **fields: Schema) -> Schema:
-    return told(data_type, {**fields, "DATA": list_of(ref(row))}, required=["DATA_TYPE", "DATA"])
+    return {**told(data_type, {**fields, "DATA": list_of(ref(row))}), "required": ["DATA_TYPE", "DATA"]}

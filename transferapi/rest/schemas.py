@@ -9,9 +9,10 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 
+from . import canned
 from .requests import REQUESTS
 from .schema import ref
-from .shapes import ANSWERS, EXAMPLES
+from .shapes import ANSWERS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +61,7 @@ def operation(
         OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
         for name in query
     ]
-    examples = [OpenApiExample(body, EXAMPLES[body], request_only=True)] if body else []
+    examples = [OpenApiExample(body, canned.REQUESTS[body], request_only=True)] if body else []
     return extend_schema(
         summary=summary,
         parameters=[*parameters, _ERROR_HEADER],
@@ -103,7 +104,9 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
     """drf-spectacular's last step: the documents as components, and what the parts of paths mean."""
-    result["components"]["schemas"] = ANSWERS
+    result["components"]["schemas"] = {
+        name: {**shape, "example": canned.ANSWERS[name]} for name, shape in ANSWERS.items()
+    }
     for methods in result["paths"].values():
         for method in methods.values():
             for parameter in method.get("parameters", ()):

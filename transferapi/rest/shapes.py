@@ -1,8 +1,6 @@
-"""The shapes of the documents that go out, as OpenAPI schemas, with examples."""
+"""The shapes of the documents that go out, as OpenAPI schemas. Their examples: `canned`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from endpoints.forms import Form
 from endpoints.limits import CUSTOM, WORDS, Limits
@@ -19,6 +17,7 @@ from .schema import (
     MAYBE_UUID,
     NUMBER,
     PATH,
+    SOMETIMES,
     TEXT,
     TIME,
     UUID,
@@ -32,14 +31,13 @@ from .schema import (
     ref,
     told,
 )
-from .shapes_bookmarks import ANSWERS_BOOKMARKS, EXAMPLES_BOOKMARKS
+from .shapes_bookmarks import ANSWERS_BOOKMARKS
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
 _PAGE = each("length limit offset", NUMBER)
 _MARKERS = each("marker next_marker", about("null: nothing comes after it", MAYBE_NUMBER))
-_LINK = told("link", each("rel resource title href", TEXT))
-_ACCEPTED = {**_DONE, "task_id": UUID, "submission_id": UUID, "task_link": _LINK}
+_ACCEPTED = {**_DONE, "task_id": UUID, "submission_id": UUID, "task_link": ref("link")}
 
 _ACTIVATION = {
     "endpoint": TEXT,
@@ -138,38 +136,20 @@ _TASK_TOLD |= {
 
 ERROR: Schema = {
     "type": "object",
-    "properties": _DONE,
+    "properties": {
+        **_DONE,
+        "required_scopes": about("with ConsentRequired: what a token must be good for", list_of(TEXT)),
+    },
     "required": list(_DONE),
     "additionalProperties": False,
-    "example": {
-        "code": "EndpointNotFound",
-        "message": "No such endpoint 'go#nothing'",
-        "request_id": "aB3_dE6gH9",
-        "resource": "/endpoint/go#nothing",
-    },
-}
-_TASK_ID, _SUBMISSION_ID = "3f4c9c1e-8a5b-4f0e-9d5c-2f1d7c0b6a11", "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d3e"
-_ACCEPTED_EXAMPLE = {
-    "DATA_TYPE": "transfer_result",
-    "code": "Accepted",
-    "message": "The transfer has been accepted and a task has been created and queued for execution",
-    "request_id": "aB3_dE6gH9",
-    "resource": "/transfer",
-    "task_id": _TASK_ID,
-    "submission_id": _SUBMISSION_ID,
-    "task_link": {
-        "DATA_TYPE": "link",
-        "rel": "related",
-        "resource": "task",
-        "title": "related task",
-        "href": f"/v0.10/task/{_TASK_ID}?format=json",
-    },
+    SOMETIMES: ["required_scopes"],
 }
 
 #: Every document by its DATA_TYPE; each is a component of the description.
 ANSWERS: dict[str, Schema] = {
     "error": ERROR,
-    "result": told("result", {**_DONE, "id": about("of what was changed", TEXT)}),
+    "result": told("result", {**_DONE, "id": about("of what was changed", TEXT)}, sometimes="id"),
+    "link": told("link", each("rel resource title href", TEXT)),
     "endpoint": told("endpoint", _ENDPOINT_TOLD),
     "endpoint_list": page("endpoint_list", "endpoint", **_PAGE, has_next_page=FLAG),
     "endpoint_create_result": told(
@@ -237,7 +217,7 @@ ANSWERS: dict[str, Schema] = {
     ),
     "mkdir_result": told("mkdir_result", {**_DONE, "path": PATH}),
     "submission_id": told("submission_id", {"value": UUID}),
-    "transfer_result": told("transfer_result", _ACCEPTED, example=_ACCEPTED_EXAMPLE),
+    "transfer_result": told("transfer_result", _ACCEPTED),
     "delete_result": told("delete_result", _ACCEPTED),
     "task": told("task", _TASK_TOLD),
     "task_list": page("task_list", "task", **_PAGE, total=NUMBER),
@@ -268,47 +248,4 @@ ANSWERS: dict[str, Schema] = {
     ),
     "skipped_errors": page("skipped_errors", "skipped_error", **_MARKERS),
     **ANSWERS_BOOKMARKS,
-}
-
-#: Examples of what comes in; each is a document that the service accepts.
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "endpoint": {
-        "DATA_TYPE": "endpoint",
-        "name": "dtn",
-        "display_name": "The data transfer node",
-        "public": False,
-        "DATA": [{"DATA_TYPE": "server", "uri": "gsiftp://dtn1.example.org:2811"}],
-    },
-    "endpoint_change": {"DATA_TYPE": "endpoint", "description": "Open to all projects", "public": True},
-    "server": {"DATA_TYPE": "server", "hostname": "dtn2.example.org", "port": 2811},
-    "activation_requirements": {
-        "DATA_TYPE": "activation_requirements",
-        "DATA": [
-            {"type": "myproxy", "name": "username", "value": "alice"},
-            {"type": "myproxy", "name": "passphrase", "value": "..."},
-            {"type": "myproxy", "name": "lifetime_in_hours", "value": "12"},
-        ],
-    },
-    "mkdir": {"DATA_TYPE": "mkdir", "path": "/~/results"},
-    "rename": {"DATA_TYPE": "rename", "old_path": "/~/old", "new_path": "/~/new"},
-    "transfer": {
-        "DATA_TYPE": "transfer",
-        "submission_id": _SUBMISSION_ID,
-        "source_endpoint": "go#ep1",
-        "destination_endpoint": "go#ep2",
-        "label": "two items",
-        "DATA": [
-            {"DATA_TYPE": "transfer_item", "source_path": "/share/godata/file1.txt", "destination_path": "/file1.txt"},
-            {"DATA_TYPE": "transfer_item", "source_path": "/share/", "destination_path": "/copy/", "recursive": True},
-        ],
-    },
-    "delete": {
-        "DATA_TYPE": "delete",
-        "submission_id": "0b0f1c3e-6f7b-4a45-9a3c-8f6ac1d1a0b1",
-        "endpoint": "go#ep2",
-        "recursive": True,
-        "DATA": [{"DATA_TYPE": "delete_item", "path": "/copy/"}],
-    },
-    "task": {"DATA_TYPE": "task", "label": "a better label", "deadline": "2090-01-31T23:59:59+00:00"},
-    **EXAMPLES_BOOKMARKS,
 }

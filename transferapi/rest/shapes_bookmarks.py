@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .schema import FLAG, MAYBE_FLAG, NUMBER, TEXT, UUID, Schema, about, asked, page, told
 
 _NAME = about("your own word for it, of at most 128 characters; no other bookmark of yours has it", TEXT)
@@ -29,14 +27,4 @@ REQUESTS_BOOKMARKS: dict[str, Schema] = {
         "",
         {"name": {**_NAME, "nullable": True}, "path": {**_PATH, "nullable": True}, "pinned": MAYBE_FLAG},
     ),
-}
-EXAMPLES_BOOKMARKS: dict[str, dict[str, Any]] = {
-    "bookmark": {
-        "DATA_TYPE": "bookmark",
-        "name": "the archive",
-        "endpoint_id": "go#ep1",
-        "path": "/projects/",
-        "pinned": True,
-    },
-    "bookmark_change": {"DATA_TYPE": "bookmark", "name": "the old archive"},
 }
