@@ -10,7 +10,9 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, Self, TypeVar
+from urllib.parse import quote
 
+from .commands import MAX_ARGUMENT
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
 from .facts import Entry, FactsError, format_time, parse_line
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
@@ -33,6 +35,17 @@ UNMARKED_TIMEOUT = 3600.0
 BUFFER = b"1048576"
 
 _T = TypeVar("_T")
+
+
+NOT_CONFINED = "The server cannot keep a session within a folder (SITE RESTRICT), and a shared endpoint needs that."
+TOO_MANY_GROUNDS = "More folders are shared with this user than a server can be told; share fewer, larger ones."
+
+
+class Ground(NamedTuple):
+    """A folder of a server, with all that is in it."""
+
+    path: str
+    write: bool
 
 
 class Told(NamedTuple):
@@ -160,6 +173,24 @@ class GridFTPSession:
             advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
             raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=repr(name)))
         return octets
+
+    async def restrict(self, grounds: Sequence[Ground]) -> None:
+        """SITE RESTRICT: from now on the server lets this session see these folders only, wherever symlinks lead.
+
+        For good: it cannot be widened. Raises FaultError(UNSUPPORTED) where the server does not know how, and
+        FaultError(LIMIT_EXCEEDED) where there are too many for one command. The toolkit's takes no "*" in a path:
+        nothing in such a folder is to be seen then.
+        """
+        entries = [
+            ("RW" if ground.write else "R") + quote(self.encode_path(ground.path), safe="/") for ground in grounds
+        ]
+        line = b"RESTRICT " + ",".join(entries).encode("ascii")
+        if len(line) > MAX_ARGUMENT:
+            raise FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, scope=Scope.ENDPOINT, advice=TOO_MANY_GROUNDS))
+        reply = await self.connection.request("SITE", line)
+        if reply.is_error:
+            fault = make_fault(Kind.UNSUPPORTED, str(reply), retryable=False)
+            raise FaultError(replace(fault, scope=Scope.ENDPOINT, advice=NOT_CONFINED))
 
     async def stat(self, path: str) -> Entry:
         """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""

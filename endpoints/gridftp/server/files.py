@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from endpoints.gridftp.facts import format_time
 
+from .confined import Confined, parse_grounds
 from .errors import RefusedError
 from .registry import command, site
 from .root import require_file
@@ -35,7 +37,7 @@ def modify_modification_time(session: Session, argument: bytes) -> None:
     session.require_writable()
     stamp, _, path = argument.partition(b" ")
     moment = _parse_time(stamp)
-    with session.service.root.opened_to_change(session.path(path)) as fd:
+    with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
         os.utime(fd, ns=(os.fstat(fd).st_atime_ns, moment * 10**9))
     session.say(b"213 Modify=%b; %b\r\n" % (stamp, path))
 
@@ -43,8 +45,8 @@ def modify_modification_time(session: Session, argument: bytes) -> None:
 @command("MKD")
 def make_folder(session: Session, argument: bytes) -> None:
     session.require_writable()
-    path = session.path(argument)
-    if path == b"/":
+    path = session.path_to_change(argument)
+    if session.service.root.is_top(path):
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
     with session.service.root.parent(path) as (folder, name):
         os.mkdir(name, dir_fd=folder)
@@ -54,7 +56,7 @@ def make_folder(session: Session, argument: bytes) -> None:
 @command("RMD")
 def remove_folder(session: Session, argument: bytes) -> None:
     session.require_writable()
-    with session.service.root.parent(session.path(argument)) as (folder, name):
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.rmdir(name, dir_fd=folder)
     session.reply(250, "OK.")
 
@@ -63,7 +65,7 @@ def remove_folder(session: Session, argument: bytes) -> None:
 def delete(session: Session, argument: bytes) -> None:
     """A symlink is removed itself, never what it points to."""
     session.require_writable()
-    with session.service.root.parent(session.path(argument)) as (folder, name):
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.unlink(name, dir_fd=folder)
     session.reply(250, "OK.")
 
@@ -72,7 +74,7 @@ def delete(session: Session, argument: bytes) -> None:
 def rename_from(session: Session, argument: bytes) -> None:
     session.rename_from = None
     session.require_writable()
-    path = session.path(argument)
+    path = session.path_to_change(argument)
     with session.service.root.parent(path) as (folder, name):
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     session.rename_from = path
@@ -86,7 +88,7 @@ def rename_to(session: Session, argument: bytes) -> None:
     if old is None:
         raise RefusedError(503, "RNTO must follow a successful RNFR.")
     root = session.service.root
-    with root.parent(old) as (old_folder, old_name), root.parent(session.path(argument)) as (folder, name):
+    with root.parent(old) as (old_folder, old_name), root.parent(session.path_to_change(argument)) as (folder, name):
         os.rename(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
     session.reply(250, "OK.")
 
@@ -107,7 +109,7 @@ def symlink_to(session: Session, argument: bytes) -> None:
     target, session.link_target = session.link_target, b""
     if not target:
         raise RefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
-    with session.service.root.parent(session.path(argument)) as (folder, name):
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.symlink(target, name, dir_fd=folder)
     session.reply(250, "OK.")
 
@@ -119,7 +121,7 @@ def change_mode(session: Session, argument: bytes) -> None:
     digits, _, path = argument.partition(b" ")
     if not (0 < len(digits) < 5 and all(digit in b"01234567" for digit in digits) and int(digits, 8) <= 0o777):
         raise RefusedError(501, "SITE CHMOD: an octal mode up to 777 is wanted.")
-    with session.service.root.opened_to_change(session.path(path)) as fd:
+    with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
         os.fchmod(fd, int(digits, 8))
     session.reply(250, "OK.")
 
@@ -131,8 +133,19 @@ def truncate(session: Session, argument: bytes) -> None:
     length, _, path = argument.partition(b" ")
     if not length.isdigit() or len(length) > 18:
         raise RefusedError(501, "SITE TRNC: a length is wanted.")
-    with session.service.root.opened_file(session.path(path), os.O_WRONLY) as (fd, _status):
+    with session.service.root.opened_file(session.path_to_change(path), os.O_WRONLY) as (fd, _status):
         os.ftruncate(fd, int(length))
+    session.reply(250, "OK.")
+
+
+@site("RESTRICT")
+def restrict(session: Session, argument: bytes) -> None:
+    """`SITE RESTRICT RW/a/b,R/c`: once, and nothing widens it again."""
+    if isinstance(session.service.root, Confined):
+        raise RefusedError(500, "Session restricted paths list already set.")
+    confined = Confined(session.service.root, parse_grounds(argument))
+    session.service = dataclasses.replace(session.service, root=confined)
+    session.rename_from = None
     session.reply(250, "OK.")
 
 

@@ -143,8 +143,10 @@ class Lister:
         self._read_only = read_only
 
     def look(self, path: bytes) -> Entry:
-        if path == b"/":
-            return self._entry("/", self._root.stat(path), None, parent_writable=False)
+        if self._root.is_top(path):
+            return self._entry(
+                os.fsdecode(path.rpartition(b"/")[2] or b"/"), self._root.stat(path), None, parent_writable=False
+            )
         with self._root.parent(path) as (folder, name):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             writable = self._writable(os.fstat(folder))

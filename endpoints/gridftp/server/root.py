@@ -76,6 +76,21 @@ class Root:
     def close(self) -> None:
         os.close(self.fd)
 
+    def beneath(self, folder: int) -> Root:
+        """A folder of this tree as a root of its own. The descriptor stays the caller's."""
+        inner = Root.__new__(Root)
+        inner.fd = folder
+        inner.real = os.readlink(b"/proc/self/fd/%d" % folder)
+        inner._openat2 = self._openat2
+        return inner
+
+    def is_top(self, path: bytes) -> bool:
+        """Whether nothing above this path is to be seen."""
+        return path == b"/"
+
+    def require_writable(self, path: bytes) -> None:
+        """-> OSError where nothing may be changed below this path, whatever its mode says"""
+
     def _has_openat2(self) -> bool:
         """Old kernels lack it, and containers may forbid it (ENOSYS, EPERM)."""
         try:

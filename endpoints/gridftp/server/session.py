@@ -132,6 +132,13 @@ class Session:
             raise RefusedError(501, "A path is needed.")
         return normalize(argument, self.current)
 
+    def path_to_change(self, argument: bytes) -> bytes:
+        """The path of something that is to be made, changed or removed. -> OSError, RefusedError"""
+        self.require_writable()
+        path = self.path(argument)
+        self.service.root.require_writable(path)
+        return path
+
     def reply(self, code: int, text: str) -> None:
         self.say(f"{code} {text}\r\n".encode("utf-8", "surrogateescape"))
 

@@ -70,6 +70,7 @@ def _send_file(session: Session, path: bytes, offset: int = 0, length: int | Non
 
 def _receive_file(session: Session, path: bytes, *, shift: int | None = None, at_end: bool = False) -> None:
     session.require_writable()
+    session.service.root.require_writable(path)
     restart = session.take_restart()
     session.channel.require()
     if not session.blocks:

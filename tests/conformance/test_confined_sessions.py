@@ -1,0 +1,146 @@
+"""SITE RESTRICT: a session that sees some folders only, whatever symlinks lie in them; the toolkit's server and ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from endpoints.gridftp.client import GridFTPSession, Ground
+from endpoints.gridftp.commands import MAX_ARGUMENT
+from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.server.confined import Ground as Folder
+from endpoints.gridftp.server.confined import parse_grounds
+from endpoints.gridftp.server.errors import RefusedError
+from tests.conformance.test_client_on_both import Site, site  # noqa: F401
+
+
+@pytest.fixture
+def shared(site: Site, folder: Path) -> Site:  # noqa: F811
+    """Beside what is shared lies a secret, and links lead to it."""
+    for name in ("shared/in", "read", "secret", "odd, 100% of ü"):
+        (folder / name).mkdir(parents=True)
+    (folder / "secret" / "file").write_text("secret")
+    (folder / "shared" / "file").write_text("shared")
+    (folder / "read" / "file").write_text("read")
+    (folder / "shared" / "out").symlink_to("../secret")
+    (folder / "shared" / "leak").symlink_to("../secret/file")
+    (folder / "shared" / "absolute").symlink_to(folder / "secret" / "file")
+    (folder / "shared" / "ahead").symlink_to("../secret/new")
+    (folder / "shared" / "inner").symlink_to("in")
+    os.chmod(folder / "shared", 0o777)
+    for path in (
+        folder / "shared",
+        folder / "shared/in",
+        folder / "read",
+        folder / "secret",
+        folder / "odd, 100% of ü",
+    ):
+        os.chmod(path, 0o777)
+    return site
+
+
+def grounds(site: Site) -> list[Ground]:  # noqa: F811
+    return [Ground(site.path("shared") + "/", write=True), Ground(site.path("read") + "/", write=False)]
+
+
+async def names(session: GridFTPSession, path: str) -> set[str]:
+    return {entry.name async for entries in session.listing(path) for entry in entries}
+
+
+async def refused(doing: Awaitable[object]) -> Kind:
+    with pytest.raises(FaultError) as error:
+        await doing
+    return error.value.fault.kind
+
+
+def test_what_is_shared_is_there_and_nothing_else(shared: Site, folder: Path) -> None:
+    async def scene() -> None:
+        path = shared.path
+        async with shared.session() as session:
+            await session.restrict(grounds(shared))
+            assert (await session.stat(path("shared"))).is_directory
+            assert (await session.stat(path("shared/file"))).size == 6
+            assert (await session.stat(path("shared/inner"))).is_directory
+            assert {"file", "in", "inner"} <= await names(session, path("shared"))
+            assert await session.make_directories([path("shared"), path("shared/new")]) == [False, True]
+            await session.rename(path("shared/file"), path("shared/new/file"))
+            assert await refused(session.stat(path("secret/file"))) is Kind.PERMISSION_DENIED
+            for hidden in ("secret/file", "shared/out/file", "shared/leak", "shared/absolute"):
+                assert await refused(session.checksum(path(hidden), "MD5")) is Kind.PERMISSION_DENIED
+            assert await refused(names(session, path("shared/out"))) is Kind.PERMISSION_DENIED
+
+    asyncio.run(scene())
+    assert (folder / "shared" / "new" / "file").read_text() == "shared"
+
+
+@pytest.mark.parametrize("name", ["shared/out/x", "secret/x", "read/x", "x"])
+def test_nothing_is_made_changed_or_removed_elsewhere(shared: Site, folder: Path, name: str) -> None:
+    async def scene() -> None:
+        path = shared.path
+        async with shared.session() as session:
+            await session.restrict(grounds(shared))
+            assert await refused(session.make_directories([path(name)])) is Kind.PERMISSION_DENIED
+            assert await refused(session.rename(path("shared/file"), path(name))) is Kind.PERMISSION_DENIED
+            assert await refused(session.make_symlink("file", path(name))) is Kind.PERMISSION_DENIED
+            for there in ("shared/out/file", "secret/file", "read/file"):
+                (fault,) = await session.remove([(path(there), False)])
+                assert fault is not None
+                assert fault.kind is Kind.PERMISSION_DENIED
+
+    asyncio.run(scene())
+    assert (folder / "secret" / "file").read_text() == "secret"
+    assert sorted(os.listdir(folder / "secret")) == ["file"]
+    assert os.listdir(folder / "read") == ["file"]
+
+
+def test_nothing_widens_it_again(shared: Site) -> None:
+    async def scene() -> None:
+        async with shared.session() as session:
+            await session.restrict(grounds(shared))
+            everything = Ground(shared.path("") or "/", write=True)
+            assert await refused(session.restrict([everything])) is Kind.UNSUPPORTED
+            with pytest.raises(FaultError):
+                await session.stat(shared.path("secret/file"))
+
+    asyncio.run(scene())
+
+
+def test_a_name_may_hold_whatever_the_list_is_made_of(shared: Site) -> None:
+    async def scene() -> None:
+        async with shared.session() as session:
+            name = shared.path("odd, 100% of") + ("" if shared.kind == "toolkit" else " ü")
+            await session.restrict([Ground(name + "/", write=True)])
+            if shared.kind == "own":
+                assert (await session.stat(name)).is_directory
+            with pytest.raises(FaultError):
+                await session.stat(shared.path("shared/file"))
+
+    asyncio.run(scene())
+
+
+def test_more_folders_than_a_command_can_name_are_not_guessed(shared: Site) -> None:
+    async def scene() -> None:
+        async with shared.session() as session:
+            many = [Ground(f"/{'x' * 100}{number}/", write=False) for number in range(MAX_ARGUMENT // 100)]
+            assert await refused(session.restrict(many)) is Kind.LIMIT_EXCEEDED
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("argument", [b"", b"RW", b"relative", b"X/a", b"RW/a,b", b"/a,,/b"])
+def test_what_is_no_list_of_folders_is_refused(argument: bytes) -> None:
+    with pytest.raises(RefusedError):
+        parse_grounds(argument)
+
+
+def test_a_list_of_folders_is_read_as_the_toolkit_reads_it() -> None:
+    assert parse_grounds(b"RW/a%2Cb/,R/c/d,N/e,/f//g/../h") == [
+        Folder(b"/a,b", True, True),
+        Folder(b"/c/d", True, False),
+        Folder(b"/e", False, False),
+        Folder(b"/f/h", True, True),
+    ]
