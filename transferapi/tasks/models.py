@@ -129,6 +129,17 @@ class Task(models.Model):
         # Nothing that a worker's batch changes is indexed: PostgreSQL then updates the row in place (HOT).
         indexes = (
             models.Index(fields=["owner", "-request_time", "-id"], name="task_by_owner"),
+            # Pages of a list, and how long it is, for a user with a hundred thousand tasks (`queries.list_tasks`).
+            models.Index(
+                models.F("owner"),
+                models.F("completion_time").desc(nulls_last=True),
+                models.F("id").desc(),
+                name="task_by_completion",
+            ),
+            models.Index(
+                models.F("owner"), models.F("label").asc(nulls_first=True), models.F("id").desc(), name="task_by_label"
+            ),
+            models.Index(fields=["owner", "status", "type"], name="task_by_status"),
             models.Index(
                 fields=["owner", "type", "next_run_at"], condition=~models.Q(phase="done"), name="task_unfinished"
             ),

@@ -1,0 +1,1 @@
+"""What the REST API costs: `python -m bench.api`."""
