@@ -1,256 +1,168 @@
-"""Who may do what, route by route: alice owns, bob sees what is public, charlie's are others, nobody has no token."""
+"""Who may do what, route by route, by the router: alice owns, bob is shared with, charlie must see nothing, and nobody
+has no token."""
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.apps import apps
 
-from endpoints import bookmarks, registry
-from endpoints.models import Bookmark, Endpoint
-from endpoints.registry import ServerSpec
+from endpoints import registry
+from endpoints.models import Endpoint
 from identity.models import User
-from tests.integration.cast import submit
+from tests.integration import expectations
+from tests.integration.expectations import EXPECTED, Stage, Things
 from tests.integration.rest import Answer, Api, assert_error, routes
-from transferapi.tasks.models import Task
 
 pytestmark = pytest.mark.django_db
 
+Key = tuple[str, str]
 
-@dataclass(frozen=True)
-class Row:
-    """What the owner gets, and another user where the endpoint is public. None: there it makes no difference.
-
-    502 means that it was allowed: the address gate refuses to go where these endpoints say they are.
-    """
-
-    owner: int
-    public: int | None = None
-    body: dict[str, Any] | None = None
-    query: str = ""
-
-
-_ITEM = {"source_path": "/a", "destination_path": "/b"}
-_TRANSFER = {
-    "submission_id": str(uuid.UUID(int=1)),
-    "source_endpoint": "{endpoint}",
-    "destination_endpoint": "{endpoint}",
-    "DATA": [_ITEM],
-}
-_DELETE = {"submission_id": str(uuid.UUID(int=1)), "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
-_FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
-_SERVER = {"hostname": "dtn9.example.org"}
-_E = "endpoint/<str:endpoint>"
-_T = "task/<str:task>"
-
-#: Routes that are about one endpoint, named in the path or in the document.
-ENDPOINT: dict[tuple[str, str], Row] = {
-    ("GET", _E): Row(200, 200),
-    ("PUT", _E): Row(200, 403, {"description": "changed"}),
-    ("DELETE", _E): Row(200, 403),
-    ("GET", f"{_E}/server_list"): Row(200, 200),
-    ("POST", f"{_E}/server"): Row(201, 403, _SERVER),
-    ("GET", f"{_E}/server/<str:server>"): Row(200, 200),
-    ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, _SERVER),
-    ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403),
-    ("GET", f"{_E}/activation_requirements"): Row(200, 200),
-    ("POST", f"{_E}/autoactivate"): Row(200, 200),
-    ("POST", f"{_E}/activate"): Row(200, 200, {"DATA": []}),
-    ("POST", f"{_E}/deactivate"): Row(200, 200),
-    ("GET", f"operation/{_E}/ls"): Row(502, 502),
-    ("GET", f"operation/{_E}/stat"): Row(502, 502, query="?path=/a"),
-    ("POST", f"operation/{_E}/mkdir"): Row(502, 502, {"path": "/a"}),
-    ("POST", f"operation/{_E}/rename"): Row(502, 502, {"old_path": "/a", "new_path": "/b"}),
-    ("POST", "transfer"): Row(202, 202, _TRANSFER),
-    ("POST", "delete"): Row(202, 202, _DELETE),
-    ("GET", "forecast"): Row(200, 200, query=_FORECAST),
-    ("POST", "bookmark"): Row(201, 201, {"name": "new", "endpoint_id": "{endpoint}", "path": "/"}),
-}
-#: Routes that are about one task: its owner's alone.
-TASK: dict[tuple[str, str], Row] = {
-    ("GET", _T): Row(200),
-    ("PUT", _T): Row(200, body={"label": "changed"}),
-    ("POST", f"{_T}/cancel"): Row(200),
-    ("GET", f"{_T}/event_list"): Row(200),
-    ("GET", f"{_T}/successful_transfers"): Row(200),
-    ("GET", f"{_T}/skipped_errors"): Row(200),
-}
-#: Routes that are about one bookmark: its owner's alone.
-_B = "bookmark/<str:bookmark>"
-BOOKMARK: dict[tuple[str, str], Row] = {
-    ("GET", _B): Row(200),
-    ("PUT", _B): Row(200, body={"name": "changed"}),
-    ("DELETE", _B): Row(200),
-}
-#: Routes that are about the caller's own things.
-OWN: dict[tuple[str, str], Row] = {
-    ("GET", "bookmark_list"): Row(200),
-    ("POST", "endpoint"): Row(201, body={"display_name": "new"}),
-    ("GET", "endpoint_search"): Row(200, query="?filter_scope=my-endpoints"),
-    ("GET", "submission_id"): Row(200),
-    ("GET", "task_list"): Row(200),
-}
-#: Routes that need no token.
-OPEN: dict[tuple[str, str], Row] = {("GET", "openapi"): Row(200)}
-
-ALL = {**ENDPOINT, **TASK, **BOOKMARK, **OWN, **OPEN}
-
-
-@dataclass
-class Stage:
-    """alice's endpoints, her task and her bookmark; clients of everybody."""
-
-    private: Endpoint
-    public: Endpoint
-    task: Task
-    bookmark: Bookmark
-    api: dict[str, Api]
-
-    def call(
-        self, who: str, key: tuple[str, str], endpoint: object = "-", task: object = "-", bookmark: object = None
-    ) -> Answer:
-        method, route = key
-        server = self.private.servers.get() if endpoint == self.private.pk else self.public.servers.get()
-        path = route.replace("<str:endpoint>", str(endpoint)).replace("<str:task>", str(task))
-        path = path.replace("<str:server>", str(server.pk)).replace("<str:bookmark>", str(bookmark or self.bookmark.pk))
-        body = {
-            name: str(endpoint) if value == "{endpoint}" else value for name, value in (ALL[key].body or {}).items()
-        }
-        if route == "transfer":
-            # From the endpoint to one of the caller's own, or to itself where the caller owns it.
-            body["DATA"] = [{"source_path": "/a", "destination_path": "/elsewhere"}]
-        query = ALL[key].query.replace("{endpoint}", str(endpoint))
-        return self.api[who].call(method, f"/{path}{query}", body or None)
+ABOUT_ENDPOINTS = [key for key, row in EXPECTED.items() if row.public is not None]
+ABOUT_OTHERS = [key for key, row in EXPECTED.items() if row.public is None and expectations.parts_of(key)]
+OWN = [key for key, row in EXPECTED.items() if not expectations.parts_of(key)]
+CLOSED = [key for key, row in EXPECTED.items() if row.anonymous == 401]
 
 
 @pytest.fixture
-def stage(alice: User, bob: User, charlie: User) -> Stage:
-    def endpoint(name: str, *, public: bool) -> Endpoint:
-        fields = {"name": name, "display_name": name, "public": public}
-        return registry.create(alice, fields, [ServerSpec.parse("ftp://127.0.0.1:1")])
-
-    private, public = endpoint("private", public=False), endpoint("public", public=True)
-    api = {"alice": Api(alice), "bob": Api(bob), "charlie": Api(charlie), "nobody": Api()}
-    bookmark = bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/")
-    return Stage(private, public, submit(alice, private, public), bookmark, api)
+def stage(alice: User, bob: User) -> Stage:
+    return expectations.stage_of(alice, bob)
 
 
-def _named(rows: dict[tuple[str, str], Row]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("key", list(rows), ids=lambda key: " ".join(key))
+@pytest.fixture
+def call(alice: User, bob: User, charlie: User) -> Callable[[str, Key, Things], Answer]:
+    """Ask a route as somebody, about these things."""
+    apis = {name: Api(user, root="") for name, user in (("alice", alice), ("bob", bob), ("charlie", charlie))}
+    apis["nobody"] = Api(root="")
+
+    def ask(who: str, key: Key, things: Things) -> Answer:
+        body = expectations.filled(EXPECTED[key].body, things)
+        return apis[who].call(key[0], expectations.path_of(key, things), body)
+
+    return ask
 
 
-def test_every_route_has_its_row_here() -> None:
-    assert set(routes("v0.10/")) == set(ALL)
-    assert len(ENDPOINT) + len(TASK) + len(BOOKMARK) + len(OWN) + len(OPEN) == len(ALL)
+Call = Callable[[str, Key, Things], Answer]
 
 
-@_named({**ENDPOINT, **TASK, **BOOKMARK, **OWN})
-def test_without_a_token_nothing_is_told(stage: Stage, key: tuple[str, str]) -> None:
-    for endpoint in (stage.private.pk, stage.public.pk, uuid.uuid4()):
-        answer = stage.call("nobody", key, endpoint, stage.task.pk)
-        assert_error(answer, 401, "ClientError.AuthenticationFailed")
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
+def _each(keys: list[Key]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("key", keys, ids=" ".join)
 
 
-@_named(OPEN)
-def test_what_is_open_is_open_to_everybody(stage: Stage, key: tuple[str, str]) -> None:
-    for who in stage.api:
-        assert stage.call(who, key).status == ALL[key].owner
+def test_every_route_of_the_router_has_its_row() -> None:
+    assert set(routes()) == set(EXPECTED)
 
 
-@_named(OWN)
-def test_everybody_may_ask_for_what_is_their_own(stage: Stage, key: tuple[str, str]) -> None:
-    for who in ("alice", "bob", "charlie"):
-        assert stage.call(who, key).status == ALL[key].owner
+# ---- alice
 
 
-@_named(ENDPOINT)
-def test_the_owner_may_do_all_with_a_private_endpoint(stage: Stage, key: tuple[str, str]) -> None:
-    assert stage.call("alice", key, stage.private.pk).status == ALL[key].owner
+@_each(list(EXPECTED))
+def test_the_owner_may_do_all(stage: Stage, call: Call, key: Key) -> None:
+    assert call("alice", key, stage.private).status == EXPECTED[key].alice
 
 
-@_named(ENDPOINT)
-def test_the_owner_may_do_all_with_a_public_endpoint(stage: Stage, key: tuple[str, str]) -> None:
-    assert stage.call("alice", key, stage.public.pk).status == ALL[key].owner
+@_each(ABOUT_ENDPOINTS)
+def test_the_owner_may_do_all_with_a_public_endpoint(stage: Stage, call: Call, key: Key) -> None:
+    assert call("alice", key, stage.public).status == EXPECTED[key].alice
 
 
-@_named(ENDPOINT)
+# ---- bob
+
+
+@_each(ABOUT_ENDPOINTS)
+def test_a_shared_folder_is_used_by_those_whom_a_rule_names_and_managed_by_its_owner(
+    stage: Stage, call: Call, key: Key
+) -> None:
+    _refused_or_not(call, "bob", key, stage.shared, EXPECTED[key].bob)
+
+
+@_each(ABOUT_OTHERS)
+def test_what_is_shared_is_shared_as_far_as_the_table_says(stage: Stage, call: Call, key: Key) -> None:
+    _refused_or_not(call, "bob", key, stage.private, EXPECTED[key].bob or 404)
+
+
+@_each(ABOUT_ENDPOINTS)
 @pytest.mark.parametrize("who", ["bob", "charlie"])
 def test_a_public_endpoint_is_used_by_all_and_managed_by_its_owner(
-    stage: Stage, key: tuple[str, str], who: str
+    stage: Stage, call: Call, key: Key, who: str
 ) -> None:
-    before = _state(stage.public)
-    answer = stage.call(who, key, stage.public.pk)
-    assert answer.status == ALL[key].public
-    if answer.status == 403:
-        assert_error(answer, 403, "PermissionDenied")
-    assert _state(stage.public) == before
+    _refused_or_not(call, who, key, stage.public, EXPECTED[key].public)
 
 
-@_named(ENDPOINT)
+@_each(OWN)
 @pytest.mark.parametrize("who", ["bob", "charlie"])
-@pytest.mark.parametrize("form", ["id", "name"])
-def test_a_private_endpoint_of_another_does_not_exist(stage: Stage, key: tuple[str, str], who: str, form: str) -> None:
-    unknown: object = uuid.uuid4() if form == "id" else "alice%23nothing"
-    foreign: object = stage.private.pk if form == "id" else "alice%23private"
-    if key[1] in ("transfer", "delete", "bookmark") and form == "name":
-        unknown, foreign = "alice#nothing", "alice#private"
-    before = _state(stage.private)
-    answer = stage.call(who, key, foreign)
-    assert_error(answer, 404, "EndpointNotFound")
-    assert _without_names(answer, foreign) == _without_names(stage.call(who, key, unknown), unknown)
-    assert _state(stage.private) == before
+def test_everybody_may_ask_for_what_is_their_own(stage: Stage, call: Call, key: Key, who: str) -> None:
+    assert call(who, key, stage.private).status == (EXPECTED[key].bob or EXPECTED[key].alice)
 
 
-@_named(TASK)
-def test_the_owner_may_do_all_with_a_task(stage: Stage, key: tuple[str, str]) -> None:
-    assert stage.call("alice", key, task=stage.task.pk).status == ALL[key].owner
+# ---- charlie
 
 
-@_named(TASK)
+@_each(ABOUT_ENDPOINTS + ABOUT_OTHERS)
+@pytest.mark.parametrize("which", ["private", "shared"])
+def test_what_is_not_shared_with_a_user_does_not_exist(stage: Stage, call: Call, key: Key, which: str) -> None:
+    _not_told_from_nothing(call, "charlie", key, getattr(stage, which))
+
+
+@_each(ABOUT_ENDPOINTS)
 @pytest.mark.parametrize("who", ["bob", "charlie"])
-def test_a_task_of_another_does_not_exist(stage: Stage, key: tuple[str, str], who: str) -> None:
-    unknown = uuid.uuid4()
-    answer = stage.call(who, key, task=stage.task.pk)
-    assert_error(answer, 404, "ClientError.NotFound")
-    assert _without_names(answer, stage.task.pk) == _without_names(stage.call(who, key, task=unknown), unknown)
-    assert Task.objects.values("label", "phase", "cancel_requested_at").get(pk=stage.task.pk) == {
-        "label": None,
-        "phase": "queued",
-        "cancel_requested_at": None,
-    }
+def test_nor_does_a_private_endpoint_by_its_name(stage: Stage, call: Call, key: Key, who: str) -> None:
+    sign = "%23" if "<str:endpoint>" in key[1] or EXPECTED[key].query else "#"
+    things, others = ({**stage.private, "endpoint": f"alice{sign}{name}"} for name in ("private", "nothing"))
+    _not_told_from_nothing(call, who, key, things, others)
 
 
-@_named(BOOKMARK)
-def test_the_owner_may_do_all_with_a_bookmark(stage: Stage, key: tuple[str, str]) -> None:
-    assert stage.call("alice", key).status == ALL[key].owner
+@_each([key for key in ABOUT_ENDPOINTS if len(set(expectations.parts_of(key))) > 1])
+def test_things_of_another_are_not_found_below_an_endpoint_of_ones_own(
+    stage: Stage, call: Call, charlie: User, key: Key
+) -> None:
+    things = expectations.elsewhere(charlie, stage.private)
+    _not_told_from_nothing(
+        call, "charlie", key, things, {**expectations.unknown(things), "endpoint": things["endpoint"]}
+    )
 
 
-@_named(BOOKMARK)
-@pytest.mark.parametrize("who", ["bob", "charlie"])
-def test_a_bookmark_of_another_does_not_exist(stage: Stage, key: tuple[str, str], who: str) -> None:
-    unknown = uuid.uuid4()
-    answer = stage.call(who, key)
-    assert_error(answer, 404, "BookmarkNotFound")
-    assert _without_names(answer, stage.bookmark.pk) == _without_names(stage.call(who, key, bookmark=unknown), unknown)
-    assert Bookmark.objects.get(pk=stage.bookmark.pk).name == "alice's place"
+# ---- nobody
 
 
-def test_a_transfer_needs_both_of_its_endpoints(stage: Stage, bob: User) -> None:
-    mine = registry.create(bob, {"name": "mine"})
-    for source, destination in ((mine.pk, stage.private.pk), (stage.private.pk, mine.pk)):
-        document = {**_TRANSFER, "source_endpoint": str(source), "destination_endpoint": str(destination)}
-        assert_error(stage.api["bob"].post("/transfer", document), 404, "EndpointNotFound")
+@_each(CLOSED)
+def test_without_a_token_nothing_is_told(stage: Stage, call: Call, key: Key) -> None:
+    before = _all_rows()
+    for things in (stage.private, stage.public, stage.shared, expectations.unknown(stage.private)):
+        answer = call("nobody", key, things)
+        assert answer.status == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        if key[1].startswith("v0.10"):
+            assert_error(answer, 401, "ClientError.AuthenticationFailed")
+    assert _all_rows() == before
 
 
-def test_lists_and_searches_hold_nothing_of_others(stage: Stage) -> None:
-    assert [row["task_id"] for row in stage.api["alice"].get("/task_list").body["DATA"]] == [str(stage.task.pk)]
-    for who in ("bob", "charlie"):
-        assert stage.api[who].get("/task_list").body["DATA"] == []
-        found = stage.api[who].get("/endpoint_search", filter_fulltext="p").body["DATA"]
-        assert [row["id"] for row in found] == [str(stage.public.pk)]
+@_each([key for key in EXPECTED if key not in CLOSED])
+def test_what_is_open_is_open_to_everybody(stage: Stage, call: Call, key: Key) -> None:
+    assert call("nobody", key, stage.private).status == EXPECTED[key].anonymous
+
+
+# ---- beside the table
+
+
+def test_a_transfer_needs_both_of_its_endpoints(stage: Stage, call: Call, bob: User) -> None:
+    key = ("POST", "v0.10/transfer")
+    mine = str(registry.create(bob, {"name": "mine"}).pk)
+    document = expectations.filled(EXPECTED[key].body, stage.private)
+    for name in ("source_endpoint", "destination_endpoint"):
+        assert_error(Api(bob).post("/transfer", {**document, name: mine}), 404, "EndpointNotFound")
+
+
+def test_lists_and_searches_hold_nothing_of_others(stage: Stage, alice: User, bob: User, charlie: User) -> None:
+    assert [row["task_id"] for row in Api(alice).get("/task_list").body["DATA"]] == [stage.private["task"]]
+    for user in (bob, charlie):
+        for path in ("/task_list", "/bookmark_list"):
+            assert Api(user).get(path).body["DATA"] == []
+        found = Api(user).get("/endpoint_search", filter_fulltext="p").body["DATA"]
+        assert [row["id"] for row in found] == [stage.public["endpoint"]]
 
 
 @pytest.mark.parametrize(
@@ -262,17 +174,54 @@ def test_a_wrong_token_is_refused_with_a_document(stage: Stage, header: str) -> 
 
 
 def test_the_token_of_a_user_who_was_shut_out_is_refused(stage: Stage, bob: User) -> None:
+    api = Api(bob)
     User.objects.filter(pk=bob.pk).update(is_active=False)
-    assert_error(stage.api["bob"].get("/task_list"), 401, "ClientError.AuthenticationFailed")
+    assert_error(api.get("/task_list"), 401, "ClientError.AuthenticationFailed")
 
 
-def _without_names(answer: Answer, name: object) -> tuple[int, str, str]:
-    """All of an error that could tell one missing thing from another."""
-    shown = str(name).replace("%23", "#")
-    assert not set(answer.body) - {"code", "message", "request_id", "resource"}
-    return answer.status, answer.code, answer.body["message"].replace(shown, "NAME")
+def _refused_or_not(call: Call, who: str, key: Key, things: Things, status: int | None) -> None:
+    """The status is this one, and what is refused changes nothing."""
+    before = _all_rows()
+    answer = call(who, key, things)
+    assert answer.status == status, answer.body
+    if answer.status in (401, 403, 404):
+        assert _all_rows() == before
 
 
-def _state(endpoint: Endpoint) -> tuple[Any, ...]:
-    row = Endpoint.objects.get(pk=endpoint.pk)
-    return row.description, row.deleted_at, list(row.servers.values_list("pk", "hostname"))
+def _not_told_from_nothing(call: Call, who: str, key: Key, things: Things, others: Things | None = None) -> None:
+    """The answer is a 404, word by word the one about things that there are not, and changes nothing."""
+    before = _all_rows()
+    others = others or expectations.unknown(things)
+    found, nothing = call(who, key, things), call(who, key, others)
+    assert found.status == nothing.status == 404, found.body
+    assert _without_names(found, things) == _without_names(nothing, others)
+    assert set(found.headers) == set(nothing.headers)
+    assert _all_rows() == before
+
+
+def _without_names(answer: Answer, things: Things) -> str:
+    """All of an error but its own id, with what was named by the caller blotted out."""
+    text = json.dumps({**answer.body, "request_id": ""}, sort_keys=True)
+    for name, value in sorted(things.items(), key=lambda thing: -len(thing[1])):
+        text = text.replace(value.replace("%23", "#"), f"<{name}>")
+    return text
+
+
+def _all_rows() -> dict[str, list[Any]]:
+    """Everything that there is, but for when tokens were used."""
+    models = [one for one in apps.get_models() if one._meta.app_label in ("endpoints", "identity", "tasks", "timers")]
+    volatile = {"last_used_at"}
+    return {
+        model.__name__: list(
+            model._default_manager.order_by("pk").values(
+                *(field.attname for field in model._meta.concrete_fields if field.name not in volatile)
+            )
+        )
+        for model in models
+    }
+
+
+def test_that_nothing_changed_is_seen_where_something_did(stage: Stage) -> None:
+    before = _all_rows()
+    Endpoint.objects.filter(pk=stage.private["endpoint"]).update(description="changed")
+    assert _all_rows() != before

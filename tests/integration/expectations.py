@@ -1,0 +1,169 @@
+"""What everybody gets from each route: the table behind `test_rest_access`. A route that is not here fails the suite.
+
+To add a route is one line in `EXPECTED`; a new kind of thing in a path (`<str:thing>`) is one line in `things_of`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints import bookmarks, registry
+from endpoints.models import AccessRule, Endpoint
+from endpoints.registry import ServerSpec
+from identity.models import User
+from tests.integration.cast import submit
+
+
+@dataclass(frozen=True)
+class Row:
+    """The statuses of one route, where `<str:thing>` in it and "{thing}" in body and query are alice's things.
+
+    alice: who owns them. bob: with whom they are shared (None: 404, and what alice gets where there are none).
+    public: what bob and charlie get where it is about an endpoint and that is public (None: it is not about one).
+    anonymous: without a token. 502 means that it was allowed: the address gate refuses to go where they are.
+    """
+
+    alice: int
+    bob: int | None = None
+    public: int | None = None
+    body: dict[str, Any] | None = None
+    query: str = ""
+    anonymous: int = 401
+
+
+V = "v0.10"
+_E = f"{V}/endpoint/<str:endpoint>"
+_O = f"{V}/operation/endpoint/<str:endpoint>"
+_T = f"{V}/task/<str:task>"
+_B = f"{V}/bookmark/<str:bookmark>"
+_SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
+_BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
+_TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
+_DELETE = {**_SUBMISSION, "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
+_FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
+_SERVER = {"hostname": "dtn9.example.org"}
+
+EXPECTED: dict[tuple[str, str], Row] = {
+    # ---- endpoints
+    ("POST", f"{V}/endpoint"): Row(201, body={"display_name": "new"}),
+    ("GET", f"{V}/endpoint_search"): Row(200, query="?filter_scope=my-endpoints"),
+    ("GET", _E): Row(200, 200, 200),
+    ("PUT", _E): Row(200, 403, 403, {"description": "changed"}),
+    ("DELETE", _E): Row(200, 403, 403),
+    ("GET", f"{_E}/server_list"): Row(200, 200, 200),
+    ("POST", f"{_E}/server"): Row(201, 403, 403, _SERVER),
+    ("GET", f"{_E}/server/<str:server>"): Row(200, 404, 200),
+    ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, 403, _SERVER),
+    ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403, 403),
+    ("GET", f"{_E}/activation_requirements"): Row(200, 403, 200),
+    ("POST", f"{_E}/autoactivate"): Row(200, 403, 200),
+    ("POST", f"{_E}/activate"): Row(200, 403, 200, {"DATA": []}),
+    ("POST", f"{_E}/deactivate"): Row(200, 403, 200),
+    # ---- operations and submissions
+    ("GET", f"{_O}/ls"): Row(502, 502, 502),
+    ("GET", f"{_O}/stat"): Row(502, 502, 502, query="?path=/a"),
+    ("POST", f"{_O}/mkdir"): Row(502, 502, 502, {"path": "/a"}),
+    ("POST", f"{_O}/rename"): Row(502, 502, 502, {"old_path": "/a", "new_path": "/b"}),
+    ("GET", f"{V}/submission_id"): Row(200),
+    ("POST", f"{V}/transfer"): Row(202, 202, 202, _TRANSFER),
+    ("POST", f"{V}/delete"): Row(202, 202, 202, _DELETE),
+    ("GET", f"{V}/forecast"): Row(200, 200, 200, query=_FORECAST),
+    # ---- tasks: their owner's alone
+    ("GET", f"{V}/task_list"): Row(200),
+    ("GET", _T): Row(200),
+    ("PUT", _T): Row(200, body={"label": "changed"}),
+    ("POST", f"{_T}/cancel"): Row(200),
+    ("GET", f"{_T}/event_list"): Row(200),
+    ("GET", f"{_T}/successful_transfers"): Row(200),
+    ("GET", f"{_T}/skipped_errors"): Row(200),
+    # ---- bookmarks: their owner's alone
+    ("GET", f"{V}/bookmark_list"): Row(200),
+    ("POST", f"{V}/bookmark"): Row(201, 201, 201, {"name": "new", "endpoint_id": "{endpoint}", "path": "/"}),
+    ("GET", _B): Row(200),
+    ("PUT", _B): Row(200, body={"name": "changed"}),
+    ("DELETE", _B): Row(200),
+    # ---- sharing: shared endpoints, access rules, roles
+    # ---- groups
+    # ---- pause rules and what managers of endpoints see
+    # ---- webhooks and streams of events
+    # ---- timers
+    # ---- Auth, and what a user's account has
+    # ---- open to everybody
+    ("GET", ""): Row(200, anonymous=200),
+    ("GET", f"{V}/openapi"): Row(200, anonymous=200),
+}
+
+#: Of anything that may be in a path: what it is called in bodies, queries and here.
+Things = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """alice's things: about a private endpoint, about a public one, and about a folder that bob may use too."""
+
+    private: Things
+    public: Things
+    shared: Things
+
+
+def stage_of(alice: User, bob: User) -> Stage:
+    private, public = _endpoint(alice, "private", public=False), _endpoint(alice, "public", public=True)
+    shared = Endpoint.objects.create(owner=alice, name="shared", host=private, host_path="/shared/")
+    AccessRule.objects.create(
+        endpoint=shared, principal_type="identity", principal=bob.pk, path="/", permissions="rw", created_by=alice
+    )
+    made = _things_of(alice, private, public)
+    return Stage(
+        {**made, **_about(private)}, {**made, **_about(public)}, {**made, **_about(private), "endpoint": str(shared.pk)}
+    )
+
+
+def _things_of(alice: User, private: Endpoint, public: Endpoint) -> Things:
+    """One of each kind of thing, which is alice's."""
+    return {
+        "task": str(submit(alice, private, public).pk),
+        "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
+    }
+
+
+def _endpoint(owner: User, name: str, *, public: bool) -> Endpoint:
+    fields = {"name": name, "display_name": name, "public": public}
+    return registry.create(owner, fields, [ServerSpec.parse("ftp://127.0.0.1:1")])
+
+
+def _about(endpoint: Endpoint) -> Things:
+    return {"endpoint": str(endpoint.pk), "server": str(endpoint.servers.get().pk)}
+
+
+def elsewhere(owner: User, things: Things) -> Things:
+    """The same things, asked for below an endpoint of somebody else."""
+    return {**things, "endpoint": str(_endpoint(owner, "mine", public=False).pk)}
+
+
+def unknown(things: Things) -> Things:
+    """Names of the same forms, of nothing."""
+    return {name: "987654321" if value.isdecimal() else str(uuid.uuid4()) for name, value in things.items()}
+
+
+def parts_of(key: tuple[str, str]) -> list[str]:
+    """Which things a route is about."""
+    row = EXPECTED[key]
+    return re.findall(r"<\w+:(\w+)>", key[1]) + re.findall(r"{(\w+)}", f"{row.body} {row.query}")
+
+
+def filled(value: Any, things: Things) -> Any:
+    """ "{thing}" in a body by what is its name."""
+    if isinstance(value, dict):
+        return {name: filled(one, things) for name, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, things) for one in value]
+    return re.sub(r"{(\w+)}", lambda part: things[part[1]], value) if isinstance(value, str) else value
+
+
+def path_of(key: tuple[str, str], things: Things) -> str:
+    """The route with its query, from the root."""
+    path = re.sub(r"<\w+:(\w+)>", lambda part: things[part[1]], key[1])
+    return f"/{path}{filled(EXPECTED[key].query, things)}"
