@@ -44,13 +44,20 @@ class Access:
 
     def allows(self, path: str, *, write: bool) -> bool:
         """Whether a rule covers this path (as its users name it). What the path leads to, links do not tell."""
+        if not self.shared:
+            return True
+        inner = _from_root(path)
+        if not self._stays(inner):
+            return False
         if self.grounds is None:
             return True
-        path = _from_root(path)
-        if ".." in path.split("/"):
-            return False
-        folder = path.rstrip("/") + "/"
+        folder = inner.rstrip("/") + "/"
         return any(folder.startswith(ground.path) and (ground.write or not write) for ground in self.grounds)
+
+    def _stays(self, inner: str) -> bool:
+        """Whether the words of a path stay below the root. A host that is shared whole would read "/~/" as a home."""
+        homeward = not self.root and _from_root(inner) != inner
+        return inner.startswith("/") and ".." not in inner.split("/") and not homeward
 
     def check(self, path: str, *, write: bool) -> None:
         """-> PathNotPermittedError"""
@@ -58,12 +65,21 @@ class Access:
             raise PathNotPermittedError(self.endpoint, path, write=write)
 
     def real(self, path: str) -> str:
-        """The path as the host's servers know it."""
-        return self.root + _from_root(path) if self.shared else path
+        """The path as the host's servers know it. -> PathNotPermittedError where the words of it leave the root"""
+        if not self.shared:
+            return path
+        inner = _from_root(path)
+        if not self._stays(inner):
+            raise PathNotPermittedError(self.endpoint, path, write=False)
+        return self.root + inner
 
     def shown(self, path: str) -> str:
-        """The other way: a path of the host's, as users of this endpoint name it."""
-        return (path.removeprefix(self.root) or "/") if self.shared else path
+        """The other way: a path of the host's, as users of this endpoint name it; of one elsewhere nothing is told."""
+        if not self.shared:
+            return path
+        if not f"{path}/".startswith(f"{self.root}/"):
+            return "/"
+        return path[len(self.root) :] or "/"
 
 
 def of(user: User, endpoint: Endpoint, verb: Verb) -> Access:
@@ -82,4 +98,6 @@ def of(user: User, endpoint: Endpoint, verb: Verb) -> Access:
 
 def _from_root(path: str) -> str:
     """A shared endpoint has one home for all: its root."""
+    if path == "/~":
+        return "/"
     return path[2:] if path.startswith("/~/") else path

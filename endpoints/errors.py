@@ -16,6 +16,15 @@ What a user may not view does not exist for him; what he may view but not do is 
         BookmarkExistsError(name)
         BookmarkInvalidError(field, reason)
         TooManyBookmarksError(limit)
+        NotSharedError(endpoint)                 there are access rules on shared endpoints only
+        RuleNotFoundError(ref)
+        RuleExistsError(path)                    that principal has one for that path
+        TooManyRulesError(limit)
+        SymlinkRefusedError(endpoint)            no symbolic links are made on a shared endpoint
+        RoleNotFoundError(ref)
+        RoleExistsError(role)
+        OwnerStaysError(endpoint)                nobody takes the owner's role away
+        TooManyRolesError(limit)
 
 And what activation refuses:
 
@@ -86,6 +95,60 @@ class ServerExistsError(RegistryError):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self.uri = uri
+
+
+class NotSharedError(RegistryError):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.endpoint = endpoint
+
+
+class SymlinkRefusedError(RegistryError):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.endpoint = endpoint
+
+
+class RuleNotFoundError(RegistryError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class RuleExistsError(RegistryError):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class TooManyRulesError(RegistryError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class RoleNotFoundError(RegistryError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class RoleExistsError(RegistryError):
+    def __init__(self, role: str) -> None:
+        super().__init__(role)
+        self.role = role
+
+
+class OwnerStaysError(RegistryError):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.endpoint = endpoint
+
+
+class TooManyRolesError(RegistryError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 class TooManyEndpointsError(RegistryError):

@@ -30,7 +30,7 @@ _TEXTS = {
 }
 #: Surrogates too: they are no characters, and PostgreSQL refuses them.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
@@ -53,6 +53,20 @@ def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
     if "oauth_server" in fields:
         values["oauth_server"] = _oauth_server(fields["oauth_server"])
     return values | limits.changed(endpoint, fields)
+
+
+#: What a shared endpoint has not of its own: what its host says counts.
+_OF_HOSTS = frozenset({"myproxy_server", "myproxy_dn", "oauth_server", "network_use", *limits.Limits._fields})
+
+
+def checked_of_share(share: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
+    """The same for a shared endpoint. What it cannot have is refused by name, unless it says what is so already: a
+    document that was read can be written back."""
+    values = checked(share, fields)
+    for field in sorted(_OF_HOSTS & values.keys()):
+        if values.pop(field) != getattr(share, field):
+            raise EndpointInvalidError(field, "A shared endpoint has none of its own; change that of its host.")
+    return values
 
 
 def host_and_port(text: str, default_port: int) -> tuple[str, int]:
@@ -82,7 +96,7 @@ def _text(field: str, value: object, longest: int) -> str:
         return ""
     if not isinstance(value, str):
         raise EndpointInvalidError(field, "A string is wanted here.")
-    controls = _CONTROL_BUT_LINES if field == "description" else CONTROL
+    controls = CONTROL_BUT_LINES if field == "description" else CONTROL
     if len(value) > longest or controls.search(value):
         raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
     return value

@@ -1,7 +1,9 @@
-"""What a user does to an endpoint at once, without a task: list, look, make a folder, rename.
+"""What a user does to an endpoint at once, without a task: list, look, make a folder, rename, make a symlink.
 
-Each call opens its own session with the user's own credential, bounded in time. Raises the registry's errors,
-NotActivatedError, VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says.
+Each call opens its own session, bounded in time: with the user's own credential, and on a shared endpoint with that of
+its owner, for what a rule gives the user. Raises the registry's errors, PathNotPermittedError, NotActivatedError,
+VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says: LeadsOutError where a link
+leads out of what is shared. Nothing of all that names a path of the host to who only has the share.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from django.conf import settings
 
 from identity.models import User
 
-from . import activation, gate, patience, registry
+from . import access, activation, gate, patience, registry
+from .access import Access
 from .activation import Logins
+from .confinement import Confinement, LeadsOutError
+from .errors import PathNotPermittedError, SymlinkRefusedError
 from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
@@ -40,27 +45,38 @@ class Listing:
     path: str
     absolute_path: str
     entries: Sequence[Entry]
+    #: Whether links can be made here.
+    links: bool = False
 
 
 def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES) -> Listing:
     """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`."""
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
-    folder = (path or endpoint.default_directory).rstrip("/") + "/"
+    asked = (path or endpoint.default_directory).rstrip("/") + "/"
+    ground = access.of(user, endpoint, Verb.BROWSE)
+    ground.check(asked, write=False)
+    folder = ground.real(asked)
 
     async def work(session: GridFTPSession) -> Listing:
+        confinement = Confinement(ground.root)
+        await confinement.check(session, folder)
         entries: list[Entry] = []
         # "/folder/" follows a symlink and is refused for a file, which is what a listing wants ...
         async with aclosing(session.listing(folder)) as batches:
             async for batch in batches:
                 entries += batch
                 if len(entries) > limit:
-                    raise FaultError(make_fault(Kind.LIMIT_EXCEEDED, f"more than {limit} entries in {folder}"))
+                    raise FaultError(make_fault(Kind.LIMIT_EXCEEDED, f"more than {limit} entries in {asked}"))
         # ... but the toolkit's server lists a file all the same, as if it were a folder with itself in it.
         if [entry.name for entry in entries] == [folder.split("/")[-2]] and not entries[0].is_directory:
             await _must_be_a_folder(session, folder)
-        return Listing(endpoint, folder, session.encode_path(folder).decode("utf-8", "surrogateescape"), entries)
+        if ground.shared:
+            shown = await confinement.shown(session, folder, entries)
+            return Listing(endpoint, asked, _from_root(asked), shown)
+        absolute = session.encode_path(folder).decode("utf-8", "surrogateescape")
+        return Listing(endpoint, asked, absolute, entries, _makes_links(session))
 
-    return _on_session(user, endpoint, work)
+    return _on_session(user, ground, work)
 
 
 async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
@@ -71,29 +87,113 @@ async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     """Facts of one thing."""
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
-    return endpoint, _on_session(user, endpoint, lambda session: session.stat(path))
+    ground = access.of(user, endpoint, Verb.BROWSE)
+    ground.check(path, write=False)
+
+    async def work(session: GridFTPSession) -> Entry:
+        confinement, real = Confinement(ground.root), ground.real(path)
+        await confinement.check(session, real)
+        entry = await session.stat(real)
+        if not ground.shared:
+            return entry
+        if ground.shown(real.rstrip("/")) == "/":
+            # The name of the folder on its host is nobody's business.
+            return replace(entry, name="/", link_target=None)
+        [entry] = await confinement.shown(session, real.rstrip("/").rpartition("/")[0], [entry])
+        return entry
+
+    return endpoint, _on_session(user, ground, work)
 
 
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
     """Make a folder; FaultError(PATH_EXISTS) when something is there."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
-    _on_session(user, endpoint, lambda session: session.make_directory(path))
+    ground = access.of(user, endpoint, Verb.WRITE)
+    ground.check(path, write=True)
+
+    async def work(session: GridFTPSession) -> None:
+        real = ground.real(path)
+        await Confinement(ground.root).check(session, real)
+        await session.make_directory(real)
+
+    _on_session(user, ground, work)
     return endpoint
 
 
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
-    """Rename on one endpoint."""
+    """Rename on one endpoint. On a shared one no link moves: a relative one would lead elsewhere then."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
-    _on_session(user, endpoint, lambda session: session.rename(old_path, new_path))
+    ground = access.of(user, endpoint, Verb.WRITE)
+    for path in (old_path, new_path):
+        ground.check(path, write=True)
+
+    async def work(session: GridFTPSession) -> None:
+        old, new = ground.real(old_path), ground.real(new_path)
+        if ground.shared:
+            await _may_move(session, ground, old, new)
+        await session.rename(old, new)
+
+    _on_session(user, ground, work)
     return endpoint
 
 
-def _on_session(user: User, endpoint: Endpoint, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
+async def _may_move(session: GridFTPSession, ground: Access, old: str, new: str) -> None:
+    """-> PathNotPermittedError for the root of the share, LeadsOutError"""
+    confinement = Confinement(ground.root)
+    for path in (old, new):
+        if ground.shown(path.rstrip("/")) == "/":
+            raise PathNotPermittedError(ground.endpoint, "/", write=True)
+        await confinement.check(session, path, follow=False)
+    if not session.tells_links:
+        raise LeadsOutError(_NO_LINKS_TOLD)
+    entry = await session.stat(old.rstrip("/"))
+    if entry.link_target is not None or entry.kind == "link":
+        raise LeadsOutError("A symbolic link on a shared endpoint is not renamed: it could lead elsewhere then.")
+
+
+_NO_LINKS_TOLD = "This endpoint's servers do not tell symbolic links, so that nothing on a share can be renamed."
+
+
+def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
+    """Make a symlink; target is its text. One that leads there already is fine.
+
+    -> SymlinkRefusedError on a shared endpoint; FaultError(UNSUPPORTED) where no server makes links
+    """
+    endpoint = registry.resolve(user, ref, Verb.WRITE)
+    if endpoint.host_id is not None:
+        raise SymlinkRefusedError(endpoint)
+
+    async def work(session: GridFTPSession) -> None:
+        if not _makes_links(session):
+            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, advice="This endpoint makes no symbolic links."))
+        await session.make_symlink(target, path)
+
+    _on_session(user, access.of(user, endpoint, Verb.WRITE), work)
+    return endpoint
+
+
+def _makes_links(session: GridFTPSession) -> bool:
+    """Who tells links makes them, too: both are the toolkit's additions to the protocol."""
+    return session.tells_links
+
+
+def _from_root(path: str) -> str:
+    """On a share, `/~/` is its root."""
+    return path[2:] if path.startswith("/~/") else path
+
+
+def _on_session(user: User, ground: Access, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
     """-> NotActivatedError, VaultError, TooManyWaitingError, and as this module"""
-    logins = activation.logins(user.pk, endpoint)
-    servers = list(endpoint.servers.all())
+    logins = activation.logins(ground.actor_id, ground.host)
+    servers = list(ground.host.servers.all())
     with patience.waiting(user.pk, patience.OPERATIONS):
-        return asyncio.run(_run(servers, logins, work))
+        try:
+            return asyncio.run(_run(servers, logins, work))
+        except FaultError as error:
+            if ground.shared and user.pk != ground.actor_id:
+                # The server's own words name its paths.
+                error.fault = replace(error.fault, raw="")
+            raise
 
 
 async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:

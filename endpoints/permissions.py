@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from identity import groups
-from identity.models import User
+from identity.models import Membership, User
 
 from .models import AccessRule, Endpoint, Role
 
@@ -67,17 +68,20 @@ def may(user: User, verb: Verb, endpoint: Endpoint) -> bool:
         return _may_share(user, verb, endpoint)
     if endpoint.owner_id == user.pk or (endpoint.public and verb in _PUBLIC):
         return True
-    return any(verb in _OF_ROLES[role] for role in roles(user, endpoint))
+    return gives(roles(user, endpoint), verb)
 
 
 def _may_share(user: User, verb: Verb, endpoint: Endpoint) -> bool:
     """A share lives as long as its host does and lets its owner in. Nobody activates it, or shares from it."""
     host = endpoint.host
     assert host is not None
-    if verb in (Verb.ACTIVATE, Verb.SHARE) or not (endpoint.owner.is_active and may(endpoint.owner, Verb.BROWSE, host)):
-        return verb in (Verb.VIEW, Verb.MANAGE) and endpoint.owner_id == user.pk
+    if verb in (Verb.ACTIVATE, Verb.SHARE):
+        return False
+    if not awake(endpoint):
+        mine = endpoint.owner_id == user.pk or may(user, Verb.MANAGE, host)
+        return mine and verb in (Verb.VIEW, Verb.MANAGE)
     held = roles(user, endpoint)
-    if any(verb in _OF_ROLES[role] for role in held) or (verb in _DATA and held & _UNRULED):
+    if gives(held, verb) or (verb in _DATA and held & _UNRULED):
         return True
     if verb in _OF_HOSTS and may(user, verb, host) and not (verb is Verb.VIEW and not roles(user, host)):
         return True
@@ -89,12 +93,33 @@ def _may_share(user: User, verb: Verb, endpoint: Endpoint) -> bool:
     return False
 
 
+def awake(share: Endpoint) -> bool:
+    """Whether its host lets the owner of this share in: else nobody gets at what is shared."""
+    return share.host is not None and share.owner.is_active and may(share.owner, Verb.BROWSE, share.host)
+
+
 def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
     """What this user is for this endpoint; its owner is an administrator."""
     if endpoint.owner_id == user.pk:
         return frozenset({RoleName.ADMINISTRATOR})
     held = Role.objects.filter(_is_principal(user), endpoint=endpoint).values_list("role", flat=True)
     return frozenset(map(RoleName, held))
+
+
+def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, frozenset[RoleName]]:
+    """The same for many endpoints, with one question to the database."""
+    rows = list(endpoints)
+    held: defaultdict[uuid.UUID, set[RoleName]] = defaultdict(set)
+    found = Role.objects.filter(_is_principal(user), endpoint__in=[row.pk for row in rows])
+    for pk, role in found.values_list("endpoint_id", "role"):
+        held[pk].add(RoleName(role))
+    owned = frozenset({RoleName.ADMINISTRATOR})
+    return {row.pk: owned if row.owner_id == user.pk else frozenset(held[row.pk]) for row in rows}
+
+
+def gives(held: Iterable[RoleName], verb: Verb) -> bool:
+    """Whether one of these roles is enough for this."""
+    return any(verb in _OF_ROLES[role] for role in held)
 
 
 def unruled(user: User, endpoint: Endpoint) -> bool:
@@ -117,6 +142,56 @@ def holding_rules(user: User, now: datetime | None = None) -> Q:
 def holding_roles(user: User) -> Q:
     """Which Role rows are this user's: for the database."""
     return _is_principal(user)
+
+
+# ---- the same for the database: which rows there are for a user
+
+
+def visible(user: User) -> Q:
+    """The endpoints for which `may(user, VIEW, ...)` says yes, deleted ones aside."""
+    if not user.is_active:
+        return Q(pk__in=[])
+    mine = Q(owner=user)
+    plain = Q(host__isnull=True) & (Q(public=True) | _has_role(user, "pk"))
+    run = Q(host__deleted_at__isnull=True) & (Q(host__owner=user) | _has_role(user, "host", RoleName.ADMINISTRATOR))
+    overseen = Q(host__owner=user) | _has_role(user, "host")
+    given = Q(public=True) | _has_role(user, "pk") | overseen | has_rule(user)
+    return mine | plain | (Q(host__isnull=False) & (run | (awake_rows() & given)))
+
+
+def administered(user: User) -> Q:
+    """The endpoints that this user is an administrator of."""
+    return Q(owner=user) | _has_role(user, "pk", RoleName.ADMINISTRATOR)
+
+
+def shared_with(user: User) -> Q:
+    """What others share with this user, or with a group of his; not what they share with everybody."""
+    by_name = Q(principal_type__in=["identity", "group"])
+    return Q(host__isnull=False) & ~Q(owner=user) & (has_rule(user, by_name) | _has_role(user, "pk"))
+
+
+def has_rule(user: User, more: Q | None = None) -> Q:
+    """The shared endpoints with a rule that holds for this user."""
+    rules = AccessRule.objects.filter(holding_rules(user) & (more or Q()), endpoint=OuterRef("pk"))
+    return Q(Exists(rules))
+
+
+def _has_role(user: User, endpoint: str, role: RoleName | None = None) -> Q:
+    """endpoint: the field with the endpoint's id, of the rows that are asked about."""
+    held = Role.objects.filter(_is_principal(user), endpoint=OuterRef(endpoint))
+    return Q(Exists(held if role is None else held.filter(role=role)))
+
+
+def awake_rows() -> Q:
+    """The shares for which `awake` says yes."""
+    groups_of_owner = Membership.objects.filter(user=OuterRef(OuterRef("owner")), status="active")
+    letting_in = [role for role, verbs in _OF_ROLES.items() if Verb.BROWSE in verbs]
+    to_owner = Q(principal_type="identity", principal=OuterRef("owner")) | Q(
+        principal_type="group", principal__in=groups_of_owner.values("group_id")
+    )
+    held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting_in)
+    lets_in = Q(host__owner=F("owner")) | Q(host__public=True) | Q(Exists(held))
+    return Q(host__deleted_at__isnull=True, owner__is_active=True) & lets_in
 
 
 def _is_principal(user: User) -> Q:

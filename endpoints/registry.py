@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet, TextField, Value
+from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
 from identity import vault
@@ -25,10 +25,10 @@ from .errors import (
     ServerNotFoundError,
     TooManyEndpointsError,
 )
-from .fields import CONTROL, checked, joined
+from .fields import CONTROL, checked, checked_of_share, joined
 from .gate import valid_host
 from .models import Endpoint, Server
-from .permissions import Verb, may
+from .permissions import Verb, administered, awake_rows, may, shared_with, visible
 from .sshftp import valid_fingerprint
 
 MAX_ENDPOINTS = 1000
@@ -81,16 +81,26 @@ class ServerSpec:
 
 
 class SearchScope(StrEnum):
-    """The `filter_scope` of a search. What needs shares or activation finds nothing before there are any."""
+    """The `filter_scope` of a search. The last two are of the endpoints of the user's tasks, which others know of."""
 
     ALL = "all"
     MINE = "my-endpoints"
     MY_PERSONAL = "my-gcp-endpoints"
     ADMINISTERED_BY_ME = "administered-by-me"
-    RECENTLY_USED = "recently-used"
-    IN_USE = "in-use"
     SHARED_BY_ME = "shared-by-me"
     SHARED_WITH_ME = "shared-with-me"
+    RECENTLY_USED = "recently-used"
+    IN_USE = "in-use"
+
+
+#: What endpoints are in the words of the Transfer API: those kinds that all its clients can show and change.
+PLAIN, SHARED = "GCP_mapped_collection", "GCP_guest_collection"
+#: To be prefetched for documents and standings: of a shared endpoint, those of its host count.
+SERVERS = ("servers", Prefetch("host__servers"))
+
+
+def entity_type(endpoint: Endpoint) -> str:
+    return PLAIN if endpoint.host_id is None else SHARED
 
 
 def canonical_name(endpoint: Endpoint) -> str:
@@ -108,7 +118,7 @@ def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
 
     -> EndpointNotFoundError, NotPermittedError
     """
-    endpoint = _living().filter(_meaning(user, ref)).first()
+    endpoint = living().filter(_meaning(user, ref)).first()
     if endpoint is None or not may(user, Verb.VIEW, endpoint):
         raise EndpointNotFoundError(ref)
     if not may(user, verb, endpoint):
@@ -118,7 +128,7 @@ def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
 
 def still(user: User, endpoint: Endpoint, verb: Verb) -> None:
     """Nobody deletes or closes it until the end of this transaction. -> EndpointNotFoundError, where somebody has"""
-    row = _living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk).first()
+    row = living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk).first()
     if row is None or not may(user, verb, row):
         raise EndpointNotFoundError(str(endpoint.pk))
 
@@ -129,18 +139,28 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
     -> EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError
     """
     values = checked(Endpoint(), fields)
-    if _living().filter(owner=user).count() >= MAX_ENDPOINTS:
-        raise TooManyEndpointsError(MAX_ENDPOINTS)
     if len(servers) > MAX_SERVERS:
         raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
     _check_one_scheme({spec.scheme for spec in servers})
     endpoint = Endpoint(id=uuid.uuid4(), owner=user)
-    endpoint.name = str(endpoint.id)
     with transaction.atomic():
-        _save(endpoint, values, force_insert=True)
+        insert(endpoint, values)
         for spec in servers:
             _add(endpoint, spec)
     return endpoint
+
+
+def checked_fields(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
+    """What becomes of the columns of this endpoint. -> EndpointInvalidError"""
+    return checked(endpoint, fields) if endpoint.host_id is None else checked_of_share(endpoint, fields)
+
+
+def insert(endpoint: Endpoint, values: Mapping[str, object]) -> None:
+    """Keep a new endpoint; without a `name` it is called by its id. -> EndpointExistsError, TooManyEndpointsError"""
+    if living().filter(owner=endpoint.owner).count() >= MAX_ENDPOINTS:
+        raise TooManyEndpointsError(MAX_ENDPOINTS)
+    endpoint.name = str(endpoint.id)
+    _save(endpoint, values, force_insert=True)
 
 
 def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
@@ -149,7 +169,7 @@ def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
     One that is public no more has no credentials of others any more: they could neither use them nor take them back.
     """
     endpoint = resolve(user, ref, Verb.MANAGE)
-    values = checked(endpoint, fields)
+    values = checked_fields(endpoint, fields)
     with transaction.atomic():
         _save(endpoint, values)
         if values.get("public") is False:
@@ -160,12 +180,26 @@ def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
 def delete(user: User, ref: str) -> Endpoint:
     """Take an endpoint away, and all credentials that were given for it alone; its row stays for the history.
 
-    Tasks that still run meet a fault. -> as `resolve`
+    What is shared from it goes with it. Tasks that still run meet a fault. -> as `resolve`
     """
     endpoint = resolve(user, ref, Verb.MANAGE)
-    Endpoint.objects.filter(pk=endpoint.pk, deleted_at__isnull=True).update(deleted_at=Now())
+    with transaction.atomic():
+        # First the host: who shares from it at this moment holds its row, and is done when we have it.
+        living().filter(pk=endpoint.pk).update(deleted_at=Now())
+        living().filter(host=endpoint.pk).update(deleted_at=Now())
     vault.forget_all(vault.endpoint_binding(endpoint.pk))
     return endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFilters:
+    """None: no condition. host: of shared endpoints, as `resolve` takes it. non_functional: nobody gets at what is
+    shared, since the host does not let its owner in."""
+
+    owner_id: uuid.UUID | None = None
+    host: str | None = None
+    entity_types: Collection[str] | None = None
+    non_functional: bool | None = None
 
 
 def search(
@@ -173,19 +207,20 @@ def search(
     *,
     scope: SearchScope = SearchScope.ALL,
     fulltext: str = "",
-    owner_id: uuid.UUID | None = None,
+    filters: SearchFilters | None = None,
+    among: Collection[uuid.UUID] = (),
     limit: int = 100,
     offset: int = 0,
 ) -> tuple[list[Endpoint], bool]:
     """The endpoints that this user may view and that match, by name, and whether there are more of them.
 
-    Each word of `fulltext` must begin a word of the endpoint's texts. -> EndpointInvalidError when there are too many
+    Each word of `fulltext` must begin a word of the endpoint's texts. among: the endpoints of the user's tasks, where
+    the scope is of those. -> EndpointInvalidError when there are too many words
     """
-    found = _living().filter(_in_scope(user, scope))
-    if owner_id is not None:
-        found = found.filter(owner_id=owner_id)
+    found = living().filter(visible(user) & _in_scope(user, scope, among))
+    found = _filtered(user, found, filters or SearchFilters())
     found = _matching(found, fulltext)
-    found = found.prefetch_related("servers").order_by("display_name", "name", "id")
+    found = found.prefetch_related(*SERVERS).order_by("display_name", "name", "id")
     page = list(found[offset : offset + limit + 1])
     return page[:limit], len(page) > limit
 
@@ -198,6 +233,8 @@ def servers(endpoint: Endpoint) -> list[Server]:
 def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
     """-> as `resolve`, ServerExistsError, EndpointInvalidError when there are too many or it is of another scheme"""
     endpoint = resolve(user, ref, Verb.MANAGE)
+    if endpoint.host_id is not None:
+        raise EndpointInvalidError("endpoint", "A shared endpoint has no servers of its own.")
     with transaction.atomic():
         others = _locked_servers(endpoint)
         if len(others) >= MAX_SERVERS:
@@ -261,7 +298,7 @@ def _listed(words: set[str]) -> str:
     return " and ".join(sorted(words))
 
 
-def _living() -> QuerySet[Endpoint]:
+def living() -> QuerySet[Endpoint]:
     return Endpoint.objects.select_related("owner", "host__owner").filter(deleted_at__isnull=True)
 
 
@@ -276,13 +313,35 @@ def _meaning(user: User, ref: str) -> Q:
         return Q(owner__username=owner, name=name) if hash_sign else Q(owner=user, name=ref)
 
 
-def _in_scope(user: User, scope: SearchScope) -> Q:
-    """Which endpoints a scope holds; the same rule as `permissions.may(VIEW)`, for the database."""
-    if scope is SearchScope.ALL:
-        return Q(owner=user) | Q(public=True)
-    if scope in (SearchScope.MINE, SearchScope.ADMINISTERED_BY_ME):
+def _in_scope(user: User, scope: SearchScope, among: Collection[uuid.UUID]) -> Q:
+    """Which of the endpoints that this user may view a scope holds."""
+    if scope is SearchScope.MINE:
         return Q(owner=user)
-    return Q(pk__in=[])
+    if scope is SearchScope.MY_PERSONAL:
+        return Q(owner=user, host__isnull=True)
+    if scope is SearchScope.ADMINISTERED_BY_ME:
+        return administered(user)
+    if scope is SearchScope.SHARED_BY_ME:
+        return Q(owner=user, host__isnull=False)
+    if scope is SearchScope.SHARED_WITH_ME:
+        return shared_with(user)
+    return Q() if scope is SearchScope.ALL else Q(pk__in=list(among))
+
+
+def _filtered(user: User, found: QuerySet[Endpoint], filters: SearchFilters) -> QuerySet[Endpoint]:
+    if filters.owner_id is not None:
+        found = found.filter(owner_id=filters.owner_id)
+    if filters.host is not None:
+        found = found.filter(host__in=living().filter(visible(user) & _meaning(user, filters.host)))
+    if filters.entity_types is not None:
+        if PLAIN not in filters.entity_types:
+            found = found.exclude(host__isnull=True)
+        if SHARED not in filters.entity_types:
+            found = found.exclude(host__isnull=False)
+    if filters.non_functional is not None:
+        asleep = Q(host__isnull=False) & ~awake_rows()
+        found = found.filter(asleep if filters.non_functional else ~asleep)
+    return found
 
 
 def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:

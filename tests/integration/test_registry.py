@@ -19,7 +19,7 @@ from endpoints.errors import (
 )
 from endpoints.models import Endpoint, Server
 from endpoints.permissions import Verb, may
-from endpoints.registry import SearchScope, ServerSpec
+from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user
 
@@ -46,7 +46,7 @@ def test_a_private_endpoint_does_not_exist_for_others(charlie: User, ep1: Endpoi
                 registry.resolve(charlie, ref, verb)
     assert not any(may(charlie, verb, ep1) for verb in Verb)
     assert registry.search(charlie) == ([], False)
-    assert registry.search(charlie, owner_id=ep1.owner_id) == ([], False)
+    assert registry.search(charlie, filters=SearchFilters(owner_id=ep1.owner_id)) == ([], False)
 
 
 def test_a_public_endpoint_can_be_used_but_not_managed_by_others(charlie: User, public: Endpoint) -> None:
@@ -241,7 +241,7 @@ def test_scopes_and_pages_of_a_search(alice: User, bob: User, ep1: Endpoint, ep2
     assert registry.search(alice, limit=2) == ([ep1, ep2], True)
     assert registry.search(alice, limit=2, offset=2) == ([public], False)
     assert registry.search(alice, scope=SearchScope.MINE) == ([ep1, ep2], False)
-    assert registry.search(alice, owner_id=bob.pk) == ([public], False)
+    assert registry.search(alice, filters=SearchFilters(owner_id=bob.pk)) == ([public], False)
     assert registry.search(alice, scope=SearchScope.SHARED_WITH_ME) == ([], False)
     assert registry.search(bob) == ([public], False)
 

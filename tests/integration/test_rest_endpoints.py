@@ -209,7 +209,7 @@ def searched(alice: User, bob: User) -> dict[str, Endpoint]:
         ({"filter_fulltext": "bob#"}, ["hers"]),
         ({"filter_scope": "my-endpoints"}, ["mine", "shown"]),
         ({"filter_scope": "administered-by-me", "filter_fulltext": "beta"}, ["shown"]),
-        ({"filter_scope": "my-gcp-endpoints"}, []),
+        ({"filter_scope": "my-gcp-endpoints"}, ["mine", "shown"]),
         ({"filter_scope": "shared-with-me"}, []),
         ({"filter_scope": "recently-used"}, []),
         ({"filter_fulltext": "alpha " * 1000}, ["mine", "hers"]),

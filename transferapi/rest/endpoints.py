@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from endpoints import activation, bookmarks, registry
 from endpoints.permissions import Verb
-from endpoints.registry import SearchScope, ServerSpec
+from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from transferapi.tasks import options
 
 from . import documents, filters, schemas
@@ -96,7 +96,9 @@ class EndpointSearch(View):
         owner = self._owner(query.get("filter_owner_id"))
         if self._of_other_kinds(query):
             return Response(listing("endpoint_list", [], limit=limit, offset=offset, has_next_page=False))
-        rows, more = registry.search(self.user, scope=scope, fulltext=text, owner_id=owner, limit=limit, offset=offset)
+        rows, more = registry.search(
+            self.user, scope=scope, fulltext=text, filters=SearchFilters(owner), limit=limit, offset=offset
+        )
         where = activation.standings(self.user.pk, rows)
         found = [filters.pick(documents.endpoint(row, self.user, where[row.pk]), query.get("fields")) for row in rows]
         return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))

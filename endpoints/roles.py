@@ -1,0 +1,113 @@
+"""Roles: what others besides the owner are for an endpoint. What each of them may do is said in `permissions.py`.
+
+The owner is an administrator without a row; his role has an id all the same, by which documents and clients name it.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import IntegrityError, transaction
+
+from identity.models import User
+
+from . import principals, registry
+from .errors import (
+    EndpointInvalidError,
+    NotPermittedError,
+    OwnerStaysError,
+    RoleExistsError,
+    RoleNotFoundError,
+    TooManyRolesError,
+)
+from .models import Endpoint, Role
+from .permissions import RoleName, Verb, may
+
+MAX_ROLES = 1000
+
+
+def of_owner(endpoint: Endpoint) -> Role:
+    """The role that the owner has; never kept."""
+    return Role(
+        id=uuid.uuid5(endpoint.pk, f"owner:{endpoint.owner_id}"),
+        endpoint=endpoint,
+        principal_type=principals.IDENTITY,
+        principal=endpoint.owner_id,
+        role=RoleName.ADMINISTRATOR,
+    )
+
+
+def create(user: User, ref: str, principal_type: str, principal: str, role: str) -> Role:
+    """-> as `registry.resolve`, EndpointInvalidError, RoleExistsError, TooManyRolesError"""
+    endpoint = registry.resolve(user, ref, Verb.APPOINT)
+    if principal_type not in (principals.IDENTITY, principals.GROUP):
+        raise EndpointInvalidError("principal_type", "identity or group is wanted here.")
+    name = _name(role, endpoint)
+    row = Role(
+        endpoint=endpoint,
+        principal_type=principal_type,
+        principal=principals.known(principal_type, principal),
+        role=name,
+    )
+    if row.principal == endpoint.owner_id and name is RoleName.ADMINISTRATOR:
+        raise RoleExistsError(name)
+    with transaction.atomic():
+        registry.still(user, endpoint, Verb.APPOINT)
+        if Role.objects.filter(endpoint=endpoint).count() >= MAX_ROLES:
+            raise TooManyRolesError(MAX_ROLES)
+        _insert(row)
+    return row
+
+
+def of_endpoint(user: User, ref: str) -> list[Role]:
+    """The owner's first. Who may not give roles sees those that are his own. -> as `registry.resolve`"""
+    endpoint = registry.resolve(user, ref, Verb.VIEW)
+    found = Role.objects.filter(endpoint=endpoint).order_by("created_at", "id")
+    if may(user, Verb.APPOINT, endpoint):
+        return [of_owner(endpoint), *found]
+    own = list(found.filter(principal_type=principals.IDENTITY, principal=user.pk))
+    if not own:
+        raise NotPermittedError(Verb.APPOINT, endpoint)
+    return own
+
+
+def get(user: User, ref: str, role_id: str) -> Role:
+    """-> as `of_endpoint`, RoleNotFoundError"""
+    for row in of_endpoint(user, ref):
+        if str(row.pk) == role_id.lower():
+            return row
+    raise RoleNotFoundError(role_id)
+
+
+def delete(user: User, ref: str, role_id: str) -> None:
+    """Take a role back, or give up one's own. -> as `get`, OwnerStaysError"""
+    row = get(user, ref, role_id)
+    if row.pk == of_owner(row.endpoint).pk:
+        raise OwnerStaysError(row.endpoint)
+    deleted, _ = Role.objects.filter(pk=row.pk).delete()
+    if not deleted:
+        raise RoleNotFoundError(role_id)
+
+
+def managing_access(endpoint: Endpoint) -> list[Role]:
+    """Who may read and write everywhere on a shared endpoint without a rule, by which role; the owner first."""
+    names = [RoleName.ADMINISTRATOR, RoleName.ACCESS_MANAGER]
+    return [of_owner(endpoint), *Role.objects.filter(endpoint=endpoint, role__in=names).order_by("created_at", "id")]
+
+
+def _name(text: str, endpoint: Endpoint) -> RoleName:
+    try:
+        name = RoleName(text)
+    except ValueError:
+        raise EndpointInvalidError("role", f"One of {', '.join(RoleName)} is wanted here.") from None
+    if name is RoleName.ACCESS_MANAGER and endpoint.host_id is None:
+        raise EndpointInvalidError("role", "There are access rules to manage on shared endpoints only.")
+    return name
+
+
+def _insert(row: Role) -> None:
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        raise RoleExistsError(row.role) from error

@@ -1,0 +1,9 @@
+"""What others may listen to."""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+#: Somebody was given access and shall be told by mail; sent in the transaction that keeps the rule, with `rule`
+#: (AccessRule, with its endpoint and its owner), `recipient` (User) and `grantor` (User).
+access_given = Signal()
