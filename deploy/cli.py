@@ -62,6 +62,9 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     command(commands, "token", run_token, "make an API token and print it").add_argument("name")
+    client = command(commands, "client", run_client, "make an application of a user and print its id and secret")
+    client.add_argument("name", help="the user that it acts as")
+    client.add_argument("--label", default="waybill client", metavar="TEXT", help="what it is called")
     return main
 
 
@@ -121,12 +124,25 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def run_token(config: Config, arguments: argparse.Namespace) -> int:
-    user = _user_model().objects.filter(username=arguments.name).first()
-    if user is None:
-        raise StackError(f"there is no user {arguments.name!r}: `waybill user add {arguments.name}` makes one")
+    user = _user(arguments.name)
     from identity import tokens
 
     say(tokens.issue(user, "waybill token"))
+    return 0
+
+
+def run_client(config: Config, arguments: argparse.Namespace) -> int:
+    """The two lines are what the `globus` command reads from its environment."""
+    user = _user(arguments.name)
+    from identity.provider import applications
+    from identity.provider.errors import ProviderError
+
+    try:
+        application, secret = applications.make(user, applications.Spec(arguments.label))
+    except ProviderError as error:
+        raise StackError(error.reason) from None
+    assert secret is not None
+    say(f"GLOBUS_CLI_CLIENT_ID={application.client_id}\nGLOBUS_CLI_CLIENT_SECRET={secret.value}")
     return 0
 
 
@@ -170,6 +186,14 @@ def run_vault_rotate(config: Config, arguments: argparse.Namespace) -> int:
         return 1
     say("The older keys may go.")
     return 0
+
+
+def _user(name: str) -> Any:
+    """Raises StackError when there is none."""
+    user = _user_model().objects.filter(username=name).first()
+    if user is None:
+        raise StackError(f"there is no user {name!r}: `waybill user add {name}` makes one")
+    return user
 
 
 def _user_model() -> Any:

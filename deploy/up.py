@@ -100,6 +100,7 @@ def write_connection(instance: Instance, supervisor: Supervisor) -> None:
             "url": instance.url,
             "username": prepared["username"],
             "token": home.read_token(),
+            "client": home.read_json(home.client),
             "endpoints": prepared["endpoints"],
             "roots": {f"go#{name}": str(root) for name, root in instance.roots.items()},
             "pids": {"supervisor": os.getpid(), **supervisor.pids()},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from . import tokens
 from .models import User
+from .provider import issue, scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,9 @@ class Bearer:
 
 
 def authenticate(token: str) -> Bearer | None:
-    """None when it is nobody's, expired or revoked, or its user is not active."""
-    user = tokens.authenticate(token)
-    return None if user is None else Bearer(user)
+    """None when it is nobody's, expired or revoked, or its user is not active. One query, by the token's digest."""
+    if (user := tokens.authenticate(token)) is not None:
+        return Bearer(user)
+    if (found := issue.find(token)) is not None:
+        return Bearer(found.user, scopes.covered(found.scope), found.application.client_id)
+    return None

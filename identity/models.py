@@ -152,4 +152,43 @@ class Membership(models.Model):
         constraints = (models.UniqueConstraint(fields=["group", "user"], name="membership_once"),)
 
 
+class ClientSecret(models.Model):
+    """A secret of an application, shown once. Random and as long as a key, so that a plain SHA-256 keeps it well."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    application = models.ForeignKey("oauth2_provider.Application", on_delete=models.CASCADE, related_name="secrets")
+    name = models.CharField(max_length=128, blank=True)
+    digest = models.BinaryField(max_length=32)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class SignIn(models.Model):
+    """What a user has allowed an application, at one time: all tokens that came of one authorization code.
+
+    Its id is the `token_family` of their refresh tokens.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_ins", db_index=False)
+    application = models.ForeignKey("oauth2_provider.Application", on_delete=models.CASCADE, related_name="sign_ins")
+    scope = models.TextField()
+    #: SHA-256 of the code: who shows a used one again ends all of this.
+    code_digest = models.BinaryField(max_length=32, unique=True)
+    #: When the user had last shown who he is.
+    authenticated_at = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["user", "application"], name="sign_in_user_application"),)
+
+
+class SignInToken(models.Model):
+    """An access token of a sign-in."""
+
+    access_token = models.OneToOneField(
+        "oauth2_provider.AccessToken", on_delete=models.CASCADE, primary_key=True, related_name="sign_in_token"
+    )
+    sign_in = models.ForeignKey(SignIn, on_delete=models.CASCADE, related_name="tokens")
+
+
 models.BinaryField.register_lookup(Length)

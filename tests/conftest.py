@@ -25,6 +25,7 @@ from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault_keys import new_key, parse_keys
+from tests import real_clients
 from tests.oauth_server import CONFIDENTIAL, OAuthSite
 from transferapi.config import broker_url, database
 
@@ -35,7 +36,12 @@ HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "
     "To get it: sudo deploy/endpoint/install-toolkit.sh"
 )
-_toolkit_was_missed = False
+HOW_TO_GET_THE_CLIENTS = (
+    "The tests with the real clients did not run: they are not installed. "
+    "To get them: tests/clients/install.sh .clients"
+)
+#: What the last lines of the output say.
+_missed: list[str] = []
 
 
 _own_folder: Path | None = None
@@ -59,20 +65,24 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without the toolkit's servers their tests are skipped; in CI they fail, so that nobody is fooled."""
-    global _toolkit_was_missed
-    missing = [item for item in items if item.get_closest_marker("toolkit")] if not toolkit.installed() else []
-    if missing and os.environ.get("CI") == "true":
-        raise pytest.UsageError(HOW_TO_GET_THE_TOOLKIT)
-    for item in missing:
-        item.add_marker(pytest.mark.skip(reason=f"{toolkit.SERVER} is not installed"))
-    _toolkit_was_missed = bool(missing)
+    """Without what they need from outside tests are skipped; in CI they fail, so that nobody is fooled."""
+    needs = {"toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT)}
+    needs["real_clients"] = (real_clients.installed, HOW_TO_GET_THE_CLIENTS)
+    for marker, (is_installed, how) in needs.items():
+        wanting = [item for item in items if item.get_closest_marker(marker)]
+        if not wanting or is_installed():
+            continue
+        if os.environ.get("CI") == "true":
+            raise pytest.UsageError(how)
+        for item in wanting:
+            item.add_marker(pytest.mark.skip(reason=f"what {marker} needs is not installed"))
+        _missed.append(how)
 
 
 def pytest_unconfigure() -> None:
-    """After everything else, so that it is the last line of the output."""
-    if _toolkit_was_missed:
-        sys.stdout.write(HOW_TO_GET_THE_TOOLKIT + "\n")
+    """After everything else, so that these are the last lines of the output."""
+    for how in _missed:
+        sys.stdout.write(how + "\n")
 
 
 @pytest.fixture(scope="session")

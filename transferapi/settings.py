@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from identity.oauth_clients import Client, clients_of
+from identity.provider import scopes
 from identity.vault_keys import Key, parse_keys
 
 from . import mail_settings
@@ -97,13 +98,36 @@ PUBLIC_URL = CONFIG.public_url
 #: How the OAuth servers of endpoints know us, by their addresses.
 OAUTH_CLIENTS: Mapping[str, Client] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
 
-#: The OAuth2 server that we are (`identity.provider`). Tokens are kept as digests only (RFC 9700), and the secrets of
-#: clients, which are long and random, by a fast hash.
+#: The toolkit's own: rows of ours refer to them, and migrations to these settings.
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth2_provider.Application"
+OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth2_provider.AccessToken"  # noqa: S105
+
+#: The OAuth2 server that we are (`identity.provider`). Tokens, codes and secrets are kept as digests only (RFC 9700).
 OAUTH2_PROVIDER: dict[str, Any] = {
     "OIDC_ENABLED": True,
     "OIDC_RSA_PRIVATE_KEY": CONFIG.oidc_key.value if CONFIG.oidc_key else "",
-    "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": True,
-}
+    "OIDC_ISS_ENDPOINT": CONFIG.public_url,
+    "OAUTH2_VALIDATOR_CLASS": "identity.provider.validator.Validator",
+    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.names.ClientId",
+    "ACCESS_TOKEN_GENERATOR": "identity.provider.names.access_token",
+    "REFRESH_TOKEN_GENERATOR": "identity.provider.names.refresh_token",
+    "ACCESS_TOKEN_EXPIRE_SECONDS": 48 * 3600,
+    "ID_TOKEN_EXPIRE_SECONDS": 48 * 3600,
+    #: After the access token has expired, which every refresh renews.
+    "REFRESH_TOKEN_EXPIRE_SECONDS": 180 * 24 * 3600,
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 300,
+    "ALLOW_LOCALHOST_LOOPBACK": True,
+    "SCOPES": {name: scope.words for name, scope in scopes.KNOWN.items()},
+    "DEFAULT_SCOPES": [scopes.DEFAULT],
+    **{
+        f"COMPLIANT_BCP_RFC9700_{rule}": True
+        for rule in (
+            "IMPLICIT_GRANT", "PASSWORD_GRANT", "PKCE_METHOD", "ACCESS_TOKEN_TRANSPORT", "AUTHZ_RESPONSE_ISS",
+            "TOKEN_STORAGE", "REFRESH_TOKEN", "REDIRECT_URI_SCHEME", "REDIRECT_URI_MATCHING", "PKCE_REQUIRED",
+        )
+    },
+}  # fmt: skip
 #: Requests a second of one user, and whose word about client certificates is believed.
 RATE_LIMIT = CONFIG.rate_limit
 FRONT_SERVERS = CONFIG.front_servers
@@ -146,5 +170,10 @@ LOGGING: dict[str, Any] = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
-    "loggers": {"django": {"handlers": [], "propagate": True, "level": CONFIG.log_level}},
+    "loggers": {
+        "django": {"handlers": [], "propagate": True, "level": CONFIG.log_level},
+        # At DEBUG they show codes and tokens.
+        "oauthlib": {"handlers": [], "propagate": True, "level": "WARNING"},
+        "oauth2_provider": {"handlers": [], "propagate": True, "level": "WARNING"},
+    },
 }

@@ -21,6 +21,7 @@ def embedded_environment(home: Path) -> dict[str, str]:
         "REDIS_URL": Redis(home).url(),
         "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
         "WAYBILL_VAULT_KEY_FILE": str(home / "vault-key"),
+        "WAYBILL_OIDC_KEY_FILE": str(home / "oidc-key.pem"),
         "WAYBILL_MAIL": f"file://{quote(str(home / 'mails'))}",
     }
 

@@ -10,8 +10,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 
 def migrations_fingerprint() -> str:
-    """Changes with every migration of ours, and with Django's own, which come with its version."""
-    digest = hashlib.blake2b(version("django").encode(), digest_size=16)
+    """Changes with every migration of ours, and with those that come with the versions of Django and the toolkit."""
+    versions = f"{version('django')} {version('django-oauth-toolkit')}"
+    digest = hashlib.blake2b(versions.encode(), digest_size=16)
     for file in sorted(_migrations()):
         digest.update(str(file.relative_to(CHECKOUT)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -32,6 +32,9 @@ class Home:
         self.token = path / "token"
         self.secret_key = path / "secret-key"
         self.vault_key = path / "vault-key"
+        self.oidc_key = path / "oidc-key.pem"
+        #: The sample user's application: its id and secret.
+        self.client = path / "client.json"
         self.prepared = path / "prepared.json"
         self.first_transfer = path / "first-transfer"
         self._lock = path / "supervisor.pid"
@@ -47,6 +50,8 @@ class Home:
                 write_private(self.secret_key, secrets.token_urlsafe(48))
             if not self.vault_key.exists():
                 write_private(self.vault_key, new_key() + "\n")
+            if not self.oidc_key.exists():
+                write_private(self.oidc_key, new_rsa_key())
         except OSError as error:
             raise HomeError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
 
@@ -112,6 +117,17 @@ class Home:
 
     def write_json(self, path: Path, document: Mapping[str, object]) -> None:
         write_private(path, json.dumps(document, indent=2) + "\n")
+
+
+def new_rsa_key() -> str:
+    """PEM, of 2048 bits."""
+    # Loaded where a key is made only: most starts need none.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*form).decode()
 
 
 def write_private(path: Path, text: str) -> None:

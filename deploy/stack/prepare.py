@@ -1,8 +1,9 @@
-"""Brings the database of a home up to date: tables, the sample endpoints, a user and a token.
+"""Brings the database of a home up to date: tables, the sample endpoints, a user, a token and a client.
 
     python -m deploy.stack.prepare HOME ep1=PORT ep2=PORT
 
-Run again it changes nothing but what is missing or has moved. Writes HOME/prepared.json and HOME/token.
+Run again it changes nothing but what is missing or has moved. Writes HOME/prepared.json, HOME/token and
+HOME/client.json.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def main(argv: list[str]) -> None:
     call_command("migrate", interactive=False, verbosity=1)
     ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items()}
     _token(home)
+    _client(home)
     home.write_json(
         home.prepared,
         {"fingerprint": migrations_fingerprint(), "username": USER, "endpoints": ids, "ports": ports},
@@ -63,6 +65,20 @@ def _token(home: Home) -> None:
     token = home.read_token()
     if token is None or tokens.authenticate(token) != user:
         write_private(home.token, tokens.issue(user, "make up") + "\n")
+
+
+def _client(home: Home) -> None:
+    """Keep the user's application if its secret still works, or make one."""
+    from identity.models import User
+    from identity.provider import applications, clients
+
+    user = User.objects.get(username=USER)
+    kept = home.read_json(home.client)
+    found = clients.authenticate(str(kept.get("id", "")), str(kept.get("secret", "")))
+    if found is None or found.user != user:
+        application, secret = applications.make(user, applications.Spec("make up"))
+        assert secret is not None
+        home.write_json(home.client, {"id": application.client_id, "secret": secret.value})
 
 
 if __name__ == "__main__":

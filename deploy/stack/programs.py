@@ -63,6 +63,7 @@ class Instance:
             and found.get("fingerprint") == migrations_fingerprint()
             and found.get("ports") == dict(self.ports)
             and self.home.read_token() is not None
+            and self.home.read_json(self.home.client).keys() == {"id", "secret"}
         )
 
     def programs(self, *, prepare: bool) -> list[Program]:

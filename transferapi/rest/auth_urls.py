@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from . import oauth_token
+
+urlpatterns: list[URLPattern] = [
+    path("v2/oauth2/token", oauth_token.token),
+]

@@ -1,0 +1,179 @@
+"""What a user does with his applications: made, changed, deleted, given new secrets."""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.db import transaction
+from oauth2_provider.models import Application
+
+from identity.hidden import Secret
+from identity.models import ClientSecret, User
+
+from . import names
+from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
+
+MAX_APPLICATIONS = 100
+MAX_SECRETS = 10
+MAX_NAME = 255
+MAX_SECRET_NAME = 128
+MAX_REDIRECT_URIS = 20
+MAX_URI = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a user says of his application."""
+
+    name: str
+    #: Has no secret, for it could not keep one: what people install, pages of scripts.
+    public: bool = False
+    #: Where users may be sent back to after they have agreed; none: it asks no users.
+    redirect_uris: Sequence[str] = ()
+
+
+def of_user(user: User) -> list[Application]:
+    """His own, the oldest first."""
+    return list(Application.objects.filter(user=user).order_by("created", "pk"))
+
+
+def find(user: User, client_id: str) -> Application:
+    """One of his own. Raises ClientNotFoundError."""
+    try:
+        name = str(uuid.UUID(client_id))
+    except ValueError:
+        raise ClientNotFoundError from None
+    found = Application.objects.filter(user=user, client_id=name).first()
+    if found is None:
+        raise ClientNotFoundError
+    return found
+
+
+@transaction.atomic
+def make(user: User, spec: Spec) -> tuple[Application, Secret | None]:
+    """A new application, and its secret unless it is public: the only time it can be seen.
+
+    Raises ClientInvalidError, TooManyClientsError.
+    """
+    # One after another, or two requests at once could both be the last that is allowed.
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if Application.objects.filter(user=user).count() >= MAX_APPLICATIONS:
+        raise TooManyClientsError(f"A user has at most {MAX_APPLICATIONS} applications")
+    application = Application(user=user, **_fields(spec), **_NO_SECRET)
+    application.save()
+    return application, None if spec.public else _new_secret(application, "first")[1]
+
+
+#: The toolkit keeps one secret in the application itself; ours have a table of their own.
+_NO_SECRET = {"client_secret": "", "hash_client_secret": False}
+
+
+def _fields(spec: Spec) -> dict[str, object]:
+    name = _line("name", spec.name, MAX_NAME)
+    if len(spec.redirect_uris) > MAX_REDIRECT_URIS:
+        raise ClientInvalidError("redirect_uris", f"at most {MAX_REDIRECT_URIS}")
+    kind = Application.GRANT_AUTHORIZATION_CODE if spec.public else Application.GRANT_CLIENT_CREDENTIALS
+    return {
+        "name": name,
+        "client_type": Application.CLIENT_PUBLIC if spec.public else Application.CLIENT_CONFIDENTIAL,
+        "authorization_grant_type": kind,
+        "redirect_uris": " ".join(_redirect_uri(uri) for uri in spec.redirect_uris),
+    }
+
+
+def _line(field: str, text: str, most: int) -> str:
+    text = text.strip()
+    if not 0 < len(text) <= most or not text.isprintable():
+        raise ClientInvalidError(field, f"one line of 1 to {most} characters")
+    return text
+
+
+def _redirect_uri(uri: str) -> str:
+    """https, or http where it does not leave the machine (RFC 8252 section 7.3); no fragment (RFC 6749 section 3.1.2).
+
+    Raises ClientInvalidError.
+    """
+    flaw = _flaw_of_uri(uri)
+    if flaw:
+        raise ClientInvalidError("redirect_uris", flaw)
+    return uri
+
+
+def _flaw_of_uri(uri: str) -> str | None:
+    if not 0 < len(uri) <= MAX_URI or not uri.isascii() or not uri.isprintable() or " " in uri:
+        return f"an address of at most {MAX_URI} printable ASCII characters"
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return "not an address"
+    if "#" in uri or "@" in parts.netloc or "*" in parts.netloc or "\\" in uri:
+        return "without fragment, user name, star or backslash"
+    if not parts.hostname:
+        return "a whole address, with a host"
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return None
+    return "https, or http on the loopback interface (127.0.0.1, [::1], localhost)"
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def change(application: Application, spec: Spec) -> Application:
+    """Name and redirect URIs; whether it is public stays. Raises ClientInvalidError."""
+    fields = _fields(spec)
+    if fields["client_type"] != application.client_type:
+        raise ClientInvalidError("public_client", "this does not change: make another application")
+    for field, value in fields.items():
+        setattr(application, field, value)
+    application.save()
+    return application
+
+
+def delete(application: Application) -> None:
+    """With all tokens that it holds."""
+    application.delete()
+
+
+def secrets_of(application: Application) -> list[ClientSecret]:
+    return list(ClientSecret.objects.filter(application=application).order_by("created_at", "pk"))
+
+
+@transaction.atomic
+def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
+    """One more; it is shown now and never again. Raises ClientInvalidError, TooManyClientsError."""
+    if application.client_type != Application.CLIENT_CONFIDENTIAL:
+        raise ClientInvalidError("client", "a public application has no secret")
+    name = _line("name", name, MAX_SECRET_NAME)
+    Application.objects.select_for_update(no_key=True).get(pk=application.pk)
+    if ClientSecret.objects.filter(application=application).count() >= MAX_SECRETS:
+        raise TooManyClientsError(f"An application has at most {MAX_SECRETS} secrets")
+    return _new_secret(application, name)
+
+
+def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
+    secret = names.client_secret()
+    row = ClientSecret.objects.create(application=application, name=name, digest=names.digest(secret))
+    return row, Secret(secret)
+
+
+def delete_secret(application: Application, secret_id: str) -> ClientSecret:
+    """Raises ClientNotFoundError."""
+    try:
+        found = ClientSecret.objects.filter(application=application, pk=uuid.UUID(secret_id)).first()
+    except ValueError:
+        found = None
+    if found is None:
+        raise ClientNotFoundError
+    ClientSecret.objects.filter(pk=found.pk).delete()
+    return found

@@ -1,0 +1,115 @@
+"""Applications: who they are, and where their users may be sent back to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import uuid
+from collections.abc import Mapping
+from urllib.parse import unquote_plus, urlsplit
+
+from django.conf import settings
+from oauth2_provider.models import Application, redirect_to_uri_allowed
+
+from . import names
+
+#: The page that shows a code to be copied: of native applications without a server of their own.
+CODE_PAGE = "/v2/web/auth-code"
+#: Longer ones are nobody's.
+MAX_CREDENTIALS = 1024
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def find(client_id: str) -> Application | None:
+    """None also when the application's owner is shut out: what he made is, too."""
+    try:
+        name = str(uuid.UUID(client_id))
+    except ValueError:
+        return None
+    found: Application | None = Application.objects.select_related("user").filter(client_id=name).first()
+    if found is None or (found.user is not None and not found.user.is_active):
+        return None
+    return found
+
+
+def authenticate(client_id: str, secret: str) -> Application | None:
+    """The confidential application whose secret this is."""
+    found = find(client_id)
+    if found is None or not is_confidential(found):
+        return None
+    given = names.digest(secret)
+    kept = found.secrets.values_list("digest", flat=True)
+    return found if sum(hmac.compare_digest(given, bytes(one)) for one in kept) else None
+
+
+def credentials(authorization: str, form: Mapping[str, str]) -> tuple[str, str] | None:
+    """id and secret, by HTTP Basic or as two fields of the form (RFC 6749 section 2.3.1); None: none are given.
+
+    A `client_id` alone names a client that has no secret, and is not meant.
+    """
+    scheme, _, coded = authorization.partition(" ")
+    if scheme.lower() == "basic":
+        return _basic(coded.strip())
+    if "client_secret" in form:
+        return form.get("client_id", ""), form["client_secret"]
+    return None
+
+
+def _basic(coded: str) -> tuple[str, str]:
+    """What cannot be read is nobody's."""
+    try:
+        text = base64.b64decode(coded[:MAX_CREDENTIALS], validate=True).decode()
+    except (binascii.Error, ValueError):
+        return "", ""
+    client_id, _, secret = text.partition(":")
+    return unquote_plus(client_id), unquote_plus(secret)
+
+
+def is_confidential(application: Application) -> bool:
+    return bool(application.client_type == Application.CLIENT_CONFIDENTIAL)
+
+
+def is_registered_by_template(application: Application) -> bool:
+    """Nobody's own: a program registered itself before anybody had signed in."""
+    return bool(application.registration_source == Application.RegistrationSource.DCR)
+
+
+def may_act_alone(application: Application) -> bool:
+    """Whether it gets tokens by its secret alone: then it acts as the user who owns it."""
+    granted = application.authorization_grant_type == Application.GRANT_CLIENT_CREDENTIALS
+    return granted and is_confidential(application) and application.user_id is not None
+
+
+def may_ask_users(application: Application) -> bool:
+    """Whether it may send users to the consent page."""
+    return bool(application.redirect_uris) or application.authorization_grant_type == (
+        Application.GRANT_AUTHORIZATION_CODE
+    )
+
+
+def allows_redirect(application: Application, uri: str, here: str) -> bool:
+    """Whether a user may be sent back there: exactly one of the registered ones (loopback ones with any port).
+
+    Programs without a server of their own may also use our page that shows the code, at `here`, where the user has
+    reached us. Scheme, host and port must be ours: it goes nowhere else.
+    """
+    if redirect_to_uri_allowed(uri, application.redirect_uris.split()):
+        return True
+    own = is_registered_by_template(application) or not is_confidential(application)
+    return own and is_code_page(uri, here)
+
+
+def is_code_page(uri: str, here: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+        origins = {_origin(settings.PUBLIC_URL), _origin(here)}
+        return _origin(uri) in origins and uri == f"{parts.scheme}://{parts.netloc}{CODE_PAGE}"
+    except ValueError:
+        return False
+
+
+def _origin(uri: str) -> tuple[str, str, int]:
+    parts = urlsplit(uri)
+    standard = {"http": 80, "https": 443}.get(parts.scheme, 0)
+    return parts.scheme, parts.hostname or "", parts.port or standard

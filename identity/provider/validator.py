@@ -1,0 +1,253 @@
+"""What the OAuth2 server asks us while it works: the toolkit's validator, with our ways of keeping things.
+
+Codes, tokens and secrets are known by their digests; a token is good for one resource server; what an application may
+do follows from what it is (`clients`).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from oauth2_provider.models import Application, Grant
+from oauth2_provider.oauth2_validators import OAuth2Validator
+from oauth2_provider.settings import oauth2_settings
+from oauthlib.oauth2.rfc6749 import errors
+
+from identity.models import SignIn
+
+from . import clients, issue, names, openid, scopes
+
+#: The header by which the consent page says where the user has reached us.
+HERE = "X-Waybill-Here"
+
+
+class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not typed
+    # ---- clients
+
+    def _load_application(self, client_id: str | None, request: Any) -> Application | None:
+        if request.client is None or request.client.client_id != client_id:
+            request.client = clients.find(client_id or "")
+        return request.client
+
+    def client_authentication_required(self, request: Any, *args: Any, **kwargs: Any) -> bool:
+        if _credentials(request) is not None:
+            return True
+        application = self._load_application(request.client_id, request)
+        return application is None or clients.is_confidential(application)
+
+    def authenticate_client(self, request: Any, *args: Any, **kwargs: Any) -> bool:
+        given = _credentials(request)
+        found = clients.authenticate(*given) if given else None
+        if found is None or (request.client_id and request.client_id != found.client_id):
+            return False
+        request.client = found
+        return True
+
+    def validate_grant_type(
+        self, client_id: str, grant_type: str, client: Application, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
+        if grant_type == "client_credentials":
+            return clients.may_act_alone(client)
+        return grant_type in ("authorization_code", "refresh_token") and clients.may_ask_users(client)
+
+    def validate_response_type(
+        self, client_id: str, response_type: str, client: Application, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
+        return response_type == "code" and clients.may_ask_users(client)
+
+    def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: Any, *args: Any, **kwargs: Any) -> bool:
+        return clients.allows_redirect(request.client, redirect_uri, request.headers.get(HERE, ""))
+
+    def is_pkce_required(self, client_id: str, request: Any) -> bool:
+        """Of a client without a secret (RFC 9700 section 2.1.1); those with one are asked for that."""
+        return request.client is None or not clients.is_confidential(request.client)
+
+    def validate_scopes(
+        self, client_id: str, scopes_: Sequence[str], client: Application, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
+        return bool(scopes_) and all(name in scopes.KNOWN for name in scopes_)
+
+    # ---- codes
+
+    def _grant(self, code: str, application: Application | None) -> Grant | None:
+        found: Grant | None = (
+            Grant.objects.select_related("user").filter(code=names.checksum(code), application=application).first()
+        )
+        return found
+
+    def save_authorization_code(
+        self, client_id: str, code: Mapping[str, str], request: Any, *_: Any, **__: Any
+    ) -> None:
+        """`authenticated_at`, an attribute of the request's user, is when he showed who he is."""
+        lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
+        authenticated_at: datetime = request.user.authenticated_at
+        Grant.objects.create(
+            application=request.client,
+            user=request.user,
+            code=names.checksum(code["code"]),
+            expires=datetime.now(UTC) + lifetime,
+            redirect_uri=request.redirect_uri,
+            scope=" ".join(request.scopes),
+            code_challenge=request.code_challenge or "",
+            code_challenge_method=request.code_challenge_method or "",
+            nonce=(request.nonce or "")[:255],
+            claims=json.dumps(
+                {"offline": request.access_type == "offline", "authenticated_at": authenticated_at.timestamp()}
+            ),
+        )
+
+    def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
+        """Asked before the client is known: it only decides who handles the request."""
+        scope = Grant.objects.filter(code=names.checksum(code)).values_list("scope", flat=True).first()
+        return (scope or "").split()
+
+    def validate_code(self, client_id: str, code: str, client: Application, request: Any, *_: Any, **__: Any) -> bool:
+        grant = self._grant(code, client)
+        if grant is None:
+            self._alarm(code, client)
+            return False
+        if grant.is_expired() or not grant.user.is_active:
+            return False
+        request.grant = grant
+        request.scopes = grant.scope.split()
+        request.user = grant.user
+        request.nonce = grant.nonce or None
+        request.authenticated_at = json.loads(grant.claims)["authenticated_at"]
+        return True
+
+    def _alarm(self, code: str, client: Application) -> None:
+        """A code that was used before is somebody else's by now: what came of it ends (RFC 6749 section 4.1.2)."""
+        used = SignIn.objects.filter(code_digest=names.digest(code), application=client).first()
+        if used is not None:
+            issue.end(used)
+
+    def confirm_redirect_uri(
+        self, client_id: str, code: str, redirect_uri: str, client: Application, request: Any, *_: Any, **__: Any
+    ) -> bool:
+        return bool(request.grant.redirect_uri == redirect_uri)
+
+    def get_default_redirect_uri(self, client_id: str, request: Any, *args: Any, **kwargs: Any) -> str:
+        grant = getattr(request, "grant", None)
+        registered = request.client.redirect_uris.split()
+        if grant is not None:
+            # It was left out of the token request: then there is but one that it can have been.
+            return grant.redirect_uri if registered == [grant.redirect_uri] else ""
+        return registered[0] if len(registered) == 1 else ""
+
+    def get_code_challenge(self, code: str, request: Any) -> str | None:
+        return request.grant.code_challenge or None
+
+    def get_code_challenge_method(self, code: str, request: Any) -> str | None:
+        return request.grant.code_challenge_method or None
+
+    def get_authorization_code_nonce(self, client_id: str, code: str, redirect_uri: str, request: Any) -> str | None:
+        return request.grant.nonce or None
+
+    def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
+        """It was, together with making the tokens."""
+
+    # ---- tokens
+
+    def validate_refresh_token(
+        self, refresh_token: str, client: Application, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
+        found = issue.find_renewal(refresh_token)
+        if found is None or found.application_id != client.pk:
+            return False
+        if found.revoked is not None:
+            # Whoever shows it now or whoever showed it first has stolen it (RFC 9700 section 4.14.2).
+            self._end_family(found.token_family)
+            return False
+        request.renewal = found
+        request.user = found.user
+        return issue.is_good(found)
+
+    def _end_family(self, family: uuid.UUID | None) -> None:
+        for sign_in in SignIn.objects.filter(pk__in=[family] if family else []):
+            issue.end(sign_in)
+
+    def get_original_scopes(self, refresh_token: str, request: Any, *args: Any, **kwargs: Any) -> str:
+        return str(request.renewal.access_token.scope)
+
+    def rotate_refresh_token(self, request: Any) -> bool:
+        """Of clients without a secret (RFC 9700 section 4.14.2); the others' serve only who has the secret."""
+        return not clients.is_confidential(request.client)
+
+    def save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
+        """Keeps what the server has made, and makes of its answer what clients of several APIs expect."""
+        makers = {
+            "client_credentials": self._for_itself,
+            "authorization_code": self._for_code,
+            "refresh_token": self._for_renewal,
+        }
+        id_token = token.pop("id_token", None)
+        issued = makers[request.grant_type](token, request)
+        token.clear()
+        token.update(issued[0].document(), other_tokens=[one.document() for one in issued[1:]])
+        if id_token is not None:
+            token["id_token"] = id_token
+
+    def _for_itself(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+        with transaction.atomic():
+            return issue.access(request.client, request.client.user, request.scopes, first=token["access_token"])
+
+    def _for_code(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+        grant = request.grant
+        with transaction.atomic():
+            # Only one of those who show it at the same moment deletes it.
+            used, _ = Grant.objects.filter(pk=grant.pk).delete()
+            if used:
+                return self._sign_in(grant, token["access_token"])
+        self._alarm(request.code, request.client)
+        raise errors.InvalidGrantError(request=request)
+
+    def _sign_in(self, grant: Grant, first: str) -> list[issue.Issued]:
+        facts = json.loads(grant.claims)
+        sign_in = SignIn.objects.create(
+            user=grant.user,
+            application=grant.application,
+            scope=grant.scope,
+            code_digest=bytes.fromhex(grant.code),
+            authenticated_at=datetime.fromtimestamp(facts["authenticated_at"], UTC),
+        )
+        # `updated` tells a client that serves from one that nobody has signed in with.
+        Application.objects.filter(pk=grant.application_id).update(updated=datetime.now(UTC))
+        return issue.access(
+            grant.application,
+            grant.user,
+            grant.scope.split(),
+            first=first,
+            sign_in=sign_in.pk,
+            refresh=facts["offline"],
+        )
+
+    def _for_renewal(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+        rotated = token["refresh_token"] if self.rotate_refresh_token(request) else None
+        with transaction.atomic():
+            issued = issue.renew(request.renewal, request.scopes, token["access_token"], rotated)
+        if issued is None:
+            self._end_family(request.renewal.token_family)
+            raise errors.InvalidGrantError(request=request)
+        return [issued if rotated else issued.with_renewal(token["refresh_token"])]
+
+    # ---- OpenID Connect
+
+    def get_id_token(self, token: dict[str, Any], token_handler: Any, request: Any) -> str:
+        """Only when a code is changed for tokens: that is when somebody has signed in."""
+        return ""
+
+    def finalize_id_token(
+        self, id_token: dict[str, Any], token: dict[str, Any], token_handler: Any, request: Any
+    ) -> str | None:
+        if request.grant_type != "authorization_code" or not openid.is_configured():
+            return None
+        return openid.signed(id_token, request.user, request.scopes, request.authenticated_at)
+
+
+def _credentials(request: Any) -> tuple[str, str] | None:
+    return clients.credentials(request.headers.get("Authorization", ""), dict(request.decoded_body or ()))

@@ -1,0 +1,108 @@
+"""Drives the real clients: the `globus` command, and globus-sdk of three generations, each as it was published.
+
+    cli = Globus(url, home=tmp_path, client=(client_id, secret))
+    cli("ls", f"{endpoint}:/").out
+
+    run_python("sdk4", SNIPPET, url=url, token=token)
+
+`tests/clients/install.sh .clients` installs them; tests that use them carry `@pytest.mark.real_clients`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transferapi.config import CHECKOUT
+
+FOLDER = Path(os.environ.get("REAL_CLIENTS", CHECKOUT / ".clients"))
+GLOBUS = FOLDER / "cli" / "bin" / "globus"
+SDKS = ("sdk4", "sdk3", "sdk1")
+SERVICES = ("AUTH", "TRANSFER", "GROUPS", "SEARCH", "TIMER", "FLOWS")
+SECONDS = 60
+
+
+def installed() -> bool:
+    return GLOBUS.exists() and all((FOLDER / name / "bin" / "python").exists() for name in SDKS)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a client ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed with `-F json`, or as a document at all."""
+        return json.loads(self.out)
+
+
+def environment(url: str, home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
+    """Nothing of ours but where the services are; storage goes below `home`."""
+    services = {f"GLOBUS_SDK_SERVICE_URL_{name}": url.rstrip("/") + "/" for name in SERVICES}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    return {**kept, "HOME": str(home), "NO_PROXY": "*", "no_proxy": "*", **services, **more}
+
+
+@dataclass(frozen=True)
+class Globus:
+    """The command line, with a storage of its own below `home`."""
+
+    url: str
+    home: Path
+    #: id and secret, for a login by client credentials; None: it logs in as a user does.
+    client: tuple[str, str] | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, *words: str, status: int | None = 0, given: str = "", seconds: float = SECONDS) -> Ran:
+        """Run `globus WORDS`. status: how it must end (None: anyhow). given: its standard input."""
+        done = subprocess.run(
+            [str(GLOBUS), *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            env=self.environment(),
+            cwd=self.home,
+            timeout=seconds,
+        )
+        ran = Ran(done.returncode, done.stdout, done.stderr)
+        assert status in (None, ran.status), f"globus {' '.join(words)} ended with {ran.status}: {ran.out}{ran.err}"
+        return ran
+
+    def json(self, *words: str) -> Any:
+        """What `globus WORDS -F json` prints."""
+        return self(*words, "-F", "json").json
+
+    def environment(self) -> dict[str, str]:
+        login = {}
+        if self.client is not None:
+            login = {"GLOBUS_CLI_CLIENT_ID": self.client[0], "GLOBUS_CLI_CLIENT_SECRET": self.client[1]}
+        return environment(self.url, self.home, {**login, **self.more})
+
+
+def run_python(
+    sdk: str, code: str, *, url: str, home: Path, status: int | None = 0, seconds: float = SECONDS, **given: str
+) -> Ran:
+    """Run a piece of Python with this globus-sdk; `URL` and what is `given` are in its globals, in upper case."""
+    names = {"URL": url.rstrip("/"), **{name.upper(): value for name, value in given.items()}}
+    start = "import json, sys\nglobals().update(json.load(sys.stdin))\n"
+    done = subprocess.run(
+        [str(FOLDER / sdk / "bin" / "python"), "-W", "ignore", "-c", start + code],
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        env=environment(url, home),
+        cwd=home,
+        timeout=seconds,
+    )
+    ran = Ran(done.returncode, done.stdout, done.stderr)
+    assert status in (None, ran.status), f"{sdk} ended with {ran.status}: {ran.out}{ran.err}"
+    return ran
