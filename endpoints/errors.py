@@ -25,6 +25,10 @@ What a user may not view does not exist for him; what he may view but not do is 
         RoleExistsError(role)
         OwnerStaysError(endpoint)                nobody takes the owner's role away
         TooManyRolesError(limit)
+        PauseRuleNotFoundError(ref)
+        PauseRuleNotEditableError(rule)          those who run the host have made it
+        TooManyPauseRulesError(limit)
+        OperationPausedError(endpoint, operation, messages)
 
 And what activation refuses:
 
@@ -38,7 +42,7 @@ And what activation refuses:
 
 from __future__ import annotations
 
-from .models import Endpoint
+from .models import Endpoint, PauseRule
 from .permissions import Verb
 
 
@@ -190,6 +194,34 @@ class TooManyBookmarksError(RegistryError):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.limit = limit
+
+
+class PauseRuleNotFoundError(RegistryError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class PauseRuleNotEditableError(RegistryError):
+    def __init__(self, rule: PauseRule) -> None:
+        super().__init__(rule)
+        self.rule = rule
+
+
+class TooManyPauseRulesError(RegistryError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class OperationPausedError(RegistryError):
+    """`operation`: the flag of the rules that stop it (`pausing.Operation`); `messages`: what they say, or nothing."""
+
+    def __init__(self, endpoint: Endpoint, operation: str, messages: tuple[str, ...]) -> None:
+        super().__init__(endpoint, operation, messages)
+        self.endpoint = endpoint
+        self.operation = operation
+        self.messages = messages
 
 
 class ActivationError(Exception):

@@ -188,6 +188,8 @@ class PauseRule(models.Model):
     modified_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
     )
+    #: Of a rule on a shared endpoint: made by those who run its host, who alone may change it.
+    created_by_host_manager = models.BooleanField(default=False)
     pause_ls = models.BooleanField(default=False)
     pause_mkdir = models.BooleanField(default=False)
     pause_rename = models.BooleanField(default=False)

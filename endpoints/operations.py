@@ -1,9 +1,10 @@
 """What a user does to an endpoint at once, without a task: list, look, make a folder, rename, make a symlink.
 
 Each call opens its own session, bounded in time: with the user's own credential, and on a shared endpoint with that of
-its owner, for what a rule gives the user. Raises the registry's errors, PathNotPermittedError, NotActivatedError,
-VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says: LeadsOutError where a link
-leads out of what is shared. Nothing of all that names a path of the host to who only has the share.
+its owner, for what a rule gives the user. Raises the registry's errors, PathNotPermittedError, OperationPausedError,
+NotActivatedError, VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says:
+LeadsOutError where a link leads out of what is shared. Nothing of all that names a path of the host to who only has the
+share.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from django.conf import settings
 
 from identity.models import User
 
-from . import access, activation, gate, patience, registry
+from . import access, activation, gate, patience, pausing, registry
 from .access import Access
 from .activation import Logins
 from .confinement import Confinement, LeadsOutError
@@ -27,6 +28,7 @@ from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
 from .models import Endpoint, Server
+from .pausing import Operation
 from .permissions import Verb
 
 #: Seconds for a whole operation: below the 60 s after which the clients of the Transfer API give up.
@@ -52,6 +54,7 @@ class Listing:
 def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES) -> Listing:
     """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`."""
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
+    pausing.check(user, endpoint, Operation.LS)
     asked = (path or endpoint.default_directory).rstrip("/") + "/"
     ground = access.of(user, endpoint, Verb.BROWSE)
     ground.check(asked, write=False)
@@ -87,6 +90,7 @@ async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     """Facts of one thing."""
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
+    pausing.check(user, endpoint, Operation.LS)
     ground = access.of(user, endpoint, Verb.BROWSE)
     ground.check(path, write=False)
 
@@ -108,6 +112,7 @@ def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
     """Make a folder; FaultError(PATH_EXISTS) when something is there."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
+    pausing.check(user, endpoint, Operation.MKDIR)
     ground = access.of(user, endpoint, Verb.WRITE)
     ground.check(path, write=True)
 
@@ -123,6 +128,7 @@ def make_directory(user: User, ref: str, path: str) -> Endpoint:
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
     """Rename on one endpoint. On a shared one no link moves: a relative one would lead elsewhere then."""
     endpoint = registry.resolve(user, ref, Verb.WRITE)
+    pausing.check(user, endpoint, Operation.RENAME)
     ground = access.of(user, endpoint, Verb.WRITE)
     for path in (old_path, new_path):
         ground.check(path, write=True)
@@ -160,6 +166,7 @@ def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
     -> SymlinkRefusedError on a shared endpoint; FaultError(UNSUPPORTED) where no server makes links
     """
     endpoint = registry.resolve(user, ref, Verb.WRITE)
+    pausing.check(user, endpoint, Operation.SYMLINK)
     if endpoint.host_id is not None:
         raise SymlinkRefusedError(endpoint)
 

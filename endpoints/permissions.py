@@ -170,16 +170,26 @@ def shared_with(user: User) -> Q:
     return Q(host__isnull=False) & ~Q(owner=user) & (has_rule(user, by_name) | _has_role(user, "pk"))
 
 
+def running(user: User, verb: Verb) -> Q:
+    """The living endpoints for which `may` says yes, of a verb that roles alone give (OVERSEE, CONTROL)."""
+    if not user.is_active:
+        return Q(pk__in=[])
+    giving = [role for role, verbs in _OF_ROLES.items() if verb in verbs]
+    own = Q(owner=user) | _has_role(user, "pk", *giving)
+    of_host = Q(host__owner=user) | _has_role(user, "host", *giving)
+    return Q(deleted_at__isnull=True) & ((Q(host__isnull=True) & own) | (awake_rows() & (own | of_host)))
+
+
 def has_rule(user: User, more: Q | None = None) -> Q:
     """The shared endpoints with a rule that holds for this user."""
     rules = AccessRule.objects.filter(holding_rules(user) & (more or Q()), endpoint=OuterRef("pk"))
     return Q(Exists(rules))
 
 
-def _has_role(user: User, endpoint: str, role: RoleName | None = None) -> Q:
-    """endpoint: the field with the endpoint's id, of the rows that are asked about."""
+def _has_role(user: User, endpoint: str, *names: RoleName) -> Q:
+    """One of these roles, or any. endpoint: the field with the endpoint's id, of the rows that are asked about."""
     held = Role.objects.filter(_is_principal(user), endpoint=OuterRef(endpoint))
-    return Q(Exists(held if role is None else held.filter(role=role)))
+    return Q(Exists(held.filter(role__in=names) if names else held))
 
 
 def awake_rows() -> Q:

@@ -26,7 +26,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Verb, may
 from identity import vault
 from identity.models import User
-from transferapi.tasks import doorbell, leases, moves, postman, renewal, work
+from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, work
 from workers.engine.run import Outcome, run_slice
 from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
@@ -147,10 +147,12 @@ def _take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Endpoint]] | Non
 
 
 def sweep() -> None:
-    """End what has passed its deadline unheld; ring for every task that may run and that nobody holds."""
+    """End what has passed its deadline unheld, pause what is to be paused; ring for every task that may run and that
+    nobody holds."""
 
     def look() -> list[uuid.UUID]:
         moves.expire_overdue()
+        pauses.settle()
         return leases.next_runnable(SWEEP_LIMIT)
 
     doorbell.ring(_scheduling.submit(on_a_connection, look).result())

@@ -469,6 +469,34 @@ def test_a_cancel_before_the_slice_began_moves_nothing() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("when", [0.5, 3.0, 30.0])
+def test_a_pause_gives_the_task_back_within_two_seconds_and_the_next_slice_ends_it(when: float) -> None:
+    async def main() -> None:
+        world = slow_world()
+        task = asyncio.create_task(world.slice())
+        await asyncio.sleep(when)
+        world.store.pause_requested = True
+        assert await task is Outcome.RELEASED
+        assert world.seconds() - when < 4
+        moved = world.store.totals.transferred
+        assert await world.slice() is Outcome.RELEASED
+        assert world.store.totals.transferred == moved
+        world.store.pause_requested = False
+        assert await world.run() == "SUCCEEDED"
+        world.check()
+
+    run(main())
+
+
+def test_a_cancel_comes_before_a_pause() -> None:
+    async def main() -> None:
+        world = folder_world(10)
+        world.store.pause_requested = world.store.cancel_requested = True
+        assert await world.run() == "FAILED"
+
+    run(main())
+
+
 def test_the_deadline_ends_the_task_with_what_arrived_counted() -> None:
     async def main() -> None:
         world = slow_world(deadline=timedelta(seconds=100), slice_seconds=1000.0)

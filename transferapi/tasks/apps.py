@@ -6,8 +6,10 @@ class TasksConfig(AppConfig):
     label = "tasks"
 
     def ready(self) -> None:
+        from endpoints.signals import pause_rules_changed
         from identity.signals import credential_stored
 
-        from . import renewal
+        from . import pauses, renewal
 
         credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")
+        pause_rules_changed.connect(pauses.rules_changed, dispatch_uid="tasks are paused, or go on")

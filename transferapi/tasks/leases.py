@@ -20,7 +20,7 @@ from endpoints.limits import limits
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 
-from . import locks, moves
+from . import locks, moves, pauses
 from .clock import moment
 from .errors import LeaseLostError, StaleStateError
 from .events import NewEvent
@@ -36,8 +36,9 @@ ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
 
 
 class Refusal(Enum):
-    NOT_RUNNABLE = "done, suspended or unknown"
+    NOT_RUNNABLE = "done, paused, suspended or unknown"
     HELD = "another worker has it"
+    PAUSED = "a manager of an endpoint has paused it"
     QUOTA = "the user or an endpoint has enough under way, or an older task has its turn first"
     NOT_DUE = "its next try is later"
 
@@ -86,6 +87,8 @@ class Beat(NamedTuple):
 
     cancel_requested: bool
     deadline: datetime
+    #: Something pauses the task: it is to be given back.
+    pause_requested: bool
 
 
 def acquire(task_id: uuid.UUID, worker: str, *, ttl: timedelta = TTL, now: datetime | None = None) -> Grant | Refusal:
@@ -103,6 +106,8 @@ def acquire(task_id: uuid.UUID, worker: str, *, ttl: timedelta = TTL, now: datet
         refusal = _refusal(task, now)
         if refusal:
             return refusal
+        if why := pauses.why(task, now):
+            return _pause(task, why, now)
         sessions = Standing(now).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
             return Refusal.QUOTA
@@ -120,12 +125,27 @@ def _refusal(task: Task, now: datetime) -> Refusal | None:
     return Refusal.NOT_DUE if task.next_run_at > now else None
 
 
+def _pause(task: Task, why: moves.Pause, now: datetime) -> Refusal:
+    """It was queued when a rule came, or its worker has died since."""
+    lost = {"suspect_up_to": _last_file(task)} if task.phase == Phase.RUNNING else None
+    try:
+        moves.pause(task.pk, moves.state_of(task), why, now, lost)
+    except StaleStateError:
+        return Refusal.NOT_RUNNABLE
+    return Refusal.PAUSED
+
+
+def _last_file(task: Task) -> int:
+    """Up to this one, a worker that was lost may still have files under way."""
+    return File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
+
+
 def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta) -> Grant:
     """Write the lease with a new epoch and move the task. -> StaleStateError when it was ended meanwhile"""
     if task.phase == Phase.QUEUED:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
-        task.suspect_up_to = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
+        task.suspect_up_to = _last_file(task)
         lost = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
         changes = {"suspect_up_to": task.suspect_up_to}
         moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=lost, changes=changes)
@@ -180,7 +200,8 @@ _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _HELD = f"l.task_id = %(task)s AND l.epoch = %(epoch)s AND l.worker <> '' AND l.expires_at > {_NOW}"
 _BEAT = f"""
     UPDATE tasks_lease l SET expires_at = {_NOW} + %(ttl)s FROM tasks_task t
-    WHERE {_HELD} AND t.id = l.task_id RETURNING t.cancel_requested_at IS NOT NULL, t.deadline"""  # noqa: S608 (constants)
+    WHERE {_HELD} AND t.id = l.task_id
+    RETURNING t.cancel_requested_at IS NOT NULL, t.deadline, {pauses.stopped(_NOW)}"""  # noqa: S608 (constants)
 _HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
 
 

@@ -89,6 +89,21 @@ class Task(models.Model):
     )
     had_credential = models.DateTimeField(null=True)
 
+    #: Who has paused this task by its id, with his message: {"source": ..., "source_share": ..., "destination": ...,
+    #: "destination_share": ...}; the first of a side is for those who run the host. Rules for all are in PauseRule.
+    admin_pauses = models.JSONField(default=dict)
+    #: While paused: since when, and the deadline that it had before (progress may not move it, and waiting may).
+    paused_at = models.DateTimeField(null=True)
+    deadline_before_pause = models.DateTimeField(null=True)
+
+    #: For which end of it a manager has asked for its end, and with what words.
+    canceled_by_admin = models.CharField(
+        max_length=11, choices=[(word, word) for word in ("SOURCE", "DESTINATION", "BOTH")], null=True
+    )
+    canceled_by_admin_message = models.TextField(null=True)
+    #: Its files and events were forgotten, long after its end.
+    history_deleted = models.BooleanField(default=False)
+
     fatal_error_code = models.CharField(max_length=64, null=True)
     fatal_error_description = models.TextField(null=True)
 
@@ -100,15 +115,20 @@ class Task(models.Model):
         constraints = (
             models.UniqueConstraint(fields=["owner", "submission_id"], name="task_submission_once"),
             models.CheckConstraint(
-                condition=models.Q(status="ACTIVE", phase__in=["queued", "running"])
+                condition=models.Q(status="ACTIVE", phase__in=["queued", "running", "paused"])
                 | models.Q(status="INACTIVE", phase="suspended")
                 | models.Q(status__in=["SUCCEEDED", "FAILED"], phase="done"),
                 name="task_status_and_phase_agree",
             ),
             models.CheckConstraint(
-                condition=models.Q(completion_time__isnull=True, phase__in=["queued", "running", "suspended"])
+                condition=models.Q(completion_time__isnull=True, phase__in=["queued", "running", "paused", "suspended"])
                 | models.Q(completion_time__isnull=False, phase="done"),
                 name="task_completion_time_iff_done",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(phase="paused", paused_at__isnull=False, deadline_before_pause__isnull=False)
+                | (~models.Q(phase="paused") & models.Q(paused_at__isnull=True, deadline_before_pause__isnull=True)),
+                name="task_paused_since_a_time",
             ),
             models.CheckConstraint(
                 condition=~models.Q(status="SUCCEEDED")
@@ -148,6 +168,24 @@ class Task(models.Model):
                 fields=["destination", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_destination"
             ),
             models.Index(fields=["owner", "waits_at"], condition=models.Q(phase="suspended"), name="task_waiting"),
+            models.Index(fields=["paused_at"], condition=models.Q(phase="paused"), name="task_paused"),
+            models.Index(
+                fields=["next_run_at"],
+                condition=~models.Q(phase="done") & ~models.Q(admin_pauses={}),
+                name="task_paused_by_admin",
+            ),
+            # What managers of endpoints list: first what is not done (as if it were done in the future), newest first.
+            models.Index(fields=["source", "-completion_time", "-request_time", "-id"], name="task_of_source"),
+            models.Index(
+                fields=["destination", "-completion_time", "-request_time", "-id"],
+                condition=models.Q(destination__isnull=False),
+                name="task_of_destination",
+            ),
+            models.Index(
+                fields=["completion_time"],
+                condition=models.Q(phase="done", history_deleted=False),
+                name="task_with_history",
+            ),
         )
 
 
@@ -342,6 +380,17 @@ class Mail(models.Model):
         indexes = (
             models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="mail_to_be_sent"),
         )
+
+
+class AdminCancel(models.Model):
+    """What a manager of endpoints has asked for: the end of these tasks (Transfer API, `admin_cancel`)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    message = models.TextField()
+    #: Ids of tasks, as text.
+    task_ids = models.JSONField()
+    created_at = models.DateTimeField(db_index=True)
 
 
 class Webhook(models.Model):

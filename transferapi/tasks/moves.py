@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
 from identity.models import User
 
 from . import doorbell, events, mails, rules
@@ -22,6 +27,7 @@ State = tuple[Status, Phase]
 
 QUEUED: State = (Status.ACTIVE, Phase.QUEUED)
 RUNNING: State = (Status.ACTIVE, Phase.RUNNING)
+PAUSED: State = (Status.ACTIVE, Phase.PAUSED)
 SUSPENDED: State = (Status.INACTIVE, Phase.SUSPENDED)
 SUCCEEDED: State = (Status.SUCCEEDED, Phase.DONE)
 FAILED: State = (Status.FAILED, Phase.DONE)
@@ -67,15 +73,84 @@ def move(
 
 def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:
     """Move to FAILED: CANCELED, EXPIRED, or a fault that spoils all of the task. -> as `move`"""
+    if code == "CANCELED":
+        description = _who_canceled(task_id) or description
     event = NewEvent(code, description, details, is_error=code != "CANCELED")
     changes = {"fatal_error_code": code, "fatal_error_description": events.printable(description)}
-    move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE, **AWAKE})
+    move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE, **AWAKE, **NOT_PAUSED})
+
+
+def _who_canceled(task_id: uuid.UUID) -> str | None:
+    """A manager, with his words; None: the owner himself."""
+    task = Task.objects.select_related("source__owner", "destination__owner").get(pk=task_id)
+    if task.canceled_by_admin is None:
+        return None
+    ends: dict[str, list[Endpoint | None]]
+    ends = {"SOURCE": [task.source], "DESTINATION": [task.destination], "BOTH": [task.source, task.destination]}
+    names = dict.fromkeys(canonical_name(end) for end in ends[task.canceled_by_admin] if end)
+    return _with_message(f"A manager of {' and '.join(names)} canceled the task", task.canceled_by_admin_message)
+
+
+def _with_message(text: str, message: str | None) -> str:
+    return f"{text}: {message}" if message else f"{text}."
+
+
+# ---- a pause
+
+
+class Pause(NamedTuple):
+    """Why a task is paused. code: what `nice_status` says; reason: for the owner."""
+
+    code: str
+    reason: str
+
+
+#: A paused task lives so long, and one that goes on has at least so long (Transfer API).
+PAUSED_DEADLINE, UNPAUSED_DEADLINE = timedelta(days=90), timedelta(hours=24)
+
+
+def pause(
+    task_id: uuid.UUID, old: State, why: Pause, now: datetime, changes: Mapping[str, object] | None = None
+) -> None:
+    """Move a task that is queued, or whose worker gives it back or has died. -> StaleStateError"""
+    text = events.printable(why.reason)
+    values = {
+        **(changes or {}),
+        "paused_at": now,
+        "deadline_before_pause": F("deadline"),
+        "deadline": Greatest(F("deadline"), now + PAUSED_DEADLINE),
+        "nice_status": why.code,
+        "nice_status_details": text,
+    }
+    move(task_id, old, PAUSED, now=now, event=NewEvent("PAUSED", text), changes=values)
+
+
+def retell_pause(task_id: uuid.UUID, why: Pause) -> None:
+    """It stays paused, for another reason: that is shown, and is no event."""
+    told = {"nice_status": why.code, "nice_status_details": events.printable(why.reason)}
+    Task.objects.filter(pk=task_id, phase=Phase.PAUSED).update(**told)
+
+
+def unpause(task_id: uuid.UUID, now: datetime) -> None:
+    """Let a paused task go on; the doorbell rings. -> StaleStateError"""
+    deadline = Greatest(F("deadline_before_pause"), now + UNPAUSED_DEADLINE)
+    changes = {**NO_TROUBLE, **NOT_PAUSED, "deadline": deadline, "next_run_at": now}
+    told = NewEvent("UNPAUSED", "The task is not paused any more; it goes on.")
+    move(task_id, PAUSED, QUEUED, now=now, event=told, changes=changes)
+    transaction.on_commit(lambda: doorbell.ring([task_id]))
+
+
+# ---- what users ask of it
 
 
 #: A task that is done or makes progress has no trouble to show.
 NO_TROUBLE: dict[str, object] = {"nice_status": None, "nice_status_details": None}
 #: One that is not suspended waits for nothing.
 AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "had_credential": None}
+
+
+#: One that is not paused has no past to go back to.
+NOT_PAUSED: dict[str, object] = {"paused_at": None, "deadline_before_pause": None}
 
 
 CANCELED_TEXT = "The task was canceled by its owner."
@@ -88,14 +163,29 @@ def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> Cance
         task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
         if task is None:
             raise TaskNotFoundError(str(task_id))
-        if task.phase == Phase.DONE:
-            return CancelResult.COMPLETE
-        now = moment(now)
-        Task.objects.filter(pk=task_id, cancel_requested_at=None).update(cancel_requested_at=now)
-        if task.phase == Phase.RUNNING:
-            return CancelResult.ACCEPTED
-        fail(task_id, state_of(task), "CANCELED", CANCELED_TEXT, now)
-        return CancelResult.CANCELED
+        return _cancel(task, moment(now))
+
+
+def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) -> CancelResult:
+    """As `cancel`, by a manager of one of its endpoints; who that is, the caller has checked.
+
+    ends: SOURCE, DESTINATION or BOTH. Of one that somebody has asked to end before, his word stays.
+    """
+    with transaction.atomic():
+        task = Task.objects.select_for_update().get(pk=task_id)
+        words = {"canceled_by_admin": ends, "canceled_by_admin_message": events.printable(message)}
+        return _cancel(task, now, words)
+
+
+def _cancel(task: Task, now: datetime, words: Mapping[str, object] | None = None) -> CancelResult:
+    if task.phase == Phase.DONE:
+        return CancelResult.COMPLETE
+    asked = Task.objects.filter(pk=task.pk, cancel_requested_at=None)
+    asked.update(cancel_requested_at=now, **(words or {}))
+    if task.phase == Phase.RUNNING:
+        return CancelResult.ACCEPTED
+    fail(task.pk, state_of(task), "CANCELED", CANCELED_TEXT, now)
+    return CancelResult.CANCELED
 
 
 def update(
@@ -123,6 +213,8 @@ def update(
             raise TaskCompleteError(task_id)
         if "deadline" in changes and task.phase == Phase.QUEUED:
             changes["next_run_at"] = min(task.next_run_at, deadline or task.deadline)
+        if "deadline" in changes and task.phase == Phase.PAUSED:
+            changes["deadline_before_pause"] = deadline
         for column, value in changes.items():
             setattr(task, column, value)
         task.save(update_fields=changes)
@@ -151,7 +243,7 @@ def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
     """
     with transaction.atomic():
         now = moment(now)
-        waiting = Task.objects.filter(phase__in=[Phase.QUEUED, Phase.SUSPENDED], deadline__lte=now)
+        waiting = Task.objects.filter(phase__in=[Phase.QUEUED, Phase.PAUSED, Phase.SUSPENDED], deadline__lte=now)
         overdue = list(waiting.exclude(phase=Phase.DONE).select_for_update(skip_locked=True)[:limit])
         for task in overdue:
             fail(task.pk, state_of(task), "EXPIRED", EXPIRED_TEXT, now)

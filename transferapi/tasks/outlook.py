@@ -17,7 +17,7 @@ from identity.models import User
 
 from .forecast import ENOUGH, Forecast, Model, Past, Work
 from .models import Event, Run, Task
-from .states import Status, TaskType
+from .states import Phase, Status, TaskType
 
 #: The latest runs of a pair, and of all others, that a forecast is made from.
 RUNS_SEEN = 200
@@ -66,8 +66,10 @@ def before(user: User, source: str, destination: str, work: Work) -> tuple[Endpo
 
 
 def during(task: Task, now: datetime | None = None) -> Forecast | None:
-    """How long the rest of a transfer will take. None: it is over, waits for a person, or has found nothing yet."""
+    """How long the rest of a transfer will take. None: it is over, waits, is paused, or has found nothing yet."""
     if task.type != TaskType.TRANSFER or task.status != Status.ACTIVE or task.destination_id is None:
+        return None
+    if task.phase == Phase.PAUSED:
         return None
     scanning = task.items_scanned < task.items_total
     files = task.files - task.files_transferred - task.files_skipped - task.files_failed

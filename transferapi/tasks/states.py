@@ -15,7 +15,7 @@ class TaskType(models.TextChoices):
 
 
 class Status(models.TextChoices):
-    ACTIVE = "ACTIVE"  # in progress, also while queued or between retries
+    ACTIVE = "ACTIVE"  # in progress, also while queued, paused or between retries
     INACTIVE = "INACTIVE"  # a person must act (credential, consent)
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"  # failed, past its deadline, or canceled
@@ -24,6 +24,7 @@ class Status(models.TextChoices):
 class Phase(models.TextChoices):
     QUEUED = "queued"  # waits for a worker, for its turn, or for the next try
     RUNNING = "running"  # a worker holds the lease
+    PAUSED = "paused"  # a manager of an endpoint has stopped it for a while
     SUSPENDED = "suspended"  # INACTIVE
     DONE = "done"  # SUCCEEDED or FAILED
 
@@ -48,6 +49,7 @@ MOVES: dict[tuple[Status, Phase], frozenset[tuple[Status, Phase]]] = {
     (Status.ACTIVE, Phase.QUEUED): frozenset(
         {
             (Status.ACTIVE, Phase.RUNNING),
+            (Status.ACTIVE, Phase.PAUSED),
             (Status.INACTIVE, Phase.SUSPENDED),
             (Status.FAILED, Phase.DONE),  # canceled, or past the deadline, before a worker had it
         }
@@ -56,11 +58,13 @@ MOVES: dict[tuple[Status, Phase], frozenset[tuple[Status, Phase]]] = {
         {
             (Status.ACTIVE, Phase.QUEUED),  # end of a slice, or the lease ran out
             (Status.ACTIVE, Phase.RUNNING),  # taken over from a worker that died
+            (Status.ACTIVE, Phase.PAUSED),  # by its worker at the end of a slice, or when that had died
             (Status.INACTIVE, Phase.SUSPENDED),
             (Status.SUCCEEDED, Phase.DONE),
             (Status.FAILED, Phase.DONE),
         }
     ),
+    (Status.ACTIVE, Phase.PAUSED): frozenset({(Status.ACTIVE, Phase.QUEUED), (Status.FAILED, Phase.DONE)}),
     (Status.INACTIVE, Phase.SUSPENDED): frozenset({(Status.ACTIVE, Phase.QUEUED), (Status.FAILED, Phase.DONE)}),
     (Status.SUCCEEDED, Phase.DONE): frozenset(),
     (Status.FAILED, Phase.DONE): frozenset(),

@@ -17,7 +17,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Verb
 from identity.models import User
 
-from . import bases, doorbell, events, locks, options, rules
+from . import bases, doorbell, events, locks, moves, options, pauses, rules
 from .clock import moment
 from .errors import NoCredentialError, RequestError, TooManyPendingError
 from .models import Task
@@ -166,6 +166,9 @@ def _write(task: Task, rows: Sequence[_Row]) -> None:
     _copy_items(task.pk, rows)
     told = events.NewEvent("SUBMITTED", f"The task was accepted, with {len(rows)} item(s).")
     events.append(task.pk, [told], task.request_time)
+    if why := pauses.why(task, task.request_time):
+        moves.pause(task.pk, moves.QUEUED, why, task.request_time)
+        return
     task_id = task.pk
     transaction.on_commit(lambda: doorbell.ring([task_id]))
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, F
 
-from . import arrays, events, moves, renewal
+from . import arrays, events, moves, pauses, renewal
 from .errors import AmbiguousPathError
 from .leases import hold
 from .models import File, Item, Task
@@ -301,11 +301,18 @@ def release(
     connection_failures: int = 0,
     now: datetime | None = None,
 ) -> None:
-    """Give the task back: it may run again from then on, or at its deadline. One whose cancel came meanwhile ends."""
+    """Give the task back: it may run again from then on, or at its deadline.
+
+    One whose cancel came meanwhile ends; one that somebody has paused meanwhile stays so.
+    """
     with hold(task_id, epoch, now, to_end=True) as now:
-        if not _cancel_came(task_id, now):
-            deadline = Task.objects.values_list("deadline", flat=True).get(pk=task_id)
-            turn = {"next_run_at": max(now, min(next_run_at, deadline)), "connection_failures": connection_failures}
+        if _cancel_came(task_id, now):
+            return
+        task = Task.objects.select_related("source__owner", "destination__owner").get(pk=task_id)
+        turn = {"next_run_at": max(now, min(next_run_at, task.deadline)), "connection_failures": connection_failures}
+        if why := pauses.why(task, now):
+            moves.pause(task_id, moves.RUNNING, why, now, turn)
+        else:
             moves.move(task_id, moves.RUNNING, moves.QUEUED, now=now, changes=turn)
 
 

@@ -230,6 +230,8 @@ class Pulse:
 
     cancel_requested: bool
     deadline: datetime
+    #: A manager of an endpoint has paused the task: it is to be given back, and the store keeps it from running.
+    pause_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class TaskStore(Protocol):
     """One task's rows, for the worker that holds its lease. Each method raises LeaseLostError when it does not."""
 
     async def heartbeat(self) -> Pulse:
-        """Renew the lease; learn of a cancel or a moved deadline."""
+        """Renew the lease; learn of a cancel, a pause or a moved deadline."""
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> Sequence[ItemRow]:
         """Items whose scan is not complete and whose next try is due, in the user's order, without `exclude`."""

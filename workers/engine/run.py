@@ -159,6 +159,8 @@ class _Slice:
             self.work.end(_CANCELED)
         elif self.work.clock.now() >= pulse.deadline:
             self.work.end(Failed("EXPIRED", "The deadline has passed.", drain=True))
+        elif pulse.pause_requested:
+            self.work.end(Released(self.work.clock.now(), drain=True))
 
     async def _watch_credentials(self) -> None:
         self.work.end(Suspended(await self.work.credentials.watch()))

@@ -130,6 +130,7 @@ class MemoryStore:
         self.had_credential: datetime | None = None
         self.deadline = clock.now() + deadline
         self.cancel_requested = False
+        self.pause_requested = False
         self.next_run_at = clock.now()
         self.connection_failures = 0
         self.epoch = 0
@@ -294,7 +295,7 @@ class MemoryLease:
 
     async def heartbeat(self) -> Pulse:
         async with self._call("heartbeat") as store:
-            return Pulse(store.cancel_requested, store.deadline)
+            return Pulse(store.cancel_requested, store.deadline, store.pause_requested)
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> Sequence[ItemRow]:
         async with self._call("unscanned") as store:

@@ -1,0 +1,186 @@
+"""Which tasks are paused, and why: rules of those who run endpoints, and their word about single tasks.
+
+What pauses a task are facts in the database: pause rules that hold for its owner at one of its endpoints (a rule of a
+host holds on what is shared of it), and `Task.admin_pauses`. The phase follows them. A queued task is moved at once by
+who changes the facts, by `leases.acquire` and by the sweep; a running one learns of it by its heartbeat and is moved
+when its worker gives it back. So whatever happens at the same time, the next look puts it right. A task that waits for
+a credential goes on waiting for that: a person must act, pause or not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from endpoints.models import Endpoint, PauseRule
+from endpoints.registry import canonical_name
+
+from . import moves
+from .clock import moment
+from .models import Task
+from .moves import PAUSED, QUEUED, Pause, state_of
+from .states import Phase, TaskType
+
+BY_RULE, BY_ADMIN = "PAUSED", "PAUSED_BY_ADMIN"
+#: Causes that are told in words; `pause_info` has all of them.
+TOLD = 5
+#: Tasks that one look moves, each way.
+LIMIT = 100
+
+#: The rules `r` that stop the task `t` by one of its sides; "now" is put in.
+_RULES = """
+    (VALUES (t.source_id, TRUE), (t.destination_id, FALSE)) AS side(endpoint_id, is_source)
+    JOIN endpoints_endpoint e ON e.id = side.endpoint_id
+    JOIN endpoints_pauserule r ON r.endpoint_id IN (e.id, e.host_id)
+    JOIN endpoints_endpoint p ON p.id = r.endpoint_id AND p.deleted_at IS NULL
+    WHERE r.start_time <= {now} AND (r.identity_id IS NULL OR r.identity_id = t.owner_id) AND CASE
+        WHEN NOT side.is_source THEN r.pause_task_transfer_write
+        WHEN t.type = 'DELETE' THEN r.pause_task_delete
+        ELSE r.pause_task_transfer_read END"""
+
+
+def stopped(now: str) -> str:
+    """SQL: whether anything pauses the task `t`. now: an expression."""
+    return f"(t.admin_pauses <> '{{}}' OR EXISTS (SELECT FROM {_RULES.format(now=now)}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """What pauses a task: rules with whether they are on its source's side, and messages of admins by their place."""
+
+    rules: Sequence[tuple[PauseRule, bool]]
+    messages: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules or self.messages)
+
+
+def causes(tasks: Collection[Task], now: datetime | None = None) -> dict[uuid.UUID, Causes]:
+    """What pauses each of these tasks, whatever their phases are; in two queries for all."""
+    parameters = {"ids": [task.pk for task in tasks], "now": moment(now)}
+    rows = _rows(_RULES_OF, parameters)
+    found = PauseRule.objects.select_related("endpoint__owner").in_bulk({rule for _, rule, _ in rows})
+    by_task: dict[uuid.UUID, list[tuple[PauseRule, bool]]] = defaultdict(list)
+    for task_id, rule_id, is_source in rows:
+        if rule_id in found:
+            by_task[task_id].append((found[rule_id], is_source))
+    return {task.pk: Causes(by_task[task.pk], task.admin_pauses) for task in tasks}
+
+
+def why(task: Task, now: datetime | None = None) -> Pause | None:
+    """In words; None: nothing pauses it."""
+    return _told(task, causes([task], now)[task.pk])
+
+
+def settle(now: datetime | None = None, limit: int = LIMIT) -> int:
+    """Pause queued tasks that something stops, let go on those that nothing stops any more; how many there were."""
+    now = moment(now)
+    ids = [id_ for (id_,) in _rows(_UNSETTLED, {"now": now, "limit": limit})]
+    return look(ids, now) if ids else 0
+
+
+def look(task_ids: Collection[uuid.UUID], now: datetime | None = None) -> int:
+    """Put the phases of these tasks right, but of those that somebody else moves just now; how many were moved."""
+    with transaction.atomic():
+        now = moment(now)
+        rows = Task.objects.select_related("source__owner", "destination__owner", "owner")
+        tasks = list(rows.select_for_update(of=("self",), skip_locked=True).filter(pk__in=task_ids).order_by("pk"))
+        found = causes(tasks, now)
+        return sum(_look(task, _told(task, found[task.pk]), now) for task in tasks)
+
+
+def _look(task: Task, reason: Pause | None, now: datetime) -> bool:
+    state = state_of(task)
+    if state == QUEUED and reason:
+        moves.pause(task.pk, QUEUED, reason, now)
+    elif state == PAUSED and not reason:
+        moves.unpause(task.pk, now)
+    else:
+        if state == PAUSED and reason:
+            moves.retell_pause(task.pk, reason)
+        return False
+    return True
+
+
+def rules_changed(sender: object, **_: object) -> None:
+    """Rules of an endpoint are others now: what waits goes by them at once. What is missed here, the sweep finds."""
+    settle()
+
+
+# ---- in words
+
+
+def _told(task: Task, found: Causes) -> Pause | None:
+    if not found:
+        return None
+    ends = {"source": task.source, "destination": task.destination}
+    texts = [_by_admin(ends[place.removesuffix("_share")], text) for place, text in found.messages.items()]
+    texts += [_by_rule(task, rule, is_source=is_source) for rule, is_source in found.rules]
+    texts = list(dict.fromkeys(texts))
+    more = [f"There are {len(texts) - TOLD} more reasons."] if len(texts) > TOLD else []
+    return Pause(BY_ADMIN if found.messages else BY_RULE, " ".join([*texts[:TOLD], *more]))
+
+
+def _by_admin(endpoint: Endpoint | None, message: str) -> str:
+    where = f" of {canonical_name(endpoint)}" if endpoint else ""
+    return _with_message(f"A manager{where} has paused this task", message)
+
+
+def _by_rule(task: Task, rule: PauseRule, *, is_source: bool) -> str:
+    what = "deletions on" if task.type == TaskType.DELETE else "transfers from" if is_source else "transfers to"
+    return _with_message(f"A manager of {canonical_name(rule.endpoint)} has paused {what} it", rule.message)
+
+
+def _with_message(text: str, message: str) -> str:
+    return f"{text}: {message.rstrip()}" if message.strip() else f"{text}."
+
+
+# ---- rows
+
+_RULES_OF = f"""
+    SELECT t.id, found.* FROM tasks_task t, LATERAL (
+        SELECT r.id, side.is_source FROM {_RULES.format(now="%(now)s")}
+    ) AS found(rule_id, is_source)
+    WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY found.is_source DESC, found.rule_id"""  # noqa: S608 (constants)
+
+_QUEUED_AT = """
+    SELECT t.id FROM places r JOIN tasks_task t ON t.{side}_id = r.place
+    WHERE t.phase <> 'done' AND t.phase = 'queued' AND (r.identity_id IS NULL OR r.identity_id = t.owner_id)"""
+#: From the rules to their tasks, by the indexes of what is not done: nothing here is as long as the history.
+_UNSETTLED = f"""
+    WITH holding AS (
+        SELECT r.* FROM endpoints_pauserule r JOIN endpoints_endpoint p ON p.id = r.endpoint_id
+        WHERE r.start_time <= %(now)s AND p.deleted_at IS NULL
+            AND (r.pause_task_delete OR r.pause_task_transfer_read OR r.pause_task_transfer_write)
+    ),
+    places AS (
+        SELECT endpoint_id AS place, holding.* FROM holding
+        UNION ALL
+        SELECT e.id, holding.* FROM holding JOIN endpoints_endpoint e ON e.host_id = holding.endpoint_id
+    ),
+    stopped AS (
+        {_QUEUED_AT.format(side="source")}
+            AND CASE WHEN t.type = 'DELETE' THEN r.pause_task_delete ELSE r.pause_task_transfer_read END
+        UNION
+        {_QUEUED_AT.format(side="destination")} AND r.pause_task_transfer_write
+        UNION
+        SELECT t.id FROM tasks_task t WHERE t.phase <> 'done' AND t.phase = 'queued' AND t.admin_pauses <> '{{}}'
+        LIMIT %(limit)s
+    ),
+    free AS (
+        SELECT t.id FROM tasks_task t
+        WHERE t.phase = '{Phase.PAUSED.value}' AND NOT {stopped("%(now)s")} ORDER BY t.paused_at LIMIT %(limit)s
+    )
+    SELECT id FROM stopped UNION ALL SELECT id FROM free"""  # noqa: S608
+
+
+def _rows(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return list(cursor.fetchall())
