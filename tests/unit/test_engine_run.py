@@ -472,7 +472,7 @@ def test_a_cancel_before_the_slice_began_moves_nothing() -> None:
 @pytest.mark.parametrize("when", [0.5, 3.0, 30.0])
 def test_a_pause_gives_the_task_back_within_two_seconds_and_the_next_slice_ends_it(when: float) -> None:
     async def main() -> None:
-        world = slow_world()
+        world = folder_world(300, chunk=1, latency=1.0, may_time_out=True)
         task = asyncio.create_task(world.slice())
         await asyncio.sleep(when)
         world.store.pause_requested = True
