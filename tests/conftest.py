@@ -31,6 +31,8 @@ from transferapi.config import broker_url, database
 
 settings.SECRET_KEY = secrets.token_urlsafe(48)
 settings.VAULT_KEYS = parse_keys(new_key())
+#: Tests ask as often as they like, but for those of fair use.
+settings.RATE_LIMIT = 0
 
 HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "

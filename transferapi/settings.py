@@ -82,8 +82,10 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 LANGUAGE_CODE = "en-us"
 
-#: Item lists of 100,000 paths are documents of some tens of MB.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024 * 1024
+#: Forms of pages, which are read before anybody has signed in, are small, and nobody sends files. Documents of the API
+#: have bounds of their own (`transferapi.rest.parsing`).
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
+FILE_UPLOAD_HANDLERS = ["transferapi.rest.uploads.NoFiles"]
 
 #: The keys of the vault of credentials, the newest first; none: it keeps nothing. What needs no credential still works.
 VAULT_KEYS: tuple[Key, ...] = parse_keys(CONFIG.vault_key.value) if CONFIG.vault_key else ()

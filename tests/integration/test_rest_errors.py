@@ -20,6 +20,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
+from transferapi.rest.parsing import MAX_BODY, MAX_ITEMS_BODY
 from transferapi.tasks.models import Task
 
 
@@ -154,14 +155,28 @@ class Counting:
     readline = read
 
 
-def test_a_body_that_is_too_long_is_refused_unread(api: Api, settings: Any) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
-    assert api.call("POST", "/endpoint", raw=b"{}".ljust(1000)).status == 201
-    for length in (1001, 10**15):
+@pytest.mark.parametrize(
+    ("path", "most"), [("/endpoint", MAX_BODY), ("/transfer", MAX_ITEMS_BODY), ("/delete", MAX_ITEMS_BODY)]
+)
+def test_a_body_that_is_too_long_is_refused_unread(api: Api, path: str, most: int) -> None:
+    for length in (most + 1, 10**15):
         body = Counting()
-        answer = api.call("POST", "/endpoint", raw=b"{", environ={"wsgi.input": body, "CONTENT_LENGTH": str(length)})
+        answer = api.call("POST", path, raw=b"{", environ={"wsgi.input": body, "CONTENT_LENGTH": str(length)})
         assert_error(answer, 413, "ClientError.RequestTooLarge")
         assert body.read_so_far == 0
+
+
+def test_a_body_may_be_as_long_as_it_is_said(api: Api) -> None:
+    assert api.call("POST", "/endpoint", raw=b"{}".ljust(MAX_BODY)).status == 201
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
+def test_of_who_has_not_signed_in_no_body_is_read(headers: dict[str, str]) -> None:
+    body = Counting()
+    environ = {"wsgi.input": body, "CONTENT_LENGTH": "100000"}
+    answer = Api().call("POST", "/transfer", raw=b"{", headers=headers, environ=environ)
+    assert_error(answer, 401, "ClientError.AuthenticationFailed")
+    assert body.read_so_far == 0
 
 
 def test_a_host_that_is_not_ours_is_refused(api: Api) -> None:

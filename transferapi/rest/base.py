@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.renderers import BaseRenderer
@@ -15,10 +16,10 @@ from rest_framework.views import APIView
 from identity.models import User
 from identity.provider import scopes
 
-from . import documents
+from . import documents, fairness
 from .auth import BearerAuthentication, HasScope
-from .errors import request_id, resource
-from .parsing import StrictJSONParser
+from .errors import TooManyRequests, request_id, resource
+from .parsing import MAX_BODY, StrictJSONParser
 
 
 class LeanJSONRenderer(BaseRenderer):
@@ -39,8 +40,35 @@ class View(APIView):
     permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated, HasScope)
     #: What a token must be good for.
     scope = scopes.TRANSFER_ALL
+    #: Octets of a body.
+    max_body = MAX_BODY
+    #: What a request costs of its user's fair share (`fairness`).
+    cost = 1
     parser_classes = (StrictJSONParser,)
     renderer_classes: Sequence[type[BaseRenderer]] = (LeanJSONRenderer,)
+
+    def perform_authentication(self, request: Request) -> None:
+        """Who asks, and whether he has not asked too often: before anything of the body is read."""
+        try:
+            super().perform_authentication(request)
+        except exceptions.AuthenticationFailed:
+            self._count(request, None)
+            raise
+        self._count(request, request.user)
+
+    def _count(self, request: Request, user: Any) -> None:
+        """-> TooManyRequests"""
+        self._taken = fairness.take(user and user.pk, request.META.get("REMOTE_ADDR", ""), self.cost)
+        if self._taken and self._taken.wait:
+            raise TooManyRequests("You ask too often; wait a little", self._taken.wait)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        taken: fairness.Taken | None = getattr(self, "_taken", None)
+        if taken:
+            answer["X-RateLimit-Limit"] = str(taken.limit)
+            answer["X-RateLimit-Remaining"] = str(taken.left)
+        return answer
 
     @property
     def user(self) -> User:

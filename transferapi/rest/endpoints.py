@@ -71,6 +71,8 @@ class EndpointDetail(View):
 
 
 class EndpointSearch(View):
+    cost = 5  # it looks at every endpoint that there is
+
     @schemas.operation(
         "Search endpoints",
         answer="endpoint_list",

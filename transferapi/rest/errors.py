@@ -4,6 +4,7 @@ ApiError(status, code, message)
     BadRequest          the document or a parameter is wrong; names the field
     NotFound            what is named does not exist, or not for this user
     ConsentRequired     the token is for something else; names the scope that it lacks
+    TooManyRequests     fair use: says in how many seconds the next one is welcome
 """
 
 from __future__ import annotations
@@ -94,6 +95,14 @@ class ConsentRequired(ApiError):  # noqa: N818
     def __init__(self, scope: str) -> None:
         super().__init__(403, "ConsentRequired", f"The token is not good for this: it lacks the scope {scope}")
         self.scope = scope
+
+
+class TooManyRequests(ApiError):  # noqa: N818
+    """retry_after: seconds."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(429, "ClientError.TooManyRequests", message)
+        self.retry_after = retry_after
 
 
 def request_id(request: Any) -> str:
@@ -213,7 +222,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response:
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):
-        headers["Retry-After"] = str(RETRY_AFTER)
+        headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_AFTER))
     body: dict[str, Any] = document(request, code, message)
     if isinstance(error, ConsentRequired):
         body["required_scopes"] = [error.scope]

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import IO, Any, NoReturn, TypeVar, overload
 from urllib.parse import parse_qsl
 
-from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -22,8 +21,23 @@ from .errors import ApiError, BadRequest
 
 _T = TypeVar("_T")
 
+#: Octets in the body of a request, but for lists of items.
+MAX_BODY = 1 << 20
+#: Octets in a list of items: 100,000 items are some tens of MB.
+MAX_ITEMS_BODY = 256 << 20
 #: Values in a document, counted by what stands before or between them.
 MAX_VALUES = 10_000_000
+
+
+def body(stream: IO[bytes], parser_context: Any) -> bytes:
+    """All of a body, as far as its view takes it (`View.max_body`). What says that it is longer is not read at all."""
+    context = parser_context or {}
+    most: int = getattr(context.get("view"), "max_body", MAX_BODY)
+    announced = context["request"].META.get("CONTENT_LENGTH") or "0"
+    data = stream.read(most + 1) if int(announced) <= most else None
+    if data is None or len(data) > most:
+        raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {most} octets here")
+    return data
 
 
 class StrictJSONParser(BaseParser):
@@ -32,12 +46,7 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        # What says that it is too long is not read at all.
-        announced = (parser_context or {})["request"].META.get("CONTENT_LENGTH") or "0"
-        data = stream.read(most + 1) if int(announced) <= most else None
-        if data is None or len(data) > most:
-            raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {most} octets")
+        data = body(stream, parser_context)
         # "[[],[],..." needs thirty times its length in memory; a million items of a dozen fields stay below.
         if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
             raise ApiError(413, "ClientError.RequestTooLarge", f"A document has at most {MAX_VALUES} values")

@@ -13,7 +13,7 @@ from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRe
 from . import documents, schemas
 from .base import View
 from .errors import request_id, resource
-from .parsing import Document
+from .parsing import MAX_ITEMS_BODY, Document
 
 _SYMLINK_ITEM = "transfer_symlink_item"
 
@@ -25,6 +25,8 @@ class SubmissionId(View):
 
 
 class Transfer(View):
+    max_body = MAX_ITEMS_BODY
+
     @schemas.operation("Submit a transfer", body="transfer", answer="transfer_result", status=202)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "transfer")
@@ -41,6 +43,8 @@ class Transfer(View):
 
 
 class Delete(View):
+    max_body = MAX_ITEMS_BODY
+
     @schemas.operation("Submit a delete", body="delete", answer="delete_result", status=202)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "delete")

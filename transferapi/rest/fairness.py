@@ -1,0 +1,121 @@
+"""Fair use: how many requests a user may make, by token buckets in Redis that all processes share.
+
+A bucket holds ten seconds of `settings.RATE_LIMIT` requests a second, and fills at that rate; 0: no limit. Who has not
+signed in shares one of a fifth of that with all others of his address. Looking costs one round trip, and is atomic.
+
+Redis is no condition of our work: while it is away everybody may pass. A call waits for it `PATIENCE` seconds at most,
+and after a failure nobody asks it again for `PAUSE` seconds.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.commands.core import Script
+from redis.retry import Retry
+
+log = logging.getLogger(__name__)
+
+#: Seconds of the rate that a bucket holds: the limit is an average over so long.
+SPAN = 10
+#: Who is not signed in has this part of it.
+ANONYMOUS_PART = 5
+#: Seconds.
+PATIENCE = 0.05
+PAUSE = 5.0
+#: Seconds between two lines in the log about a Redis that is away.
+QUIET = 60.0
+
+#: KEYS: the bucket; ARGV: tokens a second, how many it holds, how many are wanted. -> whether they were there, how many
+#: thousandths are left, and in how many milliseconds those that lacked will be there.
+_TAKE = """
+local rate, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local tokens, at = most, now
+local kept = redis.call('GET', KEYS[1])
+if kept then
+  tokens, at = string.match(kept, '^(%S+) (%S+)$')
+  tokens, at = tonumber(tokens), tonumber(at)
+end
+tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000)
+local granted = tokens >= wanted
+if granted then tokens = tokens - wanted end
+redis.call('SET', KEYS[1], string.format('%.3f %d', tokens, now), 'PX', math.ceil((most - tokens) / rate * 1000) + 1000)
+return {granted and 1 or 0, math.floor(tokens * 1000), granted and 0 or math.ceil((wanted - tokens) / rate * 1000)}
+"""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a bucket said. left: whole requests. wait: seconds until as much as was wanted is there; 0: it was."""
+
+    limit: int
+    left: int
+    wait: int
+
+
+class _Breaker:
+    """Keeps us from asking a Redis that does not answer."""
+
+    def __init__(self) -> None:
+        self._closed_until = -math.inf
+        self._quiet_until = -math.inf
+
+    def open(self) -> bool:
+        return time.monotonic() >= self._closed_until
+
+    def trip(self, error: Exception) -> None:
+        now = time.monotonic()
+        self._closed_until = now + PAUSE
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET
+            log.warning("Redis does not answer (%s): requests are not counted meanwhile", type(error).__name__)
+
+
+breaker = _Breaker()
+
+
+@cache
+def _script(url: str) -> Script:
+    """With one pool of connections for each process."""
+    options: dict[str, Any] = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
+    return redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0)).register_script(_TAKE)
+
+
+def take(user: object, address: str, wanted: int = 1) -> Taken | None:
+    """Take tokens for a request. user: whose, by his key; None: of who comes from this address without a sign-in.
+
+    None: there is no limit, or Redis is away.
+    """
+    if not settings.RATE_LIMIT or not breaker.open():
+        return None
+    if user is None:
+        rate, key = max(1, settings.RATE_LIMIT // ANONYMOUS_PART), f"waybill:rate:address:{_network(address)}"
+    else:
+        rate, key = settings.RATE_LIMIT, f"waybill:rate:user:{user}"
+    try:
+        answer = _script(settings.REDIS_URL)(keys=[key], args=[rate, rate * SPAN, wanted])
+    except (redis.RedisError, OSError) as error:
+        breaker.trip(error)
+        return None
+    granted, thousandths, milliseconds = answer
+    return Taken(rate * SPAN, thousandths // 1000, 0 if granted else max(1, math.ceil(milliseconds / 1000)))
+
+
+def _network(address: str) -> str:
+    """An IPv6 user has a network of addresses (RFC 6177), and is one user all the same."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return "elsewhere"
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
