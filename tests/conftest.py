@@ -22,6 +22,7 @@ from deploy.endpoint.authority import Authority, Identity, write_gridmap
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
+from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault_keys import new_key, parse_keys
@@ -33,6 +34,7 @@ settings.SECRET_KEY = secrets.token_urlsafe(48)
 settings.VAULT_KEYS = parse_keys(new_key())
 #: Tests ask as often as they like, but for those of fair use.
 settings.RATE_LIMIT = 0
+settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = new_rsa_key()
 
 HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "

@@ -104,7 +104,8 @@ def is_code_page(uri: str, here: str) -> bool:
     try:
         parts = urlsplit(uri)
         origins = {_origin(settings.PUBLIC_URL), _origin(here)}
-        return _origin(uri) in origins and uri == f"{parts.scheme}://{parts.netloc}{CODE_PAGE}"
+        # Rebuilt from its parts it is the same: there is nothing else in it, such as a query or a user name.
+        return "@" not in uri and _origin(uri) in origins and uri == f"{parts.scheme}://{parts.netloc}{CODE_PAGE}"
     except ValueError:
         return False
 

@@ -83,9 +83,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     def save_authorization_code(
         self, client_id: str, code: Mapping[str, str], request: Any, *_: Any, **__: Any
     ) -> None:
-        """`authenticated_at`, an attribute of the request's user, is when he showed who he is."""
+        """`authenticated_at`, which `authorization.grant` gives, is when the user showed who he is."""
         lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
-        authenticated_at: datetime = request.user.authenticated_at
+        authenticated_at: datetime = request.authenticated_at
+        offline = getattr(request, "access_type", None) == "offline"
         Grant.objects.create(
             application=request.client,
             user=request.user,
@@ -95,10 +96,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             scope=" ".join(request.scopes),
             code_challenge=request.code_challenge or "",
             code_challenge_method=request.code_challenge_method or "",
-            nonce=(request.nonce or "")[:255],
-            claims=json.dumps(
-                {"offline": request.access_type == "offline", "authenticated_at": authenticated_at.timestamp()}
-            ),
+            nonce=request.nonce or "",
+            claims=json.dumps({"offline": offline, "authenticated_at": authenticated_at.timestamp()}),
         )
 
     def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
@@ -236,6 +235,13 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return [issued if rotated else issued.with_renewal(token["refresh_token"])]
 
     # ---- OpenID Connect
+
+    def validate_silent_login(self, request: Any) -> bool:
+        """Whether somebody is signed in is for the page to know."""
+        return True
+
+    def validate_silent_authorization(self, request: Any) -> bool:
+        return True
 
     def get_id_token(self, token: dict[str, Any], token_handler: Any, request: Any) -> str:
         """Only when a code is changed for tokens: that is when somebody has signed in."""

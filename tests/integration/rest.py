@@ -65,7 +65,7 @@ class Api:
             query_params=query,
             **(environ or {}),
         )
-        found = _read(answer)
+        found = read(answer)
         asked = urlencode(query or {}, doseq=True)
         described.check(method, f"{unquote(self._root + path)}?{asked}", found)
         return found
@@ -83,7 +83,7 @@ class Api:
         return self.call("DELETE", path)
 
 
-def _read(answer: HttpResponseBase) -> Answer:
+def read(answer: HttpResponseBase) -> Answer:
     """A body that is no JSON is given as the octets it is."""
     content = getattr(answer, "content", b"")
     is_json = answer.headers.get("Content-Type", "").split(";")[0].endswith("json")
