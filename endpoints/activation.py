@@ -141,9 +141,14 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
     return Logins(found.held, _with_ssh_key(secret) if found.need is Need.SSH else _with_proxy(secret))
 
 
-def why_not_active(endpoint: Endpoint) -> str:
-    """A sentence for the user."""
+def why_not_active(endpoint: Endpoint, asker_id: uuid.UUID | None = None) -> str:
+    """A sentence for the user who asks. A shared endpoint is its owner's matter: only he is told of what host it is."""
+    if endpoint.host is not None and endpoint.owner_id == asker_id:
+        endpoint = endpoint.host
     name = f"{endpoint.owner.username}#{endpoint.name}"
+    if endpoint.host is not None:
+        why = f"The owner of the shared endpoint {name} has no credential for its host that is valid now."
+        return f"{why} {endpoint.owner.username} must activate the host; then try again."
     return f"You have no credential for the endpoint {name} that is valid now; activate it, then try again."
 
 

@@ -1,4 +1,4 @@
-"""SITE RESTRICT: a session that sees some folders only, whatever symlinks lie in them; the toolkit's server and ours."""
+"""SITE RESTRICT: a session that sees some folders only, whatever links lie in them; the toolkit's server and ours."""
 
 from __future__ import annotations
 

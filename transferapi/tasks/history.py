@@ -25,12 +25,14 @@ def learn(
 ) -> None:
     """Put the knowledge in the place of what was known of the task's pair of endpoints; add the run. None: neither.
 
+    Shared endpoints stand for their hosts: what is learned of one serves all that is shared there.
+
     Needs no lease: it changes nothing of the task. Of two tasks on one pair the later word counts: each began with what
     an earlier one knew.
     """
     with transaction.atomic():
         now = moment(now)
-        source, destination = Task.objects.values_list("source_id", "destination_id").get(pk=task_id)
+        source, destination = Task.objects.values_list("source_host_id", "destination_host_id").get(pk=task_id)
         if destination is None:
             return
         if knowledge is not None:

@@ -35,6 +35,9 @@ HEARTBEAT = timedelta(seconds=1)
 ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
 
 
+_WITH_ENDS = ("source__owner", "source__host", "destination__owner", "destination__host")
+
+
 class Refusal(Enum):
     NOT_RUNNABLE = "done, paused, suspended or unknown"
     HELD = "another worker has it"
@@ -44,10 +47,15 @@ class Refusal(Enum):
 
 
 class End(NamedTuple):
-    """An endpoint of the task, with what one task may ask of it (None: no word about it)."""
+    """An endpoint of the task, with what one task may ask of its servers (None: no word about it).
+
+    host_id: whose servers these are. root: of a shared endpoint, what stands before its paths there; else None.
+    """
 
     id: uuid.UUID
     name: str
+    host_id: uuid.UUID
+    root: str | None
     max_concurrency: int | None
     preferred_concurrency: int | None
     max_parallelism: int | None
@@ -96,13 +104,14 @@ def acquire(task_id: uuid.UUID, worker: str, *, ttl: timedelta = TTL, now: datet
 
     The locks of the user and of the endpoints make the counts of `Standing` stand still until the lease is written.
     """
-    ends = Task.objects.filter(pk=task_id).values_list("owner_id", "type", "source_id", "destination_id").first()
+    columns = ("owner_id", "type", "source_host_id", "destination_host_id")
+    ends = Task.objects.filter(pk=task_id).values_list(*columns).first()
     if ends is None:
         return Refusal.NOT_RUNNABLE
     with transaction.atomic():
         locks.take(f"turns of {ends[0]} {ends[1]}", *(f"sessions of {end}" for end in {*ends[2:]} - {None}))
         now = moment(now)
-        task = Task.objects.select_related("source__owner", "destination__owner").get(pk=task_id)
+        task = Task.objects.select_related(*_WITH_ENDS).get(pk=task_id)
         refusal = _refusal(task, now)
         if refusal:
             return refusal
@@ -170,11 +179,14 @@ def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta)
 
 
 def _end(endpoint: Endpoint) -> End:
-    return End(endpoint.id, canonical_name(endpoint), *limits(endpoint))
+    if endpoint.host is None:
+        return End(endpoint.id, canonical_name(endpoint), endpoint.id, None, *limits(endpoint))
+    root = endpoint.host_path.rstrip("/")
+    return End(endpoint.id, canonical_name(endpoint), endpoint.host.id, root, *limits(endpoint.host))
 
 
 def _knowledge(task: Task) -> dict[str, object]:
-    pair = PathMemory.objects.filter(source=task.source_id, destination=task.destination_id)
+    pair = PathMemory.objects.filter(source=task.source_host_id, destination=task.destination_host_id)
     return pair.values_list("knowledge", flat=True).first() or {}
 
 

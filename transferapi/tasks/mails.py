@@ -2,6 +2,9 @@
 
 One mail for each end of a task; one for all tasks that come to wait for one credential, until there is a new one; one
 for each credential that will not last. Who has no address gets none. Sending is in `postman.py`.
+
+Where a task of another user's waits at a shared endpoint, the owner of that has to act: he gets a mail of his own, that
+tells nothing of the task but whose it is.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import CharField, F, Value
+from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Cast, Concat
 
 from endpoints import activation
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
+from identity.models import User
 from identity.vault import Held
 
 from .models import Event, Mail, Task
@@ -52,15 +56,40 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
     _write(task, f"ended:{task.pk}", f"{_short(task)} {how}", lines, option, now)
 
 
-def waiting(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
-    """A task waits for a credential: the first one that does tells it for all."""
-    if not _wanted(task, "notify_on_inactive") or _has_waited_often(task):
+def giver(task: Task, endpoint: Endpoint) -> User:
+    """Whose credential the task needs at this endpoint: that of its owner, or of the owner of what is shared."""
+    return task.owner if endpoint.host_id is None else endpoint.owner
+
+
+def waiting(task: Task, endpoint: Endpoint, why: str, how: str, now: datetime) -> None:
+    """A task waits for a credential: the first one that does tells it for all. how: what its giver has to do."""
+    if _has_waited_often(task):
+        return
+    if giver(task, endpoint).pk != task.owner_id:
+        _ask_giver(task, endpoint, how, now)
+    _tell_owner(task, endpoint, why, now)
+
+
+def _ask_giver(task: Task, share: Endpoint, how: str, now: datetime) -> None:
+    name = canonical_name(share)
+    lines = [f"Tasks of other users wait for you at your shared endpoint {name}; the first is one of"]
+    lines += [f"{task.owner.username}. They use your credential for its host, and there is none that is good.", "", how]
+    lines += [
+        "",
+        "They go on by themselves within seconds of a new one; before that there is no other mail.",
+    ]
+    key = _wave(share.owner_id, share)
+    _free(key, share.owner_id, task)
+    _put(share.owner, None, key, f"{name} waits for a credential of yours", lines, now)
+
+
+def _tell_owner(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
+    if not _wanted(task, "notify_on_inactive"):
         return
     key = _wave(task.owner_id, endpoint)
-    earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
-    if earlier is not None and not _others_wait(task, endpoint):
-        _end_wave(key, earlier)
-    lines = [f"{_what(task)} waits for you.", "", why, ""]
+    _free(key, task.owner_id, task)
+    whom = "you" if giver(task, endpoint).pk == task.owner_id else "somebody else"
+    lines = [f"{_what(task)} waits for {whom}.", "", why, ""]
     lines += ["Nothing is lost: what has arrived stays, and the task goes on by itself within seconds of a new"]
     lines += ["credential. So do all your tasks that wait for the same one; there is no further mail about them."]
     lines += [f"Its deadline is {_time(task.deadline)}; it can be moved.", "", *_numbers(task)]
@@ -68,13 +97,19 @@ def waiting(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
     _write(task, key, subject, lines, "notify_on_inactive", now)
 
 
-def expiring(task: Task, held: Held, why: str, now: datetime) -> None:
-    """A credential will end before the task that uses it: once for each credential."""
+def expiring(task: Task, endpoint: Endpoint, held: Held, why: str, how: str, now: datetime) -> None:
+    """A credential will end before the task that uses it: once for each credential, to the user whose it is."""
+    key = f"expiring:{held.user_id}:{_digest(held.bound_to)}:{held.stored_at.isoformat()}"
+    if held.user_id != task.owner_id and held.expires_at is not None:
+        name = canonical_name(endpoint)
+        ends = f"Your credential for the host of your shared endpoint {name} ends at {_time(held.expires_at)},"
+        lines = [ends, f"and a task of {task.owner.username} that uses it will not be through by then. {how}"]
+        _put(endpoint.owner, None, key, f"{name} will need a new credential of yours", lines, now)
+        return
     if not _wanted(task, "notify_on_inactive"):
         return
     lines = [f"{_what(task)} will have to wait for you.", "", why, ""]
     lines.append("A new credential is used as soon as it is there.")
-    key = f"expiring:{held.user_id}:{_digest(held.bound_to)}:{held.stored_at.isoformat()}"
     _write(task, key, f"{_short(task)} will need a new credential", lines, "notify_on_inactive", now)
 
 
@@ -93,8 +128,14 @@ def _end_wave(key: str, mail_id: int) -> None:
 
 
 def _wave(user_id: uuid.UUID, endpoint: Endpoint) -> str:
-    """All endpoints that name one server for credentials are one wave: one credential ends it for all."""
-    return f"waiting:{user_id}:{_digest(_shared(endpoint))}"
+    """All endpoints that name one server for credentials are one wave: one credential ends it for all.
+
+    So do, for each who may use them, those that one user shares of one host.
+    """
+    if endpoint.host is None:
+        return f"waiting:{user_id}:{_digest(_shared(endpoint))}"
+    giver = "" if endpoint.owner_id == user_id else f" of {endpoint.owner_id}"
+    return f"waiting:{user_id}:{_digest(_shared(endpoint.host) + giver)}"
 
 
 def _has_waited_often(task: Task) -> bool:
@@ -107,11 +148,18 @@ def _shared(endpoint: Endpoint) -> str:
     return activation.bindings(endpoint)[:2][-1]
 
 
-def _others_wait(task: Task, endpoint: Endpoint) -> bool:
-    waiting = Task.objects.filter(owner=task.owner_id, phase=Phase.SUSPENDED, waits_at__isnull=False)
-    others = waiting.exclude(pk=task.pk).select_related("waits_at")
-    binding = _shared(endpoint)
-    return any(_shared(other.waits_at) == binding for other in others if other.waits_at is not None)
+def _free(key: str, user_id: uuid.UUID, task: Task) -> None:
+    """An earlier mail with this key does not stand in the way when no other task waits any more that it told of."""
+    earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
+    if earlier is not None and not _others_wait(key, user_id, task):
+        _end_wave(key, earlier)
+
+
+def _others_wait(key: str, user_id: uuid.UUID, task: Task) -> bool:
+    his = Q(owner=user_id) | Q(waits_at__host__isnull=False, waits_at__owner=user_id)
+    waiting = Task.objects.filter(his, phase=Phase.SUSPENDED, waits_at__isnull=False).exclude(pk=task.pk)
+    others = waiting.select_related("waits_at__host")
+    return any(_wave(user_id, other.waits_at) == key for other in others if other.waits_at is not None)
 
 
 def _digest(binding: str) -> str:
@@ -125,8 +173,14 @@ def _wanted(task: Task, option: str) -> bool:
 def _write(task: Task, key: str, subject: str, lines: Sequence[str], option: str, now: datetime) -> None:
     """Put it into the outbox, once for each key."""
     foot = ["", "The task:", _link(task), "", f"Submit a task with {option} false, and there is no such mail."]
-    body = "\n".join(_printable(line) for line in [*lines, *foot]) + "\n"
-    row = Mail(user_id=task.owner_id, task=task, key=key, subject=subject_line(subject), body=body)
+    _put(task.owner, task, key, subject, [*lines, *foot], now)
+
+
+def _put(user: User, task: Task | None, key: str, subject: str, lines: Sequence[str], now: datetime) -> None:
+    if not user.email:
+        return
+    body = "\n".join(_printable(line) for line in lines) + "\n"
+    row = Mail(user=user, task=task, key=key, subject=subject_line(subject), body=body)
     row.created_at = row.next_try_at = now
     Mail.objects.bulk_create([row], ignore_conflicts=True)
 

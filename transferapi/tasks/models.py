@@ -44,6 +44,11 @@ class Task(models.Model):
     destination = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
     )
+    #: Whose servers these are: the endpoints themselves, or the hosts of shared ones. Set when the task is made.
+    source_host = models.ForeignKey("endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", db_index=False)
+    destination_host = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
+    )
     #: The options of the submission by their wire names, validated and complete (defaults filled in).
     options = models.JSONField(default=dict)
 
@@ -167,6 +172,14 @@ class Task(models.Model):
             models.Index(
                 fields=["destination", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_destination"
             ),
+            models.Index(
+                fields=["source_host", "next_run_at"], condition=~models.Q(phase="done"), name="task_by_source_host"
+            ),
+            models.Index(
+                fields=["destination_host", "next_run_at"],
+                condition=~models.Q(phase="done"),
+                name="task_by_destination_host",
+            ),
             models.Index(fields=["owner", "waits_at"], condition=models.Q(phase="suspended"), name="task_waiting"),
             models.Index(fields=["paused_at"], condition=models.Q(phase="paused"), name="task_paused"),
             models.Index(
@@ -187,6 +200,13 @@ class Task(models.Model):
                 name="task_with_history",
             ),
         )
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """A new one learns whose servers its endpoints are."""
+        if self.source_host_id is None:
+            self.source_host_id = self.source.host_id or self.source_id
+            self.destination_host_id = (self.destination.host_id or self.destination_id) if self.destination else None
+        super().save(*args, **kwargs)
 
 
 class Item(models.Model):

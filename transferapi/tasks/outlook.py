@@ -62,12 +62,12 @@ def before(user: User, source: str, destination: str, work: Work) -> tuple[Endpo
     """How long it would take to move this much if it began now. -> as `registry.resolve`"""
     from_ = registry.resolve(user, source, Verb.TRANSFER_FROM)
     to = registry.resolve(user, destination, Verb.TRANSFER_TO)
-    return from_, to, model((from_.pk, to.pk)).whole(work)
+    return from_, to, model((from_.host_id or from_.pk, to.host_id or to.pk)).whole(work)
 
 
 def during(task: Task, now: datetime | None = None) -> Forecast | None:
     """How long the rest of a transfer will take. None: it is over, waits, is paused, or has found nothing yet."""
-    if task.type != TaskType.TRANSFER or task.status != Status.ACTIVE or task.destination_id is None:
+    if task.type != TaskType.TRANSFER or task.status != Status.ACTIVE or task.destination_host_id is None:
         return None
     if task.phase == Phase.PAUSED:
         return None
@@ -77,7 +77,7 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
         return None
     left = Work(files, max(0, task.bytes_total - task.bytes_transferred) if files else 0)
     done, seconds = _so_far(task, now or datetime.now(UTC))
-    return model((task.source_id, task.destination_id)).rest(done, left, seconds, scanning=scanning)
+    return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=scanning)
 
 
 def model(pair: Pair) -> Model:

@@ -2,6 +2,8 @@
 
 A task waits at one endpoint, `waits_at`, for another credential than the one it had (`had_credential`: when that was
 stored): so none is missed that comes while the task is on its way to bed, and none that was refused is tried again.
+
+At a shared endpoint it is the owner of that who has to give one, for the host: he is told, and the task says so.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ EXPIRES_SOON = "CREDENTIAL_EXPIRES_SOON"
 NONE_VALID = "There is none that is valid now."
 #: Where an endpoint is activated.
 ACTIVATE = "/v0.10/endpoint/{}/activate"
-_WITH_ENDS = ("source__owner", "destination__owner", "owner")
+WITH_ENDS = ("source__owner", "source__host__owner", "destination__owner", "destination__host__owner", "owner")
 
 
 # ---- going to bed
@@ -41,7 +43,9 @@ def suspend(task: Task, trouble: Trouble, had_credential: datetime | None, now: 
     """Move a running task to INACTIVE; its worker holds the lease."""
     waits_at = _endpoint(task, trouble.side)
     text = _why(task, waits_at, trouble)
-    told = events.NewEvent(trouble.code, text, trouble.raw, is_error=True)
+    # What a server says of another user's credential is not this one's to read.
+    raw = trouble.raw if mails.giver(task, waits_at).pk == task.owner_id else ""
+    told = events.NewEvent(trouble.code, text, raw, is_error=True)
     changes = {
         "nice_status": trouble.code,
         "nice_status_details": events.printable(text),
@@ -50,7 +54,7 @@ def suspend(task: Task, trouble: Trouble, had_credential: datetime | None, now: 
         "had_credential": had_credential,
     }
     moves.move(task.pk, moves.RUNNING, moves.SUSPENDED, now=now, event=told, changes=changes)
-    mails.waiting(task, waits_at, text, now)
+    mails.waiting(task, waits_at, text, how_to_renew(_host(waits_at)), now)
 
 
 def _endpoint(task: Task, side: str) -> Endpoint:
@@ -69,7 +73,12 @@ def _ends(task: Task) -> dict[str, Endpoint]:
 
 
 def _needs(endpoint: Endpoint) -> bool:
-    return activation.need(endpoint) is not activation.Need.NONE
+    return activation.need(_host(endpoint)) is not activation.Need.NONE
+
+
+def _host(endpoint: Endpoint) -> Endpoint:
+    """Where a credential for it is given."""
+    return endpoint.host or endpoint
 
 
 def _why(task: Task, waits_at: Endpoint, trouble: Trouble) -> str:
@@ -78,9 +87,9 @@ def _why(task: Task, waits_at: Endpoint, trouble: Trouble) -> str:
         text = f"{where} refused the login; the task waits for another credential."
     else:
         text = f"The task waits for a credential for {where}. {trouble.advice or NONE_VALID}"
-    others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task.owner_id, end)]
-    more = [f" {_where(task, end)} needs one, too. {how_to_renew(end)}" for end in others]
-    return f"{text} {how_to_renew(waits_at)}{''.join(more)}"
+    others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task, end)]
+    more = [f" {_where(task, end)} needs one, too. {_who_renews(task, end)}" for end in others]
+    return f"{text} {_who_renews(task, waits_at)}{''.join(more)}"
 
 
 def _where(task: Task, endpoint: Endpoint) -> str:
@@ -89,8 +98,16 @@ def _where(task: Task, endpoint: Endpoint) -> str:
     return f"{canonical_name(endpoint)} (the {' and the '.join(sides)})"
 
 
-def _active(user_id: uuid.UUID, endpoint: Endpoint) -> bool:
-    return activation.standing(user_id, endpoint).active
+def _active(task: Task, endpoint: Endpoint) -> bool:
+    return activation.standing(mails.giver(task, endpoint).pk, _host(endpoint)).active
+
+
+def _who_renews(task: Task, endpoint: Endpoint) -> str:
+    """What has to be done, for the owner of the task; of the host of a shared endpoint he is told nothing."""
+    giver = mails.giver(task, endpoint)
+    if giver.pk == task.owner_id:
+        return how_to_renew(_host(endpoint))
+    return f"That is for {giver.username} to do, whose shared endpoint it is: he must activate the host of it."
 
 
 def how_to_renew(endpoint: Endpoint) -> str:
@@ -108,38 +125,47 @@ def how_to_renew(endpoint: Endpoint) -> str:
 
 
 def resume_waiting(user_id: uuid.UUID | None = None, now: datetime | None = None) -> int:
-    """Queue every suspended task (of this user) whose endpoints have a credential that it may go on with; how many."""
+    """Queue every suspended task whose endpoints have a credential that it may go on with; how many.
+
+    user_id: only those that wait for one of this user's: his own, and those of others at what he shares.
+    """
     waiting = Task.objects.filter(phase=Phase.SUSPENDED, waits_at__isnull=False)
     if user_id is not None:
-        waiting = waiting.filter(owner=user_id)
+        shared = Q(waits_at__host__isnull=False, waits_at__owner=user_id)
+        waiting = waiting.filter(Q(waits_at__host__isnull=True, owner=user_id) | shared)
     places: dict[uuid.UUID, set[uuid.UUID]] = defaultdict(set)
-    for owner_id, endpoint_id in waiting.values_list("owner_id", "waits_at_id").distinct():
-        places[owner_id].add(endpoint_id)
-    return sum(_resume_those_of(owner_id, endpoint_ids, now) for owner_id, endpoint_ids in places.items())
+    columns = ("owner_id", "waits_at_id", "waits_at__host_id", "waits_at__owner_id")
+    for owner_id, endpoint_id, host_id, sharer_id in waiting.values_list(*columns).distinct():
+        places[owner_id if host_id is None else sharer_id].add(endpoint_id)
+    return sum(_resume_at(giver_id, endpoint_ids, now) for giver_id, endpoint_ids in places.items())
 
 
-def _resume_those_of(owner_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: datetime | None) -> int:
-    endpoints = Endpoint.objects.prefetch_related("servers").in_bulk([*endpoint_ids])
-    standings = activation.standings(owner_id, endpoints.values(), now)
+def _resume_at(giver_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: datetime | None) -> int:
+    """Those that wait at these endpoints for a credential of this user's."""
+    rows = Endpoint.objects.select_related("owner", "host__owner").prefetch_related("servers", "host__servers")
+    endpoints = rows.in_bulk([*endpoint_ids])
+    hosts = {_host(endpoint).pk: _host(endpoint) for endpoint in endpoints.values()}
+    standings = activation.standings(giver_id, hosts.values(), now)
     resumed = 0
-    for endpoint_id, standing in standings.items():
+    for endpoint in endpoints.values():
+        standing = standings[_host(endpoint).pk]
         if not standing.active:
             continue
-        waiting = Task.objects.filter(owner=owner_id, phase=Phase.SUSPENDED, waits_at=endpoint_id)
+        waiting = Task.objects.filter(phase=Phase.SUSPENDED, waits_at=endpoint)
+        if endpoint.host_id is None:
+            waiting = waiting.filter(owner=giver_id)
         if standing.held is not None:
             waiting = waiting.filter(Q(had_credential=None) | ~Q(had_credential=standing.held.stored_at))
-        found = list(waiting.select_related(*_WITH_ENDS))
-        if found:
-            mails.end_wave(owner_id, endpoints[endpoint_id])
-        resumed += sum(_go_on(task, endpoints[endpoint_id], now) for task in found)
+        found = list(waiting.select_related(*WITH_ENDS))
+        for user_id in {giver_id, *(task.owner_id for task in found)} if found else ():
+            mails.end_wave(user_id, endpoint)
+        resumed += sum(_go_on(task, endpoint, now) for task in found)
     return resumed
 
 
 def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     """Resume it, unless its other endpoint has no credential: then it waits there."""
-    other = next(
-        (end for end in _ends(task).values() if end.pk != renewed.pk and not _active(task.owner_id, end)), None
-    )
+    other = next((end for end in _ends(task).values() if end.pk != renewed.pk and not _active(task, end)), None)
     if other is None:
         return moves.resume(task.owner, task.pk, now)
     trouble = Trouble("NO_CREDENTIALS", "", NONE_VALID, "")
@@ -150,7 +176,7 @@ def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
         changed = Task.objects.filter(pk=task.pk, phase=Phase.SUSPENDED, waits_at=renewed)
         if changed.update(nice_status=trouble.code, **changes):
             events.append(task.pk, [events.NewEvent(trouble.code, text, is_error=True)], now)
-            mails.waiting(task, other, text, now)
+            mails.waiting(task, other, text, how_to_renew(_host(other)), now)
     return False
 
 
@@ -165,9 +191,11 @@ def stored(sender: object, user_id: uuid.UUID, **_: object) -> None:
 def foresee(task_id: uuid.UUID, epoch: int, endpoint: Endpoint, held: Held, now: datetime | None = None) -> bool:
     """Tell the owner, once for each credential, when it will end before the task does; whether it will.
 
+    endpoint: as the task names it. Of a shared one its own owner is told by mail.
+
     -> LeaseLostError
     """
-    task = Task.objects.select_related(*_WITH_ENDS).get(pk=task_id)
+    task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     now = moment(now)
     forecast = outlook.during(task, now)
     if forecast is None or held.expires_at is None or (held.expires_at - now).total_seconds() >= forecast.expected:
@@ -175,13 +203,13 @@ def foresee(task_id: uuid.UUID, epoch: int, endpoint: Endpoint, held: Held, now:
     details = {"endpoint": canonical_name(endpoint), "expires_at": held.expires_at.isoformat(timespec="seconds")}
     text = (
         f"The credential for {_where(task, endpoint)} ends at {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, and the rest of "
-        f"the task takes about {_duration(forecast.expected)}. The task will wait then. {how_to_renew(endpoint)}"
+        f"the task takes about {_duration(forecast.expected)}. The task will wait then. {_who_renews(task, endpoint)}"
     )
     new = events.NewEvent(EXPIRES_SOON, text, details)
     with hold(task_id, epoch) as at:
         if not Event.objects.filter(task=task_id, code=EXPIRES_SOON, details=events.text(details)).exists():
             events.append(task_id, [new], at)
-            mails.expiring(task, held, text, at)
+            mails.expiring(task, endpoint, held, text, how_to_renew(_host(endpoint)), at)
     return True
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from django.db import connection, transaction
 from django.db.models import prefetch_related_objects
 
-from endpoints import activation, registry
-from endpoints.models import Endpoint
+from endpoints import access, activation, registry
+from endpoints.access import Access
 from endpoints.permissions import Verb
 from identity.models import User
 
@@ -28,6 +28,7 @@ MAX_PENDING = 100
 MAX_ITEMS = 1_000_000
 DEFAULT_DEADLINE = timedelta(hours=24)
 NO_ITEMS = "ClientError.BadRequest.NoTransferItems"
+NO_LINKS = "No symbolic links are made on a shared endpoint: they could lead out of what is shared."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +87,34 @@ class _Row(NamedTuple):
     extra: Mapping[str, object] = {}
 
 
+class _Filled(NamedTuple):
+    """What is in a task, checked, and how its owner reaches its endpoints."""
+
+    rows: list[_Row]
+    ends: Sequence[Access]
+
+
 def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
     """The task, and whether it was made now (False: this user has used this submission_id before).
 
-    -> RequestError, TooManyPendingError, EndpointNotFoundError, NotPermittedError
+    -> RequestError, TooManyPendingError, EndpointNotFoundError, NotPermittedError; PathNotPermittedError where no
+    access rule of a shared endpoint gives him a path of it
     """
 
-    def fill(task: Task) -> list[_Row]:
+    def fill(task: Task) -> _Filled:
         task.type = TaskType.TRANSFER
-        task.source = registry.resolve(user, request.source_endpoint, Verb.TRANSFER_FROM)
-        task.destination = registry.resolve(user, request.destination_endpoint, Verb.TRANSFER_TO)
+        source = _access(user, request.source_endpoint, Verb.TRANSFER_FROM)
+        destination = _access(user, request.destination_endpoint, Verb.TRANSFER_TO)
+        task.source, task.destination = source.endpoint, destination.endpoint
         task.options = options.complete(options.TRANSFER, request.options)
-        rows = _transfer_rows(request.items, same_endpoint=task.source_id == task.destination_id)
+        if destination.shared and task.options["recursive_symlinks"] == "keep":
+            raise RequestError("recursive_symlinks", NO_LINKS)
+        rows = _transfer_rows(request.items, source, destination)
         # Whether files may have to be compared decides over sessions before the first item is looked at.
         task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
         if task.options["store_base_path_info"]:
             task.source_base_path, task.destination_base_path = _bases(rows)
-        return rows
+        return _Filled(rows, (source, destination))
 
     return _submit(user, request, fill, now)
 
@@ -110,12 +122,14 @@ def submit_transfer(user: User, request: TransferRequest, now: datetime | None =
 def submit_delete(user: User, request: DeleteRequest, now: datetime | None = None) -> tuple[Task, bool]:
     """As `submit_transfer`. Its deadline is fixed: progress does not move it."""
 
-    def fill(task: Task) -> list[_Row]:
+    def fill(task: Task) -> _Filled:
         task.type = TaskType.DELETE
-        task.source = registry.resolve(user, request.endpoint, Verb.WRITE)
+        source = _access(user, request.endpoint, Verb.WRITE)
+        task.source = source.endpoint
         task.deadline_is_fixed = True
         task.options = options.complete(options.DELETE, request.options)
-        return _delete_rows(request.paths, recursive=bool(task.options["recursive"]))
+        rows = _delete_rows(request.paths, source, recursive=bool(task.options["recursive"]))
+        return _Filled(rows, (source,))
 
     return _submit(user, request, fill, now)
 
@@ -123,7 +137,7 @@ def submit_delete(user: User, request: DeleteRequest, now: datetime | None = Non
 def _submit(
     user: User,
     request: TransferRequest | DeleteRequest,
-    fill: Callable[[Task], list[_Row]],
+    fill: Callable[[Task], _Filled],
     now: datetime | None,
 ) -> tuple[Task, bool]:
     """One submission of a user at a time: so a repeated one finds the first, and nobody has too many tasks.
@@ -141,23 +155,32 @@ def _submit(
         task.label = rules.label(request.label)
         task.deadline = rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
         task.deadline_is_fixed = request.deadline is not None
-        rows = fill(task)
+        rows, ends = fill(task)
         if not task.options.get("skip_activation_check"):
-            _check_credentials(user, task, now)
+            _check_credentials(user, ends, now)
         if mine.exclude(phase=Phase.DONE).count() >= MAX_PENDING:
             raise TooManyPendingError(MAX_PENDING)
         _write(task, rows)
     return task, True
 
 
-def _check_credentials(user: User, task: Task, now: datetime) -> None:
-    """What the user is not active at, the task could not use. Without this check it would wait for him to activate."""
-    places: list[Endpoint] = [task.source, *([task.destination] if task.destination else [])]
-    prefetch_related_objects(places, "servers")
-    found = activation.standings(user.pk, places, now)
-    for endpoint in places:
-        if not found[endpoint.pk].active:
-            raise NoCredentialError(endpoint, activation.why_not_active(endpoint))
+def _access(user: User, ref: str, verb: Verb) -> Access:
+    """-> EndpointNotFoundError, NotPermittedError"""
+    return access.of(user, registry.resolve(user, ref, verb), verb)
+
+
+def _check_credentials(user: User, ends: Sequence[Access], now: datetime) -> None:
+    """What the user is not active at, the task could not use. Without this check it would wait for him to activate.
+
+    On a shared endpoint that is its owner's matter, and its owner's credential for the host.
+    """
+    prefetch_related_objects([end.host for end in ends], "servers")
+    for actor_id in {end.actor_id: None for end in ends}:
+        mine = [end for end in ends if end.actor_id == actor_id]
+        found = activation.standings(actor_id, {end.host.pk: end.host for end in mine}.values(), now)
+        for end in mine:
+            if not found[end.host.pk].active:
+                raise NoCredentialError(end.endpoint, activation.why_not_active(end.endpoint, user.pk))
 
 
 def _write(task: Task, rows: Sequence[_Row]) -> None:
@@ -173,20 +196,31 @@ def _write(task: Task, rows: Sequence[_Row]) -> None:
     transaction.on_commit(lambda: doorbell.ring([task_id]))
 
 
-def _transfer_rows(items: Sequence[TransferItem], *, same_endpoint: bool) -> list[_Row]:
+def _transfer_rows(items: Sequence[TransferItem], source: Access, destination: Access) -> list[_Row]:
     _check_number(len(items))
     rows: list[_Row] = []
     destinations: set[str] = set()
+    same_servers = source.host.pk == destination.host.pk
     for number, item in enumerate(items):
         row = _transfer_row(f"DATA[{number}]", item)
-        source, destination = row.source.rstrip("/"), str(row.destination).rstrip("/")
-        if destination in destinations:
+        if destination.shared and item.symlink:
+            raise RequestError(f"DATA[{number}].DATA_TYPE", NO_LINKS)
+        from_, to = _real(source, row.source, write=False), _real(destination, str(row.destination), write=True)
+        if to in destinations:
             raise RequestError(f"DATA[{number}].destination_path", "Another item has the same destination.")
-        destinations.add(destination)
-        if same_endpoint:
-            _check_apart(f"DATA[{number}].destination_path", source, destination, item.recursive)
+        destinations.add(to)
+        if same_servers:
+            _check_apart(f"DATA[{number}].destination_path", from_, to, item.recursive)
         rows.append(row)
     return rows
+
+
+def _real(end: Access, path: str, *, write: bool) -> str:
+    """What the servers will be asked for, without a slash at its end. -> PathNotPermittedError"""
+    if end.shared:
+        end.check(path, write=write)
+        path = end.real(path)
+    return path.rstrip("/")
 
 
 def _transfer_row(where: str, item: TransferItem) -> _Row:
@@ -226,19 +260,20 @@ def _checksum(where: str, item: TransferItem) -> dict[str, object]:
 
 
 def _check_apart(field_: str, source: str, destination: str, recursive: bool | None) -> None:
-    """On one endpoint: nothing onto itself, no folder into itself, as far as the paths alone can tell."""
+    """On the same servers: nothing onto itself, no folder into itself, as far as the paths alone can tell."""
     if source == destination:
         raise RequestError(field_, "The destination is the source itself.")
     if recursive is not False and destination.startswith(source + "/"):
         raise RequestError(field_, "The destination lies inside the source.")
 
 
-def _delete_rows(paths: Sequence[str], *, recursive: bool) -> list[_Row]:
+def _delete_rows(paths: Sequence[str], source: Access, *, recursive: bool) -> list[_Row]:
     _check_number(len(paths))
     checked = [rules.path(path, f"DATA[{number}].path") for number, path in enumerate(paths)]
     for number, path in enumerate(checked):
         if path in ("/", "/~/"):
             raise RequestError(f"DATA[{number}].path", "The root of an endpoint or of a home cannot be deleted.")
+        _real(source, path, write=True)
     return [_Row(path, None, recursive) for path in checked]
 
 

@@ -1,7 +1,8 @@
 """Whose turn it is: the queue of all users (the fair share).
 
 A task waits when it is queued, or its worker died, and its time has come. Of one user and one type at most
-MAX_PER_USER tasks run, the oldest first; all tasks together hold at most `max_sessions` sessions to an endpoint.
+MAX_PER_USER tasks run, the oldest first; all tasks together hold at most `max_sessions` sessions to an endpoint. Those
+to a shared endpoint are sessions to its host.
 
 So that what cannot run does not hold up what can, tasks are passed over while an endpoint of theirs is full. So that
 being passed over ends one day, two places are kept: one of a user's for his oldest waiting task, and MIN_SESSIONS
@@ -27,7 +28,7 @@ Share = tuple[uuid.UUID, str]
 
 
 class Waiting(NamedTuple):
-    """A waiting task; sorts by age, oldest first."""
+    """A waiting task; sorts by age, oldest first. Its ends are the hosts, where they are shared endpoints."""
 
     next_run_at: datetime
     request_time: datetime
@@ -159,8 +160,8 @@ _LIVE = """
     SELECT t.id, t.owner_id, t.type, l.sessions, s.id, s.max_sessions, d.id, d.max_sessions
     FROM tasks_lease l
     JOIN tasks_task t ON t.id = l.task_id
-    JOIN endpoints_endpoint s ON s.id = t.source_id
-    LEFT JOIN endpoints_endpoint d ON d.id = t.destination_id
+    JOIN endpoints_endpoint s ON s.id = t.source_host_id
+    LEFT JOIN endpoints_endpoint d ON d.id = t.destination_host_id
     WHERE l.worker <> '' AND l.expires_at > %(now)s"""
 
 _SOMEBODY = "SELECT %(owner)s::uuid AS owner_id, %(type)s::varchar AS type"
@@ -186,7 +187,7 @@ _TURNS = f"""
         SELECT * FROM unnest(%(busy_owners)s::uuid[], %(busy_types)s::varchar[], %(busy_tasks)s::int[])
         AS busy(owner_id, type, tasks)
     )
-    SELECT w.next_run_at, w.request_time, w.id, w.owner_id, w.type, w.source_id, w.destination_id,
+    SELECT w.next_run_at, w.request_time, w.id, w.owner_id, w.type, w.source_host_id, w.destination_host_id,
         s.max_sessions, d.max_sessions
     FROM users LEFT JOIN busy USING (owner_id, type), LATERAL (
         (SELECT t.* FROM tasks_task t
@@ -194,24 +195,25 @@ _TURNS = f"""
         UNION ALL
         (SELECT t.* FROM tasks_task t
         WHERE t.owner_id = users.owner_id AND t.type = users.type AND {_WAITS}
-            AND t.source_id <> ALL(%(full)s::uuid[])
-            AND (t.destination_id IS NULL OR t.destination_id <> ALL(%(full)s::uuid[]))
-            AND (t.source_id IS DISTINCT FROM t.destination_id OR t.source_id <> ALL(%(tight)s::uuid[]))
+            AND t.source_host_id <> ALL(%(full)s::uuid[])
+            AND (t.destination_host_id IS NULL OR t.destination_host_id <> ALL(%(full)s::uuid[]))
+            AND (t.source_host_id IS DISTINCT FROM t.destination_host_id
+                OR t.source_host_id <> ALL(%(tight)s::uuid[]))
         {_BY_AGE} LIMIT %(most)s)
     ) AS w
-    JOIN endpoints_endpoint s ON s.id = w.source_id
-    LEFT JOIN endpoints_endpoint d ON d.id = w.destination_id
+    JOIN endpoints_endpoint s ON s.id = w.source_host_id
+    LEFT JOIN endpoints_endpoint d ON d.id = w.destination_host_id
     WHERE coalesce(busy.tasks, 0) < %(most)s"""  # noqa: S608 (constants)
 
 _HAS_ROOM = """
     (t.owner_id, t.type) NOT IN (SELECT * FROM unnest(%(quota_owners)s::uuid[], %(quota_types)s::varchar[]))"""
 _OLDEST_AT = f"""
-    SELECT t.id, CASE WHEN t.source_id = t.destination_id THEN 2 ELSE 1 END
+    SELECT t.id, CASE WHEN t.source_host_id = t.destination_host_id THEN 2 ELSE 1 END
     FROM (
         (SELECT t.* FROM tasks_task t
-        WHERE t.source_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
+        WHERE t.source_host_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
         UNION ALL
         (SELECT t.* FROM tasks_task t
-        WHERE t.destination_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
+        WHERE t.destination_host_id = %(endpoint)s AND {_WAITS} AND {_HAS_ROOM} {_BY_AGE} LIMIT 1)
     ) AS t
     {_BY_AGE} LIMIT 1"""  # noqa: S608

@@ -290,7 +290,7 @@ def suspend(
     """
     with hold(task_id, epoch, now, to_end=True) as now:
         if not _cancel_came(task_id, now):
-            task = Task.objects.select_related("owner", "source__owner", "destination__owner").get(pk=task_id)
+            task = Task.objects.select_related(*renewal.WITH_ENDS).get(pk=task_id)
             renewal.suspend(task, trouble, had_credential, now)
 
 
