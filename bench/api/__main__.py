@@ -211,9 +211,10 @@ def say(text: str) -> None:
 
 
 FILL = """
-    INSERT INTO tasks_task (id, owner_id, type, status, phase, submission_id, label, source_id, destination_id, source_host_id,
-        destination_host_id, options, request_time, deadline, deadline_is_fixed, completion_time, next_run_at, connection_failures,
-        items_total, items_scanned, files, directories, symlinks, files_transferred, files_skipped, files_failed, bytes_total,
+    INSERT INTO tasks_task (id, owner_id, type, status, phase, submission_id, label, source_id, destination_id,
+        source_host_id, destination_host_id, options,
+        request_time, deadline, deadline_is_fixed, completion_time, next_run_at, connection_failures, items_total,
+        items_scanned, files, directories, symlinks, files_transferred, files_skipped, files_failed, bytes_total,
         bytes_transferred, bytes_checksummed, faults, skipped_errors, fatal_error_code, suspect_up_to)
     SELECT gen_random_uuid(), CASE WHEN n %% %(share)s = 0 THEN %(alice)s ELSE %(others)s END::uuid, kind,
         CASE WHEN n %% 50 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END, 'done',
