@@ -116,6 +116,8 @@ class Group(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=256)
     description = models.TextField(blank=True)
+    #: What members agree to; shown, never asked for.
+    terms_and_conditions = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Who may see that it exists, and who may see who is in it.
     group_visibility = models.CharField(
@@ -189,6 +191,14 @@ class SignInToken(models.Model):
         "oauth2_provider.AccessToken", on_delete=models.CASCADE, primary_key=True, related_name="sign_in_token"
     )
     sign_in = models.ForeignKey(SignIn, on_delete=models.CASCADE, related_name="tokens")
+
+
+class GroupPreference(models.Model):
+    """What a user lets groups do with him; no row: everything."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="group_preference")
+    #: Whether managers may add him without asking; inviting him they always may.
+    allow_add = models.BooleanField(default=True)
 
 
 models.BinaryField.register_lookup(Length)

@@ -320,7 +320,7 @@ def test_the_description_is_sound_and_describes_every_route(api: Api) -> None:
     assert not GENERATOR_STATS
     assert described == description()
     found = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
-    assert found == {(method, path_of("v0.10/" + route)) for method, route in _described_routes()}
+    assert found == {(method, path_of(route)) for method, route in routes() if route not in ("", "v0.10/openapi")}
     ids = [one["operationId"] for methods in described["paths"].values() for one in methods.values()]
     assert len(ids) == len(set(ids))
 

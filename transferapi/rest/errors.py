@@ -53,6 +53,7 @@ from identity.errors import (
     VaultKeyNotConfiguredError,
     VaultSealBrokenError,
 )
+from identity.group_errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
 from identity.myproxy import MyProxyError
 from identity.oauth_errors import OAuthError
 from transferapi.tasks.errors import (
@@ -157,6 +158,10 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     BookmarkExistsError: lambda e: (409, "Exists", f"You have a bookmark named '{_shown(e.name)}' already"),
     BookmarkInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     TooManyBookmarksError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} bookmarks"),
+    GroupNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such group '{_shown(e.ref)}'"),
+    GroupForbiddenError: lambda e: (403, "PermissionDenied", e.reason),
+    GroupInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    TooManyGroupsError: lambda e: (409, "ClientError.LimitExceeded", f"You are in {e.limit} groups already"),
     TaskNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such task '{_shown(e.ref)}'"),
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),

@@ -22,6 +22,7 @@ from .schema import (
     one_of,
 )
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
+from .shapes_groups import REQUESTS_GROUPS
 
 SCHEME = one_of("gsiftp", "ftp", "sshftp")
 _SERVER = {
@@ -148,5 +149,6 @@ REQUESTS: dict[str, Schema] = {
         },
     ),
     **REQUESTS_BOOKMARKS,
+    **REQUESTS_GROUPS,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }

@@ -66,6 +66,18 @@ def told(data_type: str, fields: dict[str, Schema], *, sometimes: str = "") -> S
     }
 
 
+def taken(required: str, fields: dict[str, Schema]) -> Schema:
+    """As `asked`, of the APIs whose documents have no DATA_TYPE."""
+    shape: Schema = {"type": "object", "properties": fields}
+    return {**shape, "required": required.split()} if required else shape
+
+
+def told_plain(fields: dict[str, Schema], *, sometimes: str = "") -> Schema:
+    """As `told`, of the APIs whose documents have no DATA_TYPE."""
+    shape: Schema = {"type": "object", "properties": fields, "additionalProperties": False}
+    return {**shape, SOMETIMES: sometimes.split()} if sometimes else shape
+
+
 def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 

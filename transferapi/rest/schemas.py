@@ -11,7 +11,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 
 from . import canned
 from .requests import REQUESTS
-from .schema import ref
+from .schema import list_of, ref
 from .shapes import ANSWERS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,6 +26,8 @@ _QUERY: dict[str, str] = {
     "bytes": "how many in all of them",
     "limit": "how many at most",
     "offset": "how many to pass over",
+    "include": "more of a group, with commas: memberships, allowed_actions, child_ids",
+    "statuses": "how you stand to them, with commas: active (when it is not given), invited, pending ...",
     "if_expires_in": "seconds: only a credential that is valid for longer is good enough",
     "marker": "where to go on: next_marker of the page before",
     "path": "absolute, or from the home as /~/...",
@@ -43,6 +45,8 @@ _IN_PATH = {
     "task": "the task's id",
     "server": "the server's number",
     "bookmark": "the bookmark's id",
+    "group": "the group's id",
+    "subscription": "the subscription's id; there is none",
 }
 _ERROR_HEADER = OpenApiParameter(
     "X-Transfer-API-Error",
@@ -54,9 +58,15 @@ _ERROR_HEADER = OpenApiParameter(
 
 
 def operation(
-    summary: str, *, answer: str, status: int = 200, body: str | None = None, query: Sequence[str] = ()
+    summary: str,
+    *,
+    answer: str,
+    many: bool = False,
+    status: int = 200,
+    body: str | None = None,
+    query: Sequence[str] = (),
 ) -> Callable[[F], F]:
-    """Describe a method of a view: which document comes in, which goes out."""
+    """Describe a method of a view: which document comes in, which goes out. many: an array of them."""
     parameters = [
         OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
         for name in query
@@ -67,7 +77,7 @@ def operation(
         parameters=[*parameters, _ERROR_HEADER],
         request={"application/json": REQUESTS[body]} if body else None,
         responses={
-            (status, "application/json"): ref(answer),
+            (status, "application/json"): list_of(ref(answer)) if many else ref(answer),
             ("4XX", "application/json"): ref("error"),
             ("5XX", "application/json"): ref("error"),
         },
@@ -80,6 +90,8 @@ class Described(AutoSchema):
 
     def get_tags(self) -> list[str]:
         words = self.path.strip("/").split("/")
+        if words[0] not in ("v0.10", "v2"):
+            return [words[0]]
         return [words[1].split("_")[0] if len(words) > 1 else "service"]
 
     def get_description(self) -> str:  # type: ignore[override]
@@ -87,9 +99,12 @@ class Described(AutoSchema):
         return ""
 
     def get_operation_id(self) -> str:
-        """Such as `get_task_event_list`."""
-        words = self.path.strip("/").split("/")[1:]
-        return "_".join([self.method.lower(), *(word for word in words if not word.startswith("{"))])
+        """Such as `get_task_event_list`; of the other APIs with the parts that vary: `get_groups_group`."""
+        version, *words = self.path.strip("/").split("/")
+        if version == "v0.10":
+            return "_".join([self.method.lower(), *(word for word in words if not word.startswith("{"))])
+        words = words if version == "v2" else [version, *words]
+        return "_".join([self.method.lower(), *(word.strip("{}") for word in words)])
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -32,6 +32,7 @@ from .schema import (
     told,
 )
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
+from .shapes_groups import ANSWERS_GROUPS
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
@@ -248,4 +249,5 @@ ANSWERS: dict[str, Schema] = {
     ),
     "skipped_errors": page("skipped_errors", "skipped_error", **_MARKERS),
     **ANSWERS_BOOKMARKS,
+    **ANSWERS_GROUPS,
 }

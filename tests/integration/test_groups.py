@@ -1,0 +1,414 @@
+"""Groups: who sees them, who may change them, who comes in and who goes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from identity import groups, memberships
+from identity.group_errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
+from identity.groups import Policies, Role, Standing, Status
+from identity.memberships import Action, Refusal, Verb
+from identity.models import Group, Membership, User
+from tests.integration.cast import all_at_once, make_user
+
+
+@pytest.fixture
+def group(alice: User) -> Group:
+    """alice's, private."""
+    return groups.create(alice, name="beamline").group
+
+
+def act(user: User, group: Group, verb: Verb, *whom: User, role: Role = Role.MEMBER, **fields: object) -> list[str]:
+    """The status of each that it was done to, or the code of the refusal."""
+    actions = [Action(verb, one.pk, role, fields) for one in whom or [user]]
+    found = memberships.act(user, group.pk, actions)
+    return [one.result.code if isinstance(one.result, Refusal) else one.result.status for one in found]
+
+
+def standing(user: User, group: Group) -> tuple[str, str] | None:
+    row = Membership.objects.filter(user=user, group=group).first()
+    return None if row is None else (row.role, row.status)
+
+
+def put(user: User, group: Group, status: str, role: str = "member") -> None:
+    Membership.objects.update_or_create(user=user, group=group, defaults={"status": status, "role": role})
+
+
+def policies(alice: User, group: Group, **named: object) -> None:
+    groups.set_policies(alice, group.pk, Policies(**named))  # type: ignore[arg-type]
+
+
+# ---- the group itself
+
+
+def test_who_makes_a_group_is_its_admin(alice: User) -> None:
+    made = groups.create(
+        alice, name="beamline", description="two\nlines", terms="be kind",
+        policies=Policies(join_requests=True, signup_fields=["city", "institution", "city"]),
+    ).group  # fmt: skip
+    made.refresh_from_db()
+    assert (made.name, made.description, made.terms_and_conditions) == ("beamline", "two\nlines", "be kind")
+    assert (made.group_visibility, made.group_members_visibility) == ("private", "managers")
+    assert (made.join_requests, made.signup_fields) == (True, ["institution", "city"])
+    assert standing(alice, made) == ("admin", "active")
+    assert groups.of(alice) == [made.pk]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\ud800", "x" * 257])
+def test_what_is_no_name_is_refused(alice: User, group: Group, name: str) -> None:
+    for call in (partial(groups.create, alice), partial(groups.update, alice, group.pk)):
+        with pytest.raises(GroupInvalidError) as caught:
+            call(name=name)
+        assert caught.value.field == "name"
+
+
+def test_texts_are_bounded(alice: User, group: Group) -> None:
+    for text in ("x" * 4097, "a\0"):
+        with pytest.raises(GroupInvalidError, match="description"):
+            groups.update(alice, group.pk, description=text)
+        with pytest.raises(GroupInvalidError, match="terms"):
+            groups.update(alice, group.pk, terms=text)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"group_visibility": "all"}, {"group_members_visibility": ""}, {"signup_fields": ["shoe_size"]}],
+)
+def test_policies_have_their_words(alice: User, group: Group, named: dict[str, object]) -> None:
+    with pytest.raises(GroupInvalidError) as caught:
+        policies(alice, group, **named)
+    assert [caught.value.field] == list(named)
+
+
+def test_a_private_group_exists_for_those_who_are_in_it_or_on_the_way(alice: User, bob: User, group: Group) -> None:
+    seen = {}
+    for status in Status:
+        put(bob, group, status)
+        try:
+            seen[str(status)] = groups.get(bob, group.pk).group == group
+        except GroupNotFoundError:
+            seen[str(status)] = False
+    assert {status for status, sees in seen.items() if sees} == {"active", "invited", "pending"}
+    for user, group_id in ((make_user("dora"), group.pk), (alice, uuid.uuid4())):
+        with pytest.raises(GroupNotFoundError):
+            groups.get(user, group_id)
+
+
+def test_a_group_may_be_seen_by_everybody(alice: User, charlie: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated")
+    seen = groups.get(charlie, group.pk)
+    assert seen == Standing(group, None)
+    assert not any((seen.active, seen.manages, seen.administers, seen.sees_members))
+
+
+@pytest.mark.parametrize("role", ["member", "manager"])
+def test_only_admins_change_and_delete_a_group(alice: User, bob: User, group: Group, role: str) -> None:
+    put(bob, group, "active", role)
+    calls: list[Callable[[User], object]] = [
+        lambda user: groups.update(user, group.pk, name="new"),
+        lambda user: groups.set_policies(user, group.pk, Policies(join_requests=True)),
+        lambda user: groups.delete(user, group.pk),
+    ]
+    for call in calls:
+        with pytest.raises(GroupForbiddenError):
+            call(bob)
+    put(alice, group, "left", "admin")
+    for call in calls:
+        with pytest.raises(GroupNotFoundError):
+            call(alice)
+
+
+def test_with_the_group_goes_what_it_gave(alice: User, bob: User, group: Group) -> None:
+    put(bob, group, "active")
+    assert groups.of(bob) == [group.pk]
+    groups.delete(alice, group.pk)
+    assert groups.of(bob) == groups.of(alice) == []
+    assert not Membership.objects.exists()
+
+
+def test_my_groups_are_those_that_i_stand_so_to(alice: User, bob: User, group: Group) -> None:
+    public = groups.create(alice, name="another", policies=Policies(group_visibility="authenticated")).group
+    assert [one.group.name for one in groups.mine(alice)] == ["another", "beamline"]
+    for status in Status:
+        put(bob, group, status)
+        put(bob, public, status)
+        found = [one.group for one in groups.mine(bob, [status])]
+        assert found == ([public, group] if status in groups.LIVING else [public])
+    assert groups.mine(bob) == []
+
+
+def test_members_are_seen_by_managers_and_by_members_where_the_policy_says_so(
+    alice: User, bob: User, charlie: User, group: Group
+) -> None:
+    put(bob, group, "active")
+    put(charlie, group, "invited")
+    put(make_user("dora"), group, "left")
+
+    def seen(user: User) -> list[str]:
+        return [row.user.username for row in groups.members(groups.get(user, group.pk))]
+
+    assert seen(alice) == ["alice", "bob", "charlie", "dora"]
+    for user in (bob, charlie):
+        with pytest.raises(GroupForbiddenError):
+            seen(user)
+    policies(alice, group, group_members_visibility="members", group_visibility="authenticated")
+    assert seen(bob) == ["alice", "bob"]
+    for user in (charlie, make_user("eve")):
+        with pytest.raises(GroupForbiddenError):
+            seen(user)
+
+
+def test_managers_count_who_stands_how(alice: User, bob: User, group: Group) -> None:
+    put(bob, group, "active")
+    put(make_user("dora"), group, "pending")
+    assert groups.counts(bob) == {}
+    found = groups.counts(alice)[group.pk]
+    assert {status: number for status, number in found.items() if number} == {"active": 2, "pending": 1}
+    assert set(found) == set(Status)
+
+
+def test_who_is_in_very_many_groups_makes_no_other(alice: User, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "MAX_GROUPS", 1)
+    with pytest.raises(TooManyGroupsError):
+        groups.create(alice, name="one more")
+
+
+def test_the_groups_of_a_user_are_one_question(
+    alice: User, group: Group, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_num_queries(1):
+        assert groups.of(alice) == [group.pk]
+
+
+# ---- who comes and goes: the way through
+
+
+def test_an_invitation_is_accepted_and_a_member_leaves(alice: User, bob: User, group: Group) -> None:
+    assert act(alice, group, Verb.INVITE, bob, role=Role.MANAGER) == ["invited"]
+    assert groups.of(bob) == []
+    assert act(bob, group, Verb.ACCEPT) == ["active"]
+    assert standing(bob, group) == ("manager", "active")
+    assert act(bob, group, Verb.LEAVE) == ["left"]
+    assert standing(bob, group) == ("member", "left")
+    assert act(alice, group, Verb.ADD, bob) == ["HAS_LEFT"]
+    assert act(alice, group, Verb.INVITE, bob) == ["invited"]
+    assert act(bob, group, Verb.DECLINE) == ["declined"]
+
+
+def test_a_request_to_join_is_approved_or_rejected(alice: User, bob: User, charlie: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated", join_requests=True)
+    for user in (bob, charlie):
+        assert act(user, group, Verb.REQUEST_JOIN) == ["pending"]
+        assert act(user, group, Verb.REQUEST_JOIN) == ["MEMBERSHIP_EXISTS"]
+    assert act(alice, group, Verb.INVITE, bob) == ["WRONG_STATUS"]
+    assert act(alice, group, Verb.APPROVE, bob) == ["active"]
+    assert act(alice, group, Verb.REJECT, charlie) == ["rejected"]
+    assert standing(bob, group) == ("member", "active")
+    assert act(charlie, group, Verb.REQUEST_JOIN) == ["pending"]
+
+
+def test_nobody_comes_in_where_nobody_may_ask(alice: User, bob: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated")
+    assert act(bob, group, Verb.REQUEST_JOIN) == ["FORBIDDEN"]
+    assert act(bob, group, Verb.JOIN) == ["FORBIDDEN"]
+    policies(alice, group, join_requests=True)
+    assert act(bob, group, Verb.JOIN) == ["FORBIDDEN"]
+    assert standing(bob, group) is None
+    act(alice, group, Verb.INVITE, bob)
+    assert act(bob, group, Verb.JOIN) == ["active"]
+
+
+def test_adding_needs_no_answer_but_that_he_allows_it(alice: User, bob: User, charlie: User, group: Group) -> None:
+    groups.set_allows_adding(charlie, False)
+    assert (groups.allows_adding(bob), groups.allows_adding(charlie)) == (True, False)
+    assert act(alice, group, Verb.ADD, bob, charlie) == ["active", "ADD_NOT_ALLOWED"]
+    assert act(alice, group, Verb.ADD, bob) == ["MEMBERSHIP_EXISTS"]
+    assert act(alice, group, Verb.INVITE, bob, charlie) == ["MEMBERSHIP_EXISTS", "invited"]
+    groups.set_allows_adding(charlie, True)
+    assert act(alice, group, Verb.ADD, charlie) == ["active"]
+
+
+def test_who_is_removed_is_given_nothing_any_more(alice: User, bob: User, charlie: User, group: Group) -> None:
+    put(bob, group, "active", "manager")
+    put(charlie, group, "invited")
+    assert act(alice, group, Verb.REMOVE, bob, charlie) == ["removed", "removed"]
+    assert standing(bob, group) == ("member", "removed")
+    assert groups.of(bob) == []
+    assert act(alice, group, Verb.REMOVE, bob, alice) == ["WRONG_STATUS", "FORBIDDEN"]
+
+
+# ---- what each may do
+
+
+def test_managers_let_members_in_and_make_nobody_more_than_that(
+    alice: User, bob: User, charlie: User, group: Group
+) -> None:
+    put(bob, group, "active", "manager")
+    for role in (Role.MANAGER, Role.ADMIN):
+        assert act(bob, group, Verb.ADD, charlie, role=role) == ["FORBIDDEN"]
+        assert act(bob, group, Verb.INVITE, charlie, role=role) == ["FORBIDDEN"]
+    assert act(bob, group, Verb.ADD, charlie) == ["active"]
+    with pytest.raises(GroupForbiddenError):
+        act(bob, group, Verb.CHANGE_ROLE, charlie, role=Role.MANAGER)
+    assert act(alice, group, Verb.CHANGE_ROLE, charlie, role=Role.MANAGER) == ["active"]
+    assert act(bob, group, Verb.REMOVE, alice, charlie) == ["FORBIDDEN", "removed"]
+
+
+@pytest.mark.parametrize("verb", sorted(set(Verb) - memberships.OWN))
+def test_members_and_strangers_do_nothing_to_others(
+    alice: User, bob: User, charlie: User, group: Group, verb: Verb
+) -> None:
+    put(bob, group, "active")
+    with pytest.raises(GroupForbiddenError):
+        act(bob, group, verb, charlie)
+    with pytest.raises(GroupNotFoundError):
+        act(charlie, group, verb, bob)
+    for status in ("invited", "pending"):
+        put(charlie, group, status, "admin")
+        with pytest.raises(GroupForbiddenError):
+            act(charlie, group, verb, bob)
+
+
+@pytest.mark.parametrize("verb", sorted(memberships.OWN))
+def test_nobody_answers_for_another(alice: User, bob: User, group: Group, verb: Verb) -> None:
+    for status in Status:
+        put(bob, group, status)
+        assert act(alice, group, verb, bob) == ["FORBIDDEN"]
+        assert standing(bob, group) == ("member", status)
+
+
+@pytest.mark.parametrize(
+    ("verb", "right"),
+    [
+        (Verb.ACCEPT, {"invited"}), (Verb.DECLINE, {"invited"}), (Verb.LEAVE, {"active"}),
+        (Verb.APPROVE, {"pending"}), (Verb.REJECT, {"pending"}), (Verb.REMOVE, {"active", "invited"}),
+        (Verb.CHANGE_ROLE, {"active"}),
+    ],
+)  # fmt: skip
+def test_an_action_wants_the_membership_that_it_is_about(
+    alice: User, bob: User, group: Group, verb: Verb, right: set[str]
+) -> None:
+    policies(alice, group, group_visibility="authenticated")
+    actor = bob if verb in memberships.OWN else alice
+    assert act(actor, group, verb, bob) == ["WRONG_STATUS"]
+    done = set()
+    for status in Status:
+        put(bob, group, status)
+        if act(actor, group, verb, bob) != ["WRONG_STATUS"]:
+            done.add(str(status))
+    assert done == right
+
+
+def test_the_last_admin_stays(alice: User, bob: User, group: Group) -> None:
+    assert act(alice, group, Verb.LEAVE) == ["LAST_ADMIN"]
+    assert act(alice, group, Verb.CHANGE_ROLE, alice, role=Role.MANAGER) == ["LAST_ADMIN"]
+    assert act(alice, group, Verb.CHANGE_ROLE, alice, role=Role.ADMIN) == ["active"]
+    put(bob, group, "invited", "admin")
+    assert act(alice, group, Verb.LEAVE) == ["LAST_ADMIN"]
+    act(bob, group, Verb.ACCEPT)
+    assert act(alice, group, Verb.LEAVE) == ["left"]
+    assert act(bob, group, Verb.LEAVE) == ["LAST_ADMIN"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_admins_who_leave_at_once_one_stays(alice: User, bob: User, group: Group) -> None:
+    put(bob, group, "active", "admin")
+    found = all_at_once([partial(act, user, group, Verb.LEAVE) for user in (alice, bob)])
+    assert sorted(found) == [["LAST_ADMIN"], ["left"]]
+
+
+def test_the_actions_that_are_told_to_be_possible_are(alice: User, bob: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated", join_requests=True)
+
+    def told(user: User) -> set[str]:
+        return set(memberships.allowed(user, groups.get(user, group.pk)))
+
+    others = {"add", "approve", "invite", "reject", "remove"}
+    assert told(alice) == others | {"change_role", "leave"}
+    assert told(bob) == {"request_join"}
+    put(bob, group, "invited")
+    assert told(bob) == {"accept", "decline", "join"}
+    put(bob, group, "active", "manager")
+    assert told(bob) == others | {"leave"}
+    put(bob, group, "pending")
+    assert told(bob) == set()
+
+
+# ---- many in one request
+
+
+def test_one_refusal_holds_up_no_other(alice: User, bob: User, charlie: User, group: Group) -> None:
+    nobody, gone = User(username="never"), make_user("gone")
+    User.objects.filter(pk=gone.pk).update(is_active=False)
+    found = act(alice, group, Verb.ADD, bob, nobody, gone, charlie)
+    assert found == ["active", "IDENTITY_NOT_FOUND", "IDENTITY_NOT_FOUND", "active"]
+
+
+def test_a_right_that_is_missing_refuses_the_whole_request(alice: User, bob: User, charlie: User, group: Group) -> None:
+    put(bob, group, "active", "manager")
+    both = [Action(Verb.ADD, charlie.pk), Action(Verb.CHANGE_ROLE, alice.pk)]
+    with pytest.raises(GroupForbiddenError):
+        memberships.act(bob, group.pk, both)
+    assert standing(charlie, group) is None
+
+
+def test_a_request_is_bounded_and_names_each_once(alice: User, bob: User, group: Group) -> None:
+    twice = [Action(Verb.ADD, bob.pk), Action(Verb.INVITE, bob.pk)]
+    many = [Action(Verb.ADD, uuid.uuid4()) for _ in range(memberships.MAX_ACTIONS + 1)]
+    for actions in ([], twice, many):
+        with pytest.raises(GroupInvalidError):
+            memberships.act(alice, group.pk, actions)
+    assert standing(bob, group) is None
+
+
+def test_a_group_is_full_one_day(alice: User, bob: User, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memberships, "MAX_MEMBERS", 2)
+    dora = make_user("dora")
+    assert act(alice, group, Verb.ADD, bob, dora) == ["active", "LIMIT_EXCEEDED"]
+    assert act(alice, group, Verb.INVITE, dora) == ["LIMIT_EXCEEDED"]
+    policies(alice, group, group_visibility="authenticated", join_requests=True)
+    assert act(dora, group, Verb.REQUEST_JOIN) == ["LIMIT_EXCEEDED"]
+    assert act(bob, group, Verb.LEAVE) == ["left"]
+    assert act(dora, group, Verb.REQUEST_JOIN) == ["pending"]
+
+
+def test_a_request_costs_the_same_questions_before_its_rows(
+    alice: User, group: Group, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    people = [make_user(f"user{number}") for number in range(5)]
+    with django_assert_max_num_queries(9 + len(people)):
+        act(alice, group, Verb.ADD, *people)
+
+
+# ---- what members tell of themselves
+
+
+def test_a_group_wants_to_know_before_it_lets_in(alice: User, bob: User, charlie: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated", join_requests=True, signup_fields=["institution", "city"])
+    assert act(bob, group, Verb.REQUEST_JOIN) == ["FIELDS_MISSING"]
+    assert act(bob, group, Verb.REQUEST_JOIN, city="x" * 257, institution="y") == ["FIELDS_INVALID"]
+    assert act(bob, group, Verb.REQUEST_JOIN, city="Oslo", institution="Example", shoe_size=44) == ["pending"]
+    assert Membership.objects.get(user=bob).fields == {"institution": "Example", "city": "Oslo"}
+    assert act(alice, group, Verb.INVITE, charlie) == ["invited"]
+    assert act(charlie, group, Verb.ACCEPT) == ["FIELDS_MISSING"]
+    groups.set_fields(charlie, group.pk, {"institution": "Example", "city": "Bergen"})
+    assert act(charlie, group, Verb.ACCEPT) == ["active"]
+
+
+def test_only_who_is_on_the_way_in_tells_of_himself(alice: User, bob: User, group: Group) -> None:
+    policies(alice, group, group_visibility="authenticated")
+    with pytest.raises(GroupForbiddenError):
+        groups.set_fields(bob, group.pk, {"city": "Oslo"})
+    put(bob, group, "left")
+    with pytest.raises(GroupForbiddenError):
+        groups.set_fields(bob, group.pk, {"city": "Oslo"})
+    for wrong in (7, "a\nb", ["Oslo"]):
+        with pytest.raises(GroupInvalidError):
+            groups.set_fields(alice, group.pk, {"city": wrong})
+    groups.set_fields(alice, group.pk, {"city": "Oslo", "state": "", "zip": None})
+    assert Membership.objects.get(user=alice).fields == {"city": "Oslo"}
