@@ -13,6 +13,8 @@ from typing import Any
 from endpoints import bookmarks, registry
 from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import ServerSpec
+from identity import groups, memberships
+from identity.memberships import Action, Verb
 from identity.models import User
 from tests.integration.cast import submit
 
@@ -39,6 +41,7 @@ _E = f"{V}/endpoint/<str:endpoint>"
 _O = f"{V}/operation/endpoint/<str:endpoint>"
 _T = f"{V}/task/<str:task>"
 _B = f"{V}/bookmark/<str:bookmark>"
+_G = "v2/groups/<str:group>"
 _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
@@ -86,7 +89,23 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("PUT", _B): Row(200, body={"name": "changed"}),
     ("DELETE", _B): Row(200),
     # ---- sharing: shared endpoints, access rules, roles
-    # ---- groups
+    # ---- groups: bob is a member
+    ("POST", "v2/groups"): Row(201, body={"name": "new"}),
+    ("GET", "v2/groups/my_groups"): Row(200),
+    ("GET", "v2/groups/statuses"): Row(200),
+    ("GET", _G): Row(200, 200),
+    ("PUT", _G): Row(200, 403, body={"name": "changed"}),
+    ("DELETE", _G): Row(200, 403),
+    ("POST", _G): Row(200, 403, body={"remove": [{"identity_id": str(uuid.UUID(int=1))}]}),
+    ("GET", f"{_G}/policies"): Row(200, 200),
+    ("PUT", f"{_G}/policies"): Row(200, 403, body={"join_requests": True}),
+    ("GET", f"{_G}/children"): Row(200, 200),
+    ("GET", f"{_G}/membership_fields"): Row(200, 200),
+    ("PUT", f"{_G}/membership_fields"): Row(200, 200, body={"city": "Oslo"}),
+    ("PUT", f"{_G}/subscription_admin_verified"): Row(404, 404, body={}),
+    ("GET", "v2/preferences"): Row(200),
+    ("PUT", "v2/preferences"): Row(200, body={"allow_add": False}),
+    ("GET", "v2/subscription_info/<str:subscription>"): Row(404),
     # ---- pause rules and what managers of endpoints see
     # ---- webhooks and streams of events
     # ---- timers
@@ -115,15 +134,19 @@ def stage_of(alice: User, bob: User) -> Stage:
     AccessRule.objects.create(
         endpoint=shared, principal_type="identity", principal=bob.pk, path="/", permissions="rw", created_by=alice
     )
-    made = _things_of(alice, private, public)
+    made = _things_of(alice, bob, private, public)
     return Stage(
         {**made, **_about(private)}, {**made, **_about(public)}, {**made, **_about(private), "endpoint": str(shared.pk)}
     )
 
 
-def _things_of(alice: User, private: Endpoint, public: Endpoint) -> Things:
+def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> Things:
     """One of each kind of thing, which is alice's."""
+    group = groups.create(alice, name="alice's people").group
+    memberships.act(alice, group.pk, [Action(Verb.ADD, bob.pk)])
     return {
+        "group": str(group.pk),
+        "subscription": str(uuid.uuid4()),
         "task": str(submit(alice, private, public).pk),
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
     }

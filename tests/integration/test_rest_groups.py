@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from identity import groups
+from identity import bearer, groups
+from identity.bearer import Bearer
 from identity.groups import Policies
 from identity.models import Group, User
-from tests.integration.described import operation
-from tests.integration.rest import Answer, Api, assert_error, routes
+from identity.provider import scopes
+from tests.integration.rest import Answer, Api, assert_error
 from transferapi.rest import canned
 
 pytestmark = pytest.mark.django_db
@@ -183,81 +184,34 @@ def test_limits_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_error(api.post(G, wrong), 400, "ClientError.BadRequest")
 
 
-# ---- who may do what, route by route
-
-ONE = {
-    ("GET", "v2/groups/<str:group>"): None,
-    ("PUT", "v2/groups/<str:group>"): {"name": "changed"},
-    ("DELETE", "v2/groups/<str:group>"): None,
-    ("POST", "v2/groups/<str:group>"): {"remove": [{"identity_id": str(uuid.UUID(int=1))}]},
-    ("GET", "v2/groups/<str:group>/policies"): None,
-    ("PUT", "v2/groups/<str:group>/policies"): {"join_requests": True},
-    ("GET", "v2/groups/<str:group>/children"): None,
-    ("GET", "v2/groups/<str:group>/membership_fields"): None,
-    ("PUT", "v2/groups/<str:group>/membership_fields"): {"city": "Oslo"},
-    ("PUT", "v2/groups/<str:group>/subscription_admin_verified"): {},
-}
-#: Of one group: what a stranger gets who may see it.
-PUBLIC = {"GET": 200, "PUT": 403, "DELETE": 403, "POST": 403}
-OWN = {
-    ("POST", "v2/groups"): (201, {"name": "new"}),
-    ("GET", "v2/groups/my_groups"): (200, None),
-    ("GET", "v2/groups/statuses"): (200, None),
-    ("GET", "v2/preferences"): (200, None),
-    ("PUT", "v2/preferences"): (200, {"allow_add": True}),
-    ("GET", "v2/subscription_info/<str:subscription>"): (404, None),
-}
-_HERE = ("v2/groups", "v2/preferences", "v2/subscription_info")
-
-
-def _call(api: Api, key: tuple[str, str], group: object, body: Any) -> Answer:
-    path = key[1].replace("<str:group>", str(group)).replace("<str:subscription>", str(uuid.uuid4()))
-    return api.call(key[0], f"/{path}", body)
-
-
-def test_every_route_of_groups_has_its_row_here() -> None:
-    found = {(method, route) for method, route in routes() if route.startswith(_HERE)}
-    assert found == {*ONE, *OWN}
-
-
-@pytest.mark.parametrize("key", [*ONE, *OWN], ids=" ".join)
-def test_without_a_token_nothing_is_told(key: tuple[str, str], group: Group) -> None:
-    answer = _call(Api(root=""), key, group.pk, ONE.get(key))
-    assert_error(answer, 401, "ClientError.AuthenticationFailed")
-    assert operation(*key)["summary"]
-
-
-@pytest.mark.parametrize("key", OWN, ids=" ".join)
-def test_everybody_may_ask_for_what_is_their_own(key: tuple[str, str], bobs: Api) -> None:
-    status, body = OWN[key]
-    assert _call(bobs, key, "-", body).status == status
-
-
-@pytest.mark.parametrize("key", ONE, ids=" ".join)
-def test_a_private_group_of_others_does_not_exist(
-    key: tuple[str, str], bobs: Api, group: Group, charlie: User, bob: User, alice: User
-) -> None:
-    def told(where: object) -> tuple[int, str]:
-        answer = _call(bobs, key, where, ONE[key])
-        assert_error(answer, 404, "ClientError.NotFound")
-        return answer.status, answer.body["message"].replace(str(where), "GROUP")
-
-    assert told(group.pk) == told(uuid.uuid4())
-    assert told("no-id")[1].startswith("No such group")
-    group.refresh_from_db()
-    assert (group.name, group.join_requests) == ("beamline", False)
-
-
-@pytest.mark.parametrize("key", ONE, ids=" ".join)
-def test_who_only_sees_a_group_changes_nothing(key: tuple[str, str], bobs: Api, group: Group, alice: User) -> None:
+def test_who_only_sees_a_group_changes_nothing(bobs: Api, group: Group, alice: User) -> None:
     groups.set_policies(alice, group.pk, Policies(group_visibility="authenticated"))
-    answer = _call(bobs, key, group.pk, ONE[key])
-    if "subscription" in key[1]:
-        assert_error(answer, 404, "ClientError.NotFound")
-    else:
-        assert answer.status == PUBLIC[key[0]]
-    assert_error(bobs.get(f"{G}/{group.pk}", include="memberships"), 403, "PermissionDenied")
-    assert groups.get(alice, group.pk).group.name == "beamline"
+    where = f"{G}/{group.pk}"
+    assert bobs.get(where).body["my_memberships"] == []
+    assert bobs.get(f"{where}/policies").status == 200
+    assert_error(bobs.get(where, include="memberships"), 403, "PermissionDenied")
+    assert_error(bobs.put(where, {"name": "new"}), 403, "PermissionDenied")
+    assert_error(bobs.put(f"{where}/policies", {"join_requests": True}), 403, "PermissionDenied")
+    assert_error(bobs.put(f"{where}/membership_fields", {"city": "Oslo"}), 403, "PermissionDenied")
+    assert_error(act(bobs, group, "remove", alice), 403, "PermissionDenied")
+    assert_error(bobs.delete(where), 403, "PermissionDenied")
+    assert_error(bobs.get(f"{G}/no-id"), 404, "ClientError.NotFound")
+
+
+@pytest.mark.parametrize(
+    ("scope", "reads", "writes"),
+    [(scopes.GROUPS_ALL, 200, 201), (scopes.VIEW_MY_GROUPS, 200, 403), (scopes.TRANSFER_ALL, 403, 403)],
+)
+def test_a_token_to_look_with_does_no_more(
+    api: Api, monkeypatch: pytest.MonkeyPatch, alice: User, scope: str, reads: int, writes: int
+) -> None:
+    limited = Bearer(alice, scopes.covered(scope))
+    monkeypatch.setattr(bearer, "authenticate", lambda token: limited)
+    assert api.get(f"{G}/my_groups").status == reads
+    answer = api.post(G, {"name": "new"})
+    assert answer.status == writes
+    if writes == 403:
+        assert answer.body["required_scopes"] == [scopes.GROUPS_ALL]
 
 
 @pytest.mark.parametrize("name", [name for name in canned.REQUESTS if name.startswith("group")])

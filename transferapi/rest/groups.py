@@ -25,9 +25,11 @@ _INCLUDES = ("memberships", "my_memberships", "policies", "allowed_actions", "ch
 
 
 class GroupsView(View):
-    """What all of them share: the token is for the Groups API."""
+    """What all of them share: the token is for the Groups API. To look, one suffices that is good for no more."""
 
-    scope = scopes.GROUPS_ALL
+    @property
+    def scope(self) -> str:  # type: ignore[override]
+        return scopes.VIEW_MY_GROUPS if self.request.method in ("GET", "HEAD") else scopes.GROUPS_ALL
 
 
 def group_id(text: str) -> uuid.UUID:
