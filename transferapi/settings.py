@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "endpoints",
     "transferapi.tasks",
     "transferapi.timers",
+    "webui",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -76,6 +77,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+LOGIN_URL = "/signin"
+CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -154,15 +158,23 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 }
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")
+#: Rows of the database, with a copy in Redis; a session ends 12 h after its user signed in.
+SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+SESSION_COOKIE_AGE = 12 * 60 * 60
+#: Cookies know no ports, so names of our own; __Host- keeps sites beside us from setting them (RFC 6265bis 4.1.3.2).
+SESSION_COOKIE_NAME = "__Host-waybill-session" if _IS_HTTPS else "waybill-session"
+CSRF_COOKIE_NAME = "__Host-waybill-csrf" if _IS_HTTPS else "waybill-csrf"
 SESSION_COOKIE_SECURE = _IS_HTTPS
 CSRF_COOKIE_SECURE = _IS_HTTPS
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SECURE_HSTS_SECONDS = 31536000 if _IS_HTTPS else 0
-#: A proxy in front that ends TLS says so by this header; without one nobody else may set it.
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS else None
+#: A proxy in front that ends TLS says so by this header; where we end it ourselves nobody else may say anything.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS and not CONFIG.tls_certificate else None
 
 LOGGING: dict[str, Any] = {
     "version": 1,

@@ -1,1 +1,1 @@
-"""The room of the pages (floor 5). It is empty in this version: the service is used by REST."""
+"""The pages (floor 5): they ask the services and show what REST shows, by the server and without JavaScript."""

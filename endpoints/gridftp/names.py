@@ -12,7 +12,8 @@ from cryptography import x509
 
 from . import der
 
-_SHORT = {
+#: What people call the types of attributes (OpenSSL's short names).
+SHORT = {
     "2.5.4.3": "CN",
     "2.5.4.4": "SN",
     "2.5.4.5": "serialNumber",
@@ -62,7 +63,7 @@ def slash_name(name: x509.Name) -> str:
     text = ""
     for members in _rdns(name):
         for place, (oid, tag, value) in enumerate(members):
-            text += f"{'+' if place else '/'}{_SHORT.get(oid, oid)}={_printable(tag, value)}"
+            text += f"{'+' if place else '/'}{SHORT.get(oid, oid)}={printable(tag, value)}"
     return text
 
 
@@ -123,7 +124,8 @@ def _attribute(tag: int, content: bytes) -> tuple[str, int, bytes]:
     return der.oid_text(parts[0][1]), *parts[1]
 
 
-def _printable(tag: int, value: bytes) -> str:
+def printable(tag: int, value: bytes) -> str:
+    """A value of this string type in slash form."""
     if tag in (_BMP, _UNIVERSAL):
         value = _text(tag, value).encode()
     return "".join(

@@ -13,7 +13,7 @@ from typing import Any
 from endpoints import bookmarks, registry
 from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import ServerSpec
-from identity import groups, memberships
+from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
 from identity.models import User
 from tests.integration.cast import submit
@@ -110,6 +110,12 @@ EXPECTED: dict[tuple[str, str], Row] = {
     # ---- webhooks and streams of events
     # ---- timers
     # ---- Auth, and what a user's account has
+    ("GET", "v2/api/tokens"): Row(200),
+    ("POST", "v2/api/tokens"): Row(201, body={"label": "new"}),
+    ("DELETE", "v2/api/tokens/<str:token>"): Row(200),
+    ("GET", "v2/api/certificate_subjects"): Row(200),
+    ("POST", "v2/api/certificate_subjects"): Row(403, body={"subject": "/O=Grid/CN=Somebody"}),
+    ("DELETE", "v2/api/certificate_subjects/<str:subject>"): Row(200),
     # ---- open to everybody
     ("GET", ""): Row(200, anonymous=200),
     ("GET", f"{V}/openapi"): Row(200, anonymous=200),
@@ -149,6 +155,8 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
         "subscription": str(uuid.uuid4()),
         "task": str(submit(alice, private, public).pk),
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
+        "token": str(tokens.make(alice, "alice's")[0].pk),
+        "subject": str(certificates.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"]).pk),
     }
 
 

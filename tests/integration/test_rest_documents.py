@@ -330,7 +330,7 @@ def test_every_operation_has_a_summary_and_its_documents_an_example(key: tuple[s
     described = operation(key[0], "v0.10/" + key[1])
     assert described["summary"]
     assert set(described["responses"]) >= {"4XX", "5XX"}
-    assert described["security"] == [{"bearer": []}]
+    assert described["security"] == [{"bearer": []}, {"session": []}]
     assert ("requestBody" in described) == (key in _BODIES)
     if key in _BODIES:
         content = described["requestBody"]["content"]["application/json"]

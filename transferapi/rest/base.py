@@ -17,8 +17,9 @@ from identity.models import User
 from identity.provider import scopes
 
 from . import documents, fairness
-from .auth import BearerAuthentication, HasScope
+from .auth import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
 from .errors import TooManyRequests, request_id, resource
+from .front import address_of
 from .parsing import MAX_BODY, StrictJSONParser
 
 
@@ -36,7 +37,11 @@ class LeanJSONRenderer(BaseRenderer):
 class View(APIView):
     """A resource of the API for signed-in users."""
 
-    authentication_classes: Sequence[type[BaseAuthentication]] = (BearerAuthentication,)
+    authentication_classes: Sequence[type[BaseAuthentication]] = (
+        BearerAuthentication,
+        SessionAuthentication,
+        CertificateAuthentication,
+    )
     permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated, HasScope)
     #: What a token must be good for.
     scope = scopes.TRANSFER_ALL
@@ -58,7 +63,7 @@ class View(APIView):
 
     def _count(self, request: Request, user: Any) -> None:
         """-> TooManyRequests"""
-        self._taken = fairness.take(user and user.pk, request.META.get("REMOTE_ADDR", ""), self.cost)
+        self._taken = fairness.take(user and user.pk, address_of(request._request), self.cost)
         if self._taken and self._taken.wait:
             raise TooManyRequests("You ask too often; wait a little", self._taken.wait)
 

@@ -44,6 +44,15 @@ from endpoints.errors import (
 )
 from endpoints.gate import TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
+from endpoints.gridftp.trust import UntrustedError
+from endpoints.gridftp.written_names import BadNameError
+from identity.certificates import (
+    SubjectInvalidError,
+    SubjectNotFoundError,
+    SubjectNotProvenError,
+    SubjectTakenError,
+    TooManySubjectsError,
+)
 from identity.errors import (
     CredentialGoneError,
     SecretTooLargeError,
@@ -56,6 +65,7 @@ from identity.errors import (
 from identity.group_errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
 from identity.myproxy import MyProxyError
 from identity.oauth_errors import OAuthError
+from identity.tokens import TokenNotFoundError, TooManyTokensError
 from transferapi.tasks.errors import (
     NoCredentialError,
     RequestError,
@@ -143,6 +153,13 @@ def _activate_anew(error: Any) -> tuple[int, str, str]:
     return 400, f"ClientError.ActivationRequired.{flaw_of(error)}", error.reason
 
 
+def _not_proven(subject: str) -> str:
+    return (
+        f"You have not shown that {_shown(subject)} is yours: send this with that certificate (and your token), "
+        "or activate an endpoint with it first"
+    )
+
+
 #: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
@@ -172,6 +189,15 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     CredentialRefusedError: lambda e: (400, f"ClientError.CredentialRefused.{e.flaw}", _shown(e.reason)),
     DelegationUnknownError: lambda e: (400, "ClientError.ActivationExpired", e.reason),
     TooManyWaitingError: lambda e: (429, "ClientError.TooManyRequests", e.reason),
+    TokenNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such token '{_shown(e.ref)}'"),
+    TooManyTokensError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} tokens"),
+    SubjectInvalidError: lambda e: (400, "ClientError.BadRequest", f"subject: {e.reason}"),
+    SubjectNotProvenError: lambda e: (403, "ClientError.SubjectNotProven", _not_proven(e.subject)),
+    SubjectTakenError: lambda e: (409, "Exists", f"The subject {_shown(e.subject)} is registered already"),
+    TooManySubjectsError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} subjects"),
+    SubjectNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such certificate subject '{_shown(e.ref)}'"),
+    UntrustedError: lambda e: (400, "ClientError.BadRequest", f"The client certificate is not accepted: {e.reason}"),
+    BadNameError: lambda e: (400, "ClientError.BadRequest", f"The client certificate is not accepted: {e.reason}"),
     VaultKeyMissingError: _activate_anew,
     VaultSealBrokenError: _activate_anew,
     CredentialGoneError: _activate_anew,

@@ -21,6 +21,7 @@ from .schema import (
     list_of,
     one_of,
 )
+from .shapes_account import REQUESTS_ACCOUNT
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
 from .shapes_groups import REQUESTS_GROUPS
 
@@ -148,6 +149,7 @@ REQUESTS: dict[str, Schema] = {
             "DATA": list_of(asked("delete_item", "path", fields(path=PATH)), minItems=1),
         },
     ),
+    **REQUESTS_ACCOUNT,
     **REQUESTS_BOOKMARKS,
     **REQUESTS_GROUPS,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
@@ -47,6 +48,8 @@ _IN_PATH = {
     "bookmark": "the bookmark's id",
     "group": "the group's id",
     "subscription": "the subscription's id; there is none",
+    "token": "the token's id (not the token)",
+    "subject": "the id of the certificate subject",
 }
 _ERROR_HEADER = OpenApiParameter(
     "X-Transfer-API-Error",
@@ -115,6 +118,29 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         return {"type": "http", "scheme": "bearer"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The cookie of who signed in by the pages."""
+
+    target_class = "transferapi.rest.auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+
+
+class CertificateScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Of TLS client certificates OpenAPI 3.0 knows nothing."""
+
+    target_class = "transferapi.rest.auth.CertificateAuthentication"
+    name: list[str] = []  # noqa: RUF012
+
+    def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:
+        return []
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> list[dict[str, Any]]:
+        return []
 
 
 def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from .schema import (
     ref,
     told,
 )
+from .shapes_account import ANSWERS_ACCOUNT
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
 from .shapes_groups import ANSWERS_GROUPS
 
@@ -248,6 +249,7 @@ ANSWERS: dict[str, Schema] = {
         },
     ),
     "skipped_errors": page("skipped_errors", "skipped_error", **_MARKERS),
+    **ANSWERS_ACCOUNT,
     **ANSWERS_BOOKMARKS,
     **ANSWERS_GROUPS,
 }

@@ -1,0 +1,133 @@
+"""Signing in with a user name and a password: Django's hashers compare, and guessing is bounded.
+
+SignInError
+|- WrongPasswordError             no such user, not this password, or the user is not active: it is not told which
+|- TooManyAttemptsError(seconds)  for this name or from this address; nothing was compared
+|- CountingFailedError            Redis is away, and so nobody can sign in
+|- PasswordRefusedError(reason)   a new password that is too easy to guess
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import ipaddress
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.password_validation import validate_password
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from redis.exceptions import RedisError
+
+from .hidden import Secret
+from .models import User
+
+#: Seconds over which attempts are counted, and how many are heard in that time.
+WINDOW = 300
+MOST_OF_A_NAME = 10
+MOST_OF_AN_ADDRESS = 50
+#: Characters; Django has user names of at most 150, and hashes what it is given.
+MAX_NAME, MAX_PASSWORD = 150, 1024
+
+
+class SignInError(Exception):
+    """The root of this tree. `reason` is a sentence for people."""
+
+    reason = "You were not signed in."
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class WrongPasswordError(SignInError):
+    reason = "This user name and this password do not belong together."
+
+
+class TooManyAttemptsError(SignInError):
+    """seconds: after so many it may be tried again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+        minutes = -(-seconds // 60)
+        self.reason = f"Too many attempts. Try again in {minutes} minute{'' if minutes == 1 else 's'}."
+
+
+class CountingFailedError(SignInError):
+    reason = "The service is busy or restarts. Try again in a moment."
+
+
+class PasswordRefusedError(SignInError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def sign_in(username: str, password: Secret, address: str) -> User:
+    """Who this is. address: where the request comes from, "" where that is not known. -> SignInError
+
+    Each attempt counts before it is looked at, so that many at once are no more than many in a row. A name that nobody
+    has costs the same work as one with another password.
+    """
+    name = _counter("name", username)
+    _count(name, MOST_OF_A_NAME)
+    if address:
+        _count(_counter("address", _network(address)), MOST_OF_AN_ADDRESS)
+    if len(username) > MAX_NAME or len(password.value) > MAX_PASSWORD or "\0" in username:
+        raise WrongPasswordError
+    user = authenticate(username=username, password=password.value)
+    if not isinstance(user, User):
+        raise WrongPasswordError
+    with contextlib.suppress(RedisError):
+        cache.delete(name)
+    return user
+
+
+def change_password(user: User, old: Secret, new: Secret, address: str) -> User:
+    """Who knows the old one may have a new one; all other sessions of the user end with it. -> SignInError"""
+    user = sign_in(user.username, old, address)
+    set_password(user, new)
+    return user
+
+
+def set_password(user: User, new: Secret) -> None:
+    """-> PasswordRefusedError"""
+    if len(new.value) > MAX_PASSWORD:
+        raise PasswordRefusedError(f"A password has at most {MAX_PASSWORD} characters.")
+    try:
+        validate_password(new.value, user)
+    except ValidationError as error:
+        raise PasswordRefusedError(" ".join(error.messages)) from None
+    user.set_password(new.value)
+    user.save(update_fields=["password"])
+
+
+def _count(key: str, most: int) -> None:
+    """One more in this window. -> TooManyAttemptsError"""
+    try:
+        cache.add(key, 0, WINDOW)
+        count = cache.incr(key)
+    except ValueError:
+        # It expired between the two lines.
+        return
+    except RedisError:
+        raise CountingFailedError from None
+    if count > most:
+        raise TooManyAttemptsError(WINDOW)
+
+
+def _counter(kind: str, what: str) -> str:
+    """A key of the cache; what was typed into the field for the name may be a password, and is not kept there."""
+    digest = hashlib.sha256(what.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"sign-in:{kind}:{digest}"
+
+
+def _network(address: str) -> str:
+    """Whoever has an IPv6 address has 2**64 of them."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is None:
+        return str(ipaddress.ip_network((known, 64), strict=False))
+    return str(known)

@@ -1,0 +1,211 @@
+"""Signing in by the page, and out; who guesses, and who is sent elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import hashers
+from django.core.cache import cache
+from django.test import Client
+
+from identity import signing_in, tokens
+from identity.hidden import Secret
+from identity.models import User
+from identity.signing_in import (
+    MAX_PASSWORD,
+    MOST_OF_A_NAME,
+    MOST_OF_AN_ADDRESS,
+    PasswordRefusedError,
+    TooManyAttemptsError,
+    WrongPasswordError,
+)
+from tests.integration.pages import PASSWORD, Browser
+from transferapi.config import _networks
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh_counters(redis_server: Any, settings: Any) -> None:
+    """Nobody has tried yet; and hashing, which has a test of its own, takes no time."""
+    cache.clear()
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def alice(alice: User) -> User:
+    alice.set_password(PASSWORD)
+    alice.save()
+    return alice
+
+
+def test_who_knows_the_password_is_signed_in_and_out_again(alice: User) -> None:
+    browser = Browser()
+    assert browser.get("/account").headers["Location"] == "/signin?next=%2Faccount"
+    answer = browser.sign_in(alice)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+    cookie = browser.client.cookies["waybill-session"]
+    assert cookie["httponly"]
+    assert (cookie["samesite"], cookie["path"]) == ("Lax", "/")
+    assert 12 * 3600 - 60 < cookie["max-age"] <= 12 * 3600
+    assert browser.get("/account").status_code == 200
+    assert "alice" in browser.text
+    copy = Client(cookies=browser.client.cookies.copy())
+    assert browser.post("/signout").headers["Location"] == "/signin"
+    for client in (browser.client, copy):
+        assert client.get("/account").headers["Location"] == "/signin?next=%2Faccount"
+
+
+@pytest.mark.parametrize("who", ["alice", "nobody-known", "shut-out", "no-password", "Alice", "a\0b", "x" * 1000, ""])
+def test_every_refusal_reads_the_same(alice: User, who: str) -> None:
+    User.objects.create(username="shut-out", is_active=False, password=hashers.make_password(PASSWORD))
+    User.objects.create(username="no-password", password=hashers.make_password(None))
+    browser = Browser()
+    browser.get("/signin")
+    answer = browser.post("/signin", username=who, password="wrong" if who == "alice" else PASSWORD)
+    assert answer.status_code == 400
+    assert "This user name and this password do not belong together." in browser.text
+    assert "waybill-session" not in browser.client.cookies
+
+
+def test_an_unknown_user_costs_the_same_work(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django's own hasher runs once for each: for a wrong password, an unknown name, and one without a password."""
+    work: list[str] = []
+    encode = hashers.MD5PasswordHasher.encode
+
+    def counted(self: Any, password: str, salt: str) -> str:
+        work.append(password)
+        return encode(self, password, salt)
+
+    monkeypatch.setattr(hashers.MD5PasswordHasher, "encode", counted)
+    User.objects.create(username="no-password", password=hashers.make_password(None))
+    for name in ("alice", "nobody-known", "no-password"):
+        with pytest.raises(WrongPasswordError):
+            signing_in.sign_in(name, Secret("wrong"), "")
+    assert len(work) == 3
+
+
+def test_a_long_password_is_refused_before_it_is_hashed(alice: User) -> None:
+    with pytest.raises(WrongPasswordError):
+        signing_in.sign_in("alice", Secret("x" * (MAX_PASSWORD + 1)), "")
+
+
+def test_guesses_of_one_name_are_bounded_wherever_they_come_from(alice: User) -> None:
+    for number in range(MOST_OF_A_NAME):
+        with pytest.raises(WrongPasswordError):
+            signing_in.sign_in("alice", Secret("guess"), f"192.0.2.{number}")
+    with pytest.raises(TooManyAttemptsError):
+        signing_in.sign_in("alice", Secret(PASSWORD), "192.0.2.200")
+    browser = Browser()
+    answer = browser.sign_in(alice)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "300")
+    assert "Too many attempts. Try again in 5 minutes." in browser.text
+
+
+def test_who_signs_in_may_have_mistyped_before(alice: User) -> None:
+    for _ in range(3):
+        for _ in range(MOST_OF_A_NAME - 1):
+            with pytest.raises(WrongPasswordError):
+                signing_in.sign_in("alice", Secret("mistyped"), "")
+        assert signing_in.sign_in("alice", Secret(PASSWORD), "") == alice
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::{:x}"])
+def test_guesses_from_one_address_are_bounded_whatever_the_name(alice: User, address: str) -> None:
+    for number in range(MOST_OF_AN_ADDRESS):
+        with pytest.raises(WrongPasswordError):
+            signing_in.sign_in(f"user{number}", Secret("guess"), address.format(number))
+    with pytest.raises(TooManyAttemptsError):
+        signing_in.sign_in("alice", Secret(PASSWORD), address.format(9999))
+    assert signing_in.sign_in("alice", Secret(PASSWORD), "198.51.100.1") == alice
+
+
+def test_the_address_is_the_clients_where_a_front_server_says_so(alice: User, settings: Any) -> None:
+    settings.FRONT_SERVERS = _networks("10.0.0.0/24")
+    for number in range(MOST_OF_AN_ADDRESS + 1):
+        # The first part is what the client itself claims.
+        forwarded = f"198.51.100.{number}, 192.0.2.7, 10.0.0.9"
+        browser = Browser(REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR=forwarded)
+        browser.get("/signin")
+        answer = browser.post("/signin", username=f"user{number}", password="guess")
+    assert answer.status_code == 429
+    other = Browser(REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR="192.0.2.8")
+    assert other.sign_in(alice).status_code == 302
+    claims = Browser(REMOTE_ADDR="192.0.2.7", HTTP_X_FORWARDED_FOR="192.0.2.8")
+    assert claims.sign_in(alice).status_code == 429
+
+
+def test_without_redis_nobody_signs_in(alice: User, settings: Any) -> None:
+    backend = "django.core.cache.backends.redis.RedisCache"
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": "unix:///nowhere/redis.sock"}}
+    browser = Browser()
+    assert browser.sign_in(alice).status_code == 503
+    assert "Try again in a moment" in browser.text
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        *("https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)"),
+        *("account", "http:evil", "///evil.example", "/\t/evil.example", " //evil.example", "/" + "a" * 9000, "\n/x"),
+    ],
+)
+def test_nobody_is_sent_elsewhere(alice: User, elsewhere: str) -> None:
+    answer = Browser().sign_in(alice, after=elsewhere)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+
+
+def test_a_path_of_ours_is_where_one_goes_on(alice: User) -> None:
+    browser = Browser()
+    assert browser.sign_in(alice, after="/v0.10/task_list?limit=3").headers["Location"] == "/v0.10/task_list?limit=3"
+    assert browser.get("/signin?next=/v0.10/task_list").headers["Location"] == "/v0.10/task_list"
+
+
+def test_who_is_signed_in_gives_the_password_again_where_that_is_asked(alice: User) -> None:
+    browser = Browser()
+    browser.sign_in(alice)
+    assert browser.get("/signin?next=/account&again=1").status_code == 200
+    assert "needs your password once more" in browser.text
+    assert 'value="alice"' in browser.page
+
+
+def test_a_form_without_its_token_does_nothing(alice: User) -> None:
+    browser = Browser()
+    answer = browser.post("/signin", username="alice", password=PASSWORD)
+    assert answer.status_code == 403
+    assert "did not come from us" in browser.text
+    browser.sign_in(alice)
+    browser.page = ""
+    assert browser.post("/signout").status_code == 403
+    assert browser.get("/account").status_code == 200
+
+
+def test_a_session_ends_after_its_time_and_with_its_user(alice: User) -> None:
+    browser = Browser()
+    browser.sign_in(alice)
+    session = browser.client.session
+    assert 12 * 3600 - 60 < session.get_expiry_age() <= 12 * 3600
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    assert browser.get("/account").status_code == 302
+
+
+def test_a_password_that_is_easy_to_guess_is_refused(alice: User) -> None:
+    for easy in ("short", "password1234", "x" * (MAX_PASSWORD + 1)):
+        with pytest.raises(PasswordRefusedError):
+            signing_in.set_password(alice, Secret(easy))
+    assert signing_in.sign_in("alice", Secret(PASSWORD), "") == alice
+
+
+def test_the_real_hasher_keeps_no_password(alice: User, settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.PBKDF2PasswordHasher"]
+    signing_in.set_password(alice, Secret("another long one 2"))
+    assert alice.password.startswith("pbkdf2_sha256$")
+    assert signing_in.sign_in("alice", Secret("another long one 2"), "") == alice
+
+
+def test_a_password_is_no_token_and_a_token_no_password(alice: User) -> None:
+    token = tokens.issue(alice)
+    with pytest.raises(WrongPasswordError):
+        signing_in.sign_in("alice", Secret(token), "")
+    assert tokens.authenticate(PASSWORD) is None

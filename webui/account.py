@@ -1,0 +1,169 @@
+"""The account page: a user's tokens, certificates and password, and the programs that act for him."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST, require_safe
+
+from endpoints.gridftp.trust import UntrustedError
+from endpoints.gridftp.written_names import BadNameError
+from identity import certificates, signing_in, tokens
+from identity.certificates import (
+    SubjectInvalidError,
+    SubjectNotFoundError,
+    SubjectNotProvenError,
+    SubjectTakenError,
+    TooManySubjectsError,
+)
+from identity.hidden import Secret
+from identity.signing_in import SignInError, TooManyAttemptsError
+from identity.tokens import TokenNotFoundError, TooManyTokensError
+from transferapi.rest.client_certificates import subject_of
+from transferapi.rest.front import address_of
+
+from .page import ACCOUNT, show, signed_in, user_of
+
+#: Days that a token may last, in words; 0: until it is revoked.
+LIFETIMES = ((1, "1 day"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "never"))
+#: Characters of a label.
+MAX_LABEL = 128
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is seen this once: (label, value) pairs."""
+
+    title: str
+    text: str
+    values: list[tuple[str, str]] = field(repr=False)
+
+
+@signed_in
+@require_safe
+def account(request: HttpRequest) -> HttpResponse:
+    return _page(request)
+
+
+@signed_in
+@require_POST
+def make_token(request: HttpRequest) -> HttpResponse:
+    label = _line(request.POST.get("label", ""))
+    days = request.POST.get("days", "")
+    if not label:
+        return _page(request, refusal=("tokens", "A token needs a label, so that you know it again."))
+    if days not in {str(known) for known, _ in LIFETIMES}:
+        return _page(request, refusal=("tokens", "That is none of the times that a token may last."))
+    try:
+        _, token = tokens.make(user_of(request), label, timedelta(days=int(days)) if days != "0" else None)
+    except TooManyTokensError as error:
+        return _page(request, refusal=("tokens", f"You have {error.limit} tokens, which is the most. Revoke some."))
+    return _page(request, shown=Shown("Your new token", f"Copy the token for {label} now.", [("Token", token.value)]))
+
+
+@signed_in
+@require_POST
+def revoke_token(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
+    try:
+        tokens.revoke_own(user_of(request), token)
+    except TokenNotFoundError:
+        return _page(request, refusal=("tokens", "This token is gone already."), status=404)
+    return _done(request, "The token is revoked.", "tokens")
+
+
+@signed_in
+@require_POST
+def add_certificate(request: HttpRequest) -> HttpResponse:
+    subject, label = request.POST.get("subject", ""), _line(request.POST.get("label", ""))
+    try:
+        certificates.add(user_of(request), subject, label, proven=_proven(request))
+    except SubjectInvalidError as error:
+        return _page(request, refusal=("certificates", f"{error.reason}."))
+    except SubjectNotProvenError:
+        text = "You have not shown that this is yours: activate an endpoint with this certificate first."
+        return _page(request, refusal=("certificates", text), status=403)
+    except SubjectTakenError:
+        return _page(request, refusal=("certificates", "This subject is registered already."), status=409)
+    except TooManySubjectsError as error:
+        return _page(request, refusal=("certificates", f"You have {error.limit} subjects, which is the most."))
+    return _done(request, "The subject is added.", "certificates")
+
+
+@signed_in
+@require_POST
+def remove_certificate(request: HttpRequest, subject: uuid.UUID) -> HttpResponse:
+    try:
+        certificates.remove(user_of(request), subject)
+    except SubjectNotFoundError:
+        return _page(request, refusal=("certificates", "This subject is gone already."), status=404)
+    return _done(request, "The subject is removed.", "certificates")
+
+
+@sensitive_post_parameters()
+@signed_in
+@require_POST
+def change_password(request: HttpRequest) -> HttpResponse:
+    old, new = Secret(request.POST.get("old", "")), Secret(request.POST.get("new", ""))
+    if new.value != request.POST.get("repeated", ""):
+        return _page(request, refusal=("password", "The two new passwords are not the same."))
+    user = user_of(request)
+    try:
+        user = signing_in.change_password(user, old, new, address_of(request))
+    except TooManyAttemptsError as error:
+        answer = _page(request, refusal=("password", error.reason), status=429)
+        answer["Retry-After"] = str(error.seconds)
+        return answer
+    except SignInError as error:
+        return _page(request, refusal=("password", error.reason))
+    update_session_auth_hash(request, user)
+    return _done(request, "Your password is changed. Your other sessions have ended.", "password")
+
+
+def _proven(request: HttpRequest) -> tuple[str, ...]:
+    """The subject that this connection has proved, if any."""
+    try:
+        found = subject_of(request)
+    except (UntrustedError, BadNameError):
+        return ()
+    return () if found is None else (found,)
+
+
+def _page(
+    request: HttpRequest,
+    *,
+    shown: Shown | None = None,
+    refusal: tuple[str, str] | None = None,
+    status: int | None = None,
+) -> HttpResponse:
+    """refusal: the section that it belongs to, and the sentence."""
+    user = user_of(request)
+    known = certificates.of(user)
+    ours = {one.subject for one in known}
+    context = {
+        "title": "Your account",
+        "shown": shown,
+        "refusal": refusal,
+        "now": datetime.now(UTC),
+        "tokens": tokens.of(user),
+        "lifetimes": LIFETIMES,
+        "certificates": known,
+        "provable": sorted({*certificates.provable(user), *_proven(request)} - ours),
+    }
+    return show(request, "account.html", context, status or (400 if refusal else 200))
+
+
+def _done(request: HttpRequest, text: str, section: str) -> HttpResponse:
+    messages.success(request, text)
+    return HttpResponseRedirect(f"{ACCOUNT}#{section}")
+
+
+def _line(text: str) -> str:
+    """One line that can be shown, or ""."""
+    text = text.strip()
+    return text if len(text) <= MAX_LABEL and text.isprintable() else ""
