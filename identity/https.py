@@ -1,8 +1,8 @@
 """One request to one server that somebody has named: by name, and yet to addresses that were checked before.
 
 Bounded in time and size as a whole; no redirect is followed, no proxy asked, nothing kept between requests. A plain
-http:// server is asked only where all of its addresses are loopback: then nobody else hears it. Errors: see
-`oauth_errors`.
+http:// server is asked only where all of its addresses are loopback, and nobody else hears it, or where the caller
+says so (`plain`). Errors: see `oauth_errors`; who asks other servers than OAuth's has words of his own for them.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Site:
     addresses: Sequence[str]
     context: ssl.SSLContext
     timeout: float = REQUEST_SECONDS
+    #: Whether http:// is good enough although others may hear it.
+    plain: bool = False
 
     @sensitive_variables()
     def ask(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
@@ -84,12 +86,17 @@ class Site:
         except OSError:
             raise ServerUnreachableError("The connection to the OAuth server broke.") from None
         if 300 <= answer.status < 400:
-            raise ServerAnswerError("The OAuth server answers with a redirect, which is not followed.")
+            reason = "The OAuth server answers with a redirect, which is not followed."
+            raise ServerAnswerError(reason, answer.status)
         return answer
 
     def _connect(self, until: float) -> socket.socket:
         """To the first address that takes the connection, with TLS where the address says so."""
-        if self.url.scheme == "http" and not all(_is_loopback(address) for address in self.addresses):
+        if (
+            self.url.scheme == "http"
+            and not self.plain
+            and not all(_is_loopback(address) for address in self.addresses)
+        ):
             raise ServerNotTrustedError("An OAuth server without TLS (http://) is not asked: secrets would be read.")
         plain = self._dial(until)
         if self.url.scheme == "http":

@@ -44,7 +44,11 @@ class ServerNotTrustedError(OAuthError):
 
 
 class ServerAnswerError(OAuthError):
-    pass
+    """`status` of HTTP, where that is what is wrong."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class StateMismatchError(OAuthError):

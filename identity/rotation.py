@@ -1,25 +1,59 @@
-"""A new key for the vault without a pause: rows are sealed anew one by one while the service runs (decision 0018)."""
+"""A new key for the vault without a pause: rows are sealed anew one by one while the service runs (decision 0018).
+
+Rooms above that keep sealed things of their own `register` them here: no import points up.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from django.db import transaction
+from django.db import models, transaction
 
 from . import keyring
 from .errors import VaultError, VaultKeyMissingError
 from .hidden import Hidden
 from .models import Credential, PendingSecret
-from .rows import seal, unseal
+from .rows import associated
 
 #: Row ids that are read at a time.
 PAGE = 500
 #: A process that has not heard of the new key yet may seal by the old one while we are at it.
 PASSES = 3
-_MODELS: tuple[type[Credential] | type[PendingSecret], ...] = (Credential, PendingSecret)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Rows with something sealed in `column`, by the key that their column `key_id` names.
+
+    associated: what a row's octets are sealed with, see `keyring.seal`.
+    """
+
+    model: type[models.Model]
+    column: str
+    associated: Callable[[Any], bytes]
+
+    @property
+    def rows(self) -> models.QuerySet[Any]:
+        return self.model._default_manager.all()
+
+    def unseal(self, row: Any) -> Hidden:
+        return Hidden(keyring.unseal(bytes(getattr(row, self.column)), self.associated(row)))
+
+    def seal(self, row: Any, secret: Hidden) -> None:
+        setattr(row, self.column, keyring.seal(secret, self.associated(row)))
+        row.key_id = keyring.key_id(getattr(row, self.column))
+
+
+_SEALED = {kind.model: kind for kind in (Sealed(one, "sealed", associated) for one in (Credential, PendingSecret))}
+
+
+def register(kind: Sealed) -> None:
+    """From now on these rows are sealed anew too, and counted."""
+    _SEALED[kind.model] = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +100,38 @@ def rotate() -> Rotation:
 def status() -> Status:
     """Count the rows by key, and try whether each can be opened."""
     found = Status(tuple(key.name for key in keyring.configured()))
-    for model in _MODELS:
-        for pk in _ids(model, ""):
-            if (row := model.objects.filter(pk=pk).first()) is not None:
+    for kind in _SEALED.values():
+        for pk in _ids(kind, ""):
+            if (row := kind.rows.filter(pk=pk).first()) is not None:
                 found.rows[row.key_id] += 1
-                found.broken += _is_broken(row)
+                found.broken += _is_broken(kind, row)
     return found
 
 
 def _pass(name: str) -> tuple[int, int]:
     """How many rows were sealed anew, and how many could not be."""
-    outcomes = Counter(_reseal(model, pk, name) for model in _MODELS for pk in _ids(model, name))
+    outcomes = Counter(_reseal(kind, pk, name) for kind in _SEALED.values() for pk in _ids(kind, name))
     return outcomes[True], outcomes[False]
 
 
-def _reseal(model: type[Credential] | type[PendingSecret], pk: uuid.UUID, name: str) -> bool | None:
+def _reseal(kind: Sealed, pk: uuid.UUID, name: str) -> bool | None:
     """Whether it could be done; None where there is nothing to do any more."""
     with transaction.atomic():
-        row = model.objects.select_for_update().filter(pk=pk).exclude(key_id=name).first()
+        row = kind.rows.select_for_update(of=("self",)).filter(pk=pk).exclude(key_id=name).first()
         if row is None:
             return None
         try:
-            seal(row, Hidden(unseal(row)))
+            kind.seal(row, kind.unseal(row))
         except VaultError:
             return False
-        row.save(update_fields=["sealed", "key_id"])
+        row.save(update_fields=[kind.column, "key_id"])
     return True
 
 
-def _is_broken(row: Credential | PendingSecret) -> bool:
+def _is_broken(kind: Sealed, row: Any) -> bool:
     try:
-        named = keyring.key_id(bytes(row.sealed)) == row.key_id
-        Hidden(unseal(row))
+        named = keyring.key_id(bytes(getattr(row, kind.column))) == row.key_id
+        kind.unseal(row)
     except VaultKeyMissingError:
         return False
     except VaultError:
@@ -105,9 +139,9 @@ def _is_broken(row: Credential | PendingSecret) -> bool:
     return not named
 
 
-def _ids(model: type[Credential] | type[PendingSecret], without: str) -> Iterator[uuid.UUID]:
+def _ids(kind: Sealed, without: str) -> Iterator[uuid.UUID]:
     """Rows that are not sealed by the key `without`, by id, a page at a time."""
-    rows = model.objects.exclude(key_id=without).order_by("pk").values_list("pk", flat=True)
+    rows = kind.rows.exclude(key_id=without).order_by("pk").values_list("pk", flat=True)
     page = list(rows[:PAGE])
     while page:
         yield from page

@@ -26,6 +26,7 @@ app.conf.update(
         "sweep": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 2.0}},
         "renew": {"task": "workers.renew", "schedule": 2.0, "options": {"expires": 2.0}},
         "mails": {"task": "workers.mails", "schedule": 3.0, "options": {"expires": 3.0}},
+        "webhooks": {"task": "workers.webhooks", "schedule": 2.0, "options": {"expires": 2.0}},
         "tidy": {"task": "workers.tidy", "schedule": 10.0, "options": {"expires": 10.0}},
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from workers import runtime
+from workers import courier, runtime
 
 
 @shared_task(name="workers.run")
@@ -27,7 +27,7 @@ def renew() -> None:
 
 @shared_task(name="workers.tidy")
 def tidy() -> None:
-    """Forget credentials that have expired, and mails of long ago."""
+    """Forget credentials that have expired, and mails and deliveries of long ago."""
     runtime.tidy()
 
 
@@ -35,3 +35,9 @@ def tidy() -> None:
 def mails() -> None:
     """Send what is in the outbox."""
     runtime.post()
+
+
+@shared_task(name="workers.webhooks")
+def webhooks() -> None:
+    """Tell webhooks what is due."""
+    courier.begin_round()

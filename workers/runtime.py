@@ -26,7 +26,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Verb, may
 from identity import vault
 from identity.models import User
-from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, work
+from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, webhooks, work
 from workers.engine.run import Outcome, run_slice
 from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
@@ -169,6 +169,7 @@ def tidy() -> None:
     def forget() -> None:
         vault.expire()
         postman.forget_old()
+        webhooks.forget_old()
 
     _scheduling.submit(on_a_connection, forget).result()
 

@@ -17,6 +17,7 @@ from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
 from identity.models import User
 from tests.integration.cast import submit
+from transferapi.tasks import webhooks
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ _O = f"{V}/operation/endpoint/<str:endpoint>"
 _T = f"{V}/task/<str:task>"
 _B = f"{V}/bookmark/<str:bookmark>"
 _G = "v2/groups/<str:group>"
+_W = f"{V}/webhook/<str:webhook>"
 _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
@@ -107,7 +109,14 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("PUT", "v2/preferences"): Row(200, body={"allow_add": False}),
     ("GET", "v2/subscription_info/<str:subscription>"): Row(404),
     # ---- pause rules and what managers of endpoints see
-    # ---- webhooks and streams of events
+    # ---- webhooks and streams of events: their owner's alone
+    ("GET", f"{V}/webhook_list"): Row(200),
+    ("POST", f"{V}/webhook"): Row(201, body={"url": "https://1.1.1.1/"}),
+    ("GET", _W): Row(200),
+    ("PUT", _W): Row(200, body={"statuses": ["FAILED"]}),
+    ("DELETE", _W): Row(200),
+    ("POST", f"{_W}/test"): Row(202),
+    ("GET", f"{_W}/delivery_list"): Row(200),
     # ---- timers
     # ---- Auth, and what a user's account has
     ("GET", "v2/api/tokens"): Row(200),
@@ -157,6 +166,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
         "token": str(tokens.make(alice, "alice's")[0].pk),
         "subject": str(certificates.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"]).pk),
+        "webhook": str(webhooks.create(alice, "https://1.1.1.1/")[0].pk),
     }
 
 

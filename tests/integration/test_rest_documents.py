@@ -21,6 +21,7 @@ from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
 from tests.integration.rest import Answer, Api, assert_error, routes
 from transferapi.rest import canned
+from transferapi.tasks import webhooks
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.states import FileKind, FileState
 
@@ -258,6 +259,8 @@ _BODIES: dict[tuple[str, str], str] = {
     ("PUT", _T): "task",
     ("POST", "bookmark"): "bookmark",
     ("PUT", "bookmark/<str:bookmark>"): "bookmark_change",
+    ("POST", "webhook"): "webhook",
+    ("PUT", "webhook/<str:webhook>"): "webhook_change",
 }
 _QUERIES = {
     ("GET", "endpoint_search"): "?filter_fulltext=e",
@@ -283,12 +286,14 @@ def world(api: Api, alice: User, task: Task) -> Callable[[tuple[str, str]], Answ
     server = make_endpoint(alice, "mine").servers.get()
     running = submit(alice, Endpoint.objects.get(owner=alice, name="ep1"), Endpoint.objects.get(name="mine"))
     bookmark = bookmarks.create(alice, name="a place", endpoint="mine", path="/~/")
+    webhook, _ = webhooks.create(alice, "https://1.1.1.1/")
 
     def send(key: tuple[str, str]) -> Answer:
         method, route = key
         subject = running if method != "GET" else task
         path = route.replace("<str:endpoint>", "mine").replace("<str:server>", str(server.pk))
         path = path.replace("<str:task>", str(subject.pk)).replace("<str:bookmark>", str(bookmark.pk))
+        path = path.replace("<str:webhook>", str(webhook.pk))
         body = canned.REQUESTS[_BODIES[key]] if key in _BODIES else None
         return api.call(method, f"/{path}{_QUERIES.get(key, '')}", body)
 

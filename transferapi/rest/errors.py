@@ -72,6 +72,9 @@ from transferapi.tasks.errors import (
     TaskCompleteError,
     TaskNotFoundError,
     TooManyPendingError,
+    TooManyWebhooksError,
+    WebhookDisabledError,
+    WebhookNotFoundError,
 )
 
 log = logging.getLogger(__name__)
@@ -183,6 +186,9 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
     TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),
+    WebhookNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such webhook '{_shown(e.ref)}'"),
+    WebhookDisabledError: lambda e: (409, "Conflict", "The webhook is disabled: enable it first"),
+    TooManyWebhooksError: lambda e: (409, e.code, f"A user has at most {e.limit} webhooks"),
     NoCredentialError: lambda e: (409, "NoCredException", _shown(e.reason)),
     NotActivatedError: lambda e: (400, "ClientError.ActivationRequired", _shown(e.reason)),
     RequirementError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),

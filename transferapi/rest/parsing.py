@@ -127,6 +127,15 @@ class Document:
         text = self.text(name)
         return None if text is None else self._moment(name, text)
 
+    def texts(self, name: str, most: int = 1000) -> list[str] | None:
+        """A list of strings."""
+        value = self._fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) > most or not all(isinstance(word, str) for word in value):
+            self._wrong(name, f"a list of at most {most} strings")
+        return value
+
     def documents(self, name: str, *data_types: str) -> Iterator[Document]:
         """A list of objects; absent means empty."""
         value = self._fields.get(name)

@@ -24,6 +24,7 @@ from .schema import (
 from .shapes_account import REQUESTS_ACCOUNT
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
 from .shapes_groups import REQUESTS_GROUPS
+from .shapes_push import REQUESTS_PUSH
 
 SCHEME = one_of("gsiftp", "ftp", "sshftp")
 _SERVER = {
@@ -152,5 +153,6 @@ REQUESTS: dict[str, Schema] = {
     **REQUESTS_ACCOUNT,
     **REQUESTS_BOOKMARKS,
     **REQUESTS_GROUPS,
+    **REQUESTS_PUSH,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }

@@ -45,6 +45,7 @@ _IN_PATH = {
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",
     "server": "the server's number",
+    "webhook": "the webhook's id",
     "bookmark": "the bookmark's id",
     "group": "the group's id",
     "subscription": "the subscription's id; there is none",

@@ -34,6 +34,7 @@ from .schema import (
 from .shapes_account import ANSWERS_ACCOUNT
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
 from .shapes_groups import ANSWERS_GROUPS
+from .shapes_push import ANSWERS_PUSH
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
@@ -252,4 +253,5 @@ ANSWERS: dict[str, Schema] = {
     **ANSWERS_ACCOUNT,
     **ANSWERS_BOOKMARKS,
     **ANSWERS_GROUPS,
+    **ANSWERS_PUSH,
 }

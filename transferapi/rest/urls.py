@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import activation, bookmarks, endpoints, forecasts, landing, operations, submission, tasks
+from . import activation, bookmarks, endpoints, forecasts, landing, operations, submission, tasks, webhooks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
+W = "webhook/<str:webhook>"
 
 urlpatterns = [
     path("endpoint", endpoints.EndpointCreate.as_view()),
@@ -40,6 +41,11 @@ urlpatterns = [
     path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
     # ---- pause rules and what managers of endpoints see
     # ---- webhooks and streams of events
+    path("webhook", webhooks.WebhookCreate.as_view()),
+    path("webhook_list", webhooks.WebhookList.as_view()),
+    path(W, webhooks.WebhookDetail.as_view()),
+    path(f"{W}/test", webhooks.WebhookTest.as_view()),
+    path(f"{W}/delivery_list", webhooks.DeliveryList.as_view()),
     # ---- older names, and routes of other products
     path("forecast", forecasts.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),

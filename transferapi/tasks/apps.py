@@ -7,9 +7,11 @@ class TasksConfig(AppConfig):
 
     def ready(self) -> None:
         from endpoints.signals import pause_rules_changed
+        from identity import rotation
         from identity.signals import credential_stored
 
-        from . import pauses, renewal
+        from . import pauses, renewal, webhooks
 
         credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")
         pause_rules_changed.connect(pauses.rules_changed, dispatch_uid="tasks are paused, or go on")
+        rotation.register(webhooks.SEALED)

@@ -9,6 +9,9 @@
         TooManyPendingError(limit)        the user has as many unfinished tasks as he may
         LeaseLostError(task_id, epoch)    this worker does not hold the task any more
         AmbiguousPathError(path)          two sources for one destination
+        WebhookNotFoundError(ref)         no such webhook, or not this user's
+        WebhookDisabledError(webhook_id)  nothing is sent to it until it is enabled again
+        TooManyWebhooksError(limit)       the user has as many as he may
 
 Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged.
 """
@@ -83,3 +86,23 @@ class AmbiguousPathError(TaskError):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
+
+
+class WebhookNotFoundError(TaskError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class WebhookDisabledError(TaskError):
+    def __init__(self, webhook_id: uuid.UUID) -> None:
+        super().__init__(webhook_id)
+        self.webhook_id = webhook_id
+
+
+class TooManyWebhooksError(TaskError):
+    code = "ClientError.LimitExceeded"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit

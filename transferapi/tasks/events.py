@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from .models import Event
+from django.db import connection
 
+#: Who listens hears of each task that has new lines: {"task": id, "owner": id}. See `feed.py`.
+CHANNEL = "waybill_tasks"
 #: More text than this no event keeps.
 MAX_DETAILS = 20_000
 
@@ -25,18 +27,31 @@ class NewEvent:
 
 
 def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
-    """Write these lines; call it inside the transaction of the change."""
-    Event.objects.bulk_create(
-        Event(
-            task_id=task_id,
-            time=now,
-            code=event.code,
-            is_error=event.is_error,
-            description=printable(event.description),
-            details=text(event.details),
-        )
-        for event in new
+    """Write these lines, and wake who listens once they are committed; call it inside the transaction of the change."""
+    with connection.cursor() as cursor:
+        cursor.execute(_APPEND, {
+            "task": task_id,
+            "now": now,
+            "codes": [event.code for event in new],
+            "errors": [event.is_error for event in new],
+            "descriptions": [printable(event.description) for event in new],
+            "details": [text(event.details) for event in new],
+            "channel": CHANNEL,
+        })  # fmt: skip
+
+
+#: In one round trip. NOTIFY takes a lock of the whole database for as long as the commit takes: it comes with events,
+#: which are few, and never with a batch of files.
+_APPEND = """
+    WITH told AS (
+        INSERT INTO tasks_event (task_id, time, code, is_error, description, details)
+        SELECT %(task)s, %(now)s, code, is_error, description, details
+        FROM unnest(%(codes)s::varchar[], %(errors)s::boolean[], %(descriptions)s::text[], %(details)s::text[])
+            WITH ORDINALITY AS new(code, is_error, description, details, number)
+        ORDER BY number
     )
+    SELECT pg_notify(%(channel)s, json_build_object('task', id, 'owner', owner_id)::text)
+    FROM tasks_task WHERE id = %(task)s"""
 
 
 def printable(text: str) -> str:

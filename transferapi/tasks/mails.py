@@ -24,7 +24,7 @@ from endpoints.registry import canonical_name
 from identity.models import User
 from identity.vault import Held
 
-from .models import Event, Mail, Task
+from .models import Event, Mail, Task, Webhook
 from .states import Phase, Status, TaskType
 
 #: A task that has waited so often tells it by mail no more.
@@ -33,6 +33,7 @@ CREDENTIAL_TROUBLES = ("NO_CREDENTIALS", "AUTH")
 #: Of a subject, which is one line.
 MAX_SUBJECT = 200
 TASK = "/v0.10/task/"
+WEBHOOK = "/v0.10/webhook/"
 #: The owner knows.
 SILENT = frozenset({"CANCELED"})
 
@@ -111,6 +112,15 @@ def expiring(task: Task, endpoint: Endpoint, held: Held, why: str, how: str, now
     lines = [f"{_what(task)} will have to wait for you.", "", why, ""]
     lines.append("A new credential is used as soon as it is there.")
     _write(task, key, f"{_short(task)} will need a new credential", lines, "notify_on_inactive", now)
+
+
+def webhook_disabled(webhook: Webhook, why: str, now: datetime) -> None:
+    """A webhook has failed for too long."""
+    lines = [f"Your webhook {webhook.url.partition('?')[0]} has failed for days, and is told nothing more.", ""]
+    lines += [f"What was wrong with the last try: {why}", "", "Mend it, then enable it again:"]
+    lines.append(f"{settings.PUBLIC_URL}{WEBHOOK}{webhook.pk}")
+    key = f"webhook:{webhook.pk}:{now.isoformat()}"
+    _put(webhook.owner, None, key, "a webhook of yours was disabled", lines, now)
 
 
 def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:

@@ -12,8 +12,10 @@ from .states import FileKind, FileState, Phase, Status, TaskType
 
 if TYPE_CHECKING:
     _OctetsField = models.BinaryField[Any, Any]
+    _NumberField = models.Field[int, int]
 else:
     _OctetsField = models.BinaryField
+    _NumberField = models.Field
 
 
 class PathField(_OctetsField):
@@ -27,6 +29,16 @@ class PathField(_OctetsField):
 
     def to_python(self, value: Any) -> Any:
         return value
+
+
+class TransactionIdField(_NumberField):
+    """Which transaction wrote the row, as PostgreSQL counts them (`xid8`): the database fills it in."""
+
+    def db_type(self, connection: object) -> str:
+        return "xid8"
+
+    def from_db_value(self, value: Any, expression: object, connection: object) -> int:
+        return int(value)
 
 
 class Task(models.Model):
@@ -313,9 +325,16 @@ class Event(models.Model):
     description = models.TextField()
     #: Text; JSON text for STARTED, PROGRESS and SUCCEEDED, as the Transfer API has it.
     details = models.TextField()
+    #: Ids are given out in another order than transactions end in; readers that go on where they were need this one.
+    written_by = TransactionIdField(
+        db_default=models.Func(function="pg_current_xact_id", output_field=models.TextField()), editable=False
+    )
 
     class Meta:
-        indexes = (models.Index(fields=["task", "-id"], name="event_by_task"),)
+        indexes = (
+            models.Index(fields=["task", "-id"], name="event_by_task"),
+            models.Index(fields=["written_by"], name="event_by_transaction"),
+        )
 
 
 class Lease(models.Model):
@@ -427,23 +446,32 @@ class Webhook(models.Model):
     #: Set when it has not answered for too long: nothing more is sent.
     disabled_at = models.DateTimeField(null=True)
     last_error = models.TextField(blank=True)
+    #: Tries in a row that failed, and since when; nothing is sent before its pause is over.
+    failures = models.IntegerField(default=0)
+    failing_since = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(null=True)
 
 
 class Delivery(models.Model):
     """One word to a webhook: written in the transaction of the change, sent until it is taken or too old."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+", db_index=False)
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
+    #: None: it was sent to try the webhook.
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+", db_index=False, null=True)
     body = models.JSONField()
     made_at = models.DateTimeField()
     attempts = models.IntegerField(default=0)
     #: None: it was taken, or is given up.
     next_try_at = models.DateTimeField(null=True)
     delivered_at = models.DateTimeField(null=True)
+    #: What the receiver answered to the last try, and what was wrong with that.
     last_status = models.IntegerField(null=True)
+    last_error = models.CharField(max_length=300, blank=True)
 
     class Meta:
         indexes = (
             models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="delivery_due"),
+            models.Index(fields=["webhook", "-made_at"], name="delivery_of_webhook"),
+            models.Index(fields=["made_at"], name="delivery_by_age"),
         )

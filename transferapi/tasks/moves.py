@@ -16,7 +16,7 @@ from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.models import User
 
-from . import doorbell, events, mails, rules
+from . import doorbell, events, mails, rules, webhooks
 from .clock import moment
 from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
 from .events import NewEvent
@@ -67,8 +67,17 @@ def move(
             events.append(task_id, [event], now)
         if moved and new[1] is Phase.DONE:
             mails.ended(task_id, now)
+        if moved and (told := _told_as(old, new)):
+            webhooks.changed(task_id, told, now)
     if not moved:
         raise StaleStateError(task_id, old)
+
+
+def _told_as(old: State, new: State) -> str:
+    """What webhooks call this move; empty where it is only the scheduler's breathing."""
+    if new == PAUSED or (old == PAUSED and new == QUEUED):
+        return "paused" if new == PAUSED else "unpaused"
+    return new[0].lower() if new[0] != old[0] else ""
 
 
 def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:

@@ -1,0 +1,70 @@
+"""Sends what webhooks are told, many at a time: a receiver that is slow takes a thread of ours, and holds up nobody."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from django.utils import timezone
+
+from transferapi.tasks import deliveries
+from transferapi.tasks.deliveries import Job
+from workers.store import on_a_connection
+
+log = logging.getLogger(__name__)
+
+#: Deliveries of this process at one time. Its threads wait for sockets, and hold no connection to the database longer
+#: than it takes to write down what came of one.
+PARALLEL = 16
+
+_lock = threading.Lock()
+_pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="courier")
+_rounds = ThreadPoolExecutor(1, thread_name_prefix="courier-rounds")
+_round_waits = False
+_under_way: Counter[uuid.UUID] = Counter()
+
+
+def begin_round() -> None:
+    """Send what is due, as far as there are free threads; nobody waits for it."""
+    global _round_waits
+    with _lock:
+        if _round_waits:
+            return
+        _round_waits = True
+    _rounds.submit(_round)
+
+
+def _round() -> None:
+    global _round_waits
+    with _lock:
+        _round_waits = False
+        free = PARALLEL - _under_way.total()
+        busy = [owner for owner, count in _under_way.items() if count >= deliveries.MOST_OF_A_USER]
+    try:
+        jobs = on_a_connection(lambda: deliveries.claim(free, busy))
+    except Exception as error:
+        log.warning("webhooks are told later: %s", type(error).__name__)
+        return
+    for job in jobs:
+        with _lock:
+            _under_way[job.owner_id] += 1
+        _pool.submit(_send, job)
+
+
+def _send(job: Job) -> None:
+    try:
+        outcome = deliveries.attempt(job, timezone.now())
+        on_a_connection(lambda: deliveries.settle(job, outcome))
+    except Exception as error:
+        # It is claimed for a while only: somebody tries again.
+        log.warning("what came of delivery %s is not known: %s", job.id, type(error).__name__)
+    finally:
+        with _lock:
+            _under_way[job.owner_id] -= 1
+            if not _under_way[job.owner_id]:
+                del _under_way[job.owner_id]
+    # What its user has waiting need not wait for the next beat.
+    begin_round()
