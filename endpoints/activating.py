@@ -100,7 +100,10 @@ def shares(endpoint: Endpoint) -> bool:
 
 def requirements(user: User, ref: str, now: datetime | None = None) -> Requirements:
     """Begins a delegation where the endpoint takes one: its key is made here and waits in the vault."""
-    endpoint = registry.resolve(user, ref, Verb.ACTIVATE)
+    endpoint = registry.resolve(user, ref, Verb.VIEW)
+    if endpoint.host_id is not None:
+        return Requirements(endpoint, _of_owner(user, endpoint, now), ())
+    registry.require(user, Verb.ACTIVATE, endpoint)
     standing = activation.standing(user.pk, endpoint, now)
     written = {form: _written(user, endpoint, form) for form in offered(endpoint)}
     return Requirements(endpoint, standing, _rows(written))
@@ -109,7 +112,10 @@ def requirements(user: User, ref: str, now: datetime | None = None) -> Requireme
 def autoactivate(user: User, ref: str, if_expires_in: int | None = None, now: datetime | None = None) -> Outcome:
     """Use what is in the vault. if_expires_in: seconds for which it has to be valid at least."""
     now = now or datetime.now(UTC)
-    endpoint = registry.resolve(user, ref, Verb.ACTIVATE)
+    endpoint = registry.resolve(user, ref, Verb.VIEW)
+    if endpoint.host_id is not None:
+        return _activated_by_owner(endpoint, _of_owner(user, endpoint, now))
+    registry.require(user, Verb.ACTIVATE, endpoint)
     standing = activation.standing(user.pk, endpoint, now)
     if standing.need is Need.NONE:
         return Outcome(endpoint, "AlreadyActivated", "This endpoint needs no activation", standing)
@@ -122,6 +128,20 @@ def autoactivate(user: User, ref: str, if_expires_in: int | None = None, now: da
         return Outcome(endpoint, "AlreadyActivated", "The endpoint is activated already", standing)
     message = "The endpoint was activated with a credential that you have from its server"
     return Outcome(endpoint, "AutoActivated.CachedCredential", message, standing)
+
+
+def _of_owner(user: User, share: Endpoint, now: datetime | None) -> Standing:
+    """A shared endpoint is activated by its owner, at its host."""
+    return activation.standings_seen(user.pk, [share], now)[share.pk]
+
+
+def _activated_by_owner(share: Endpoint, standing: Standing) -> Outcome:
+    """Programs ask it of every endpoint before they use it."""
+    if standing.active:
+        message = "A shared endpoint needs no activation: its owner's credential serves"
+        return Outcome(share, "AlreadyActivated", message, standing)
+    message = "Its owner has to activate the endpoint that this one is shared from"
+    return Outcome(share, "AutoActivationFailed", message, standing)
 
 
 def _lasts(standing: Standing, until: datetime | None) -> bool:

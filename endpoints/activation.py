@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -91,12 +91,32 @@ def standings(
     user_id: uuid.UUID, endpoints: Iterable[Endpoint], now: datetime | None = None
 ) -> dict[uuid.UUID, Standing]:
     """The same for many endpoints, with one look into the vault. Their servers should have been prefetched."""
-    rows = list(endpoints)
-    needs = {row.pk: need(row) for row in rows}
-    bound = {row.pk: bindings(row) for row in rows if needs[row.pk] is not Need.NONE}
+    return _standings({row.pk: (user_id, row) for row in endpoints}, now)
+
+
+def standings_seen(
+    user_id: uuid.UUID, endpoints: Sequence[Endpoint], now: datetime | None = None
+) -> dict[uuid.UUID, Standing]:
+    """As the user meets them: on a shared endpoint it is its owner who must be active at the host."""
+    shared = {row.pk: (row.owner_id, row.host) for row in endpoints if row.host is not None}
+    return _standings({row.pk: shared.get(row.pk, (user_id, row)) for row in endpoints}, now)
+
+
+def _standings(
+    places: Mapping[uuid.UUID, tuple[uuid.UUID, Endpoint]], now: datetime | None
+) -> dict[uuid.UUID, Standing]:
+    """Of these users at these endpoints, by what one likes."""
+    needs = {key: need(endpoint) for key, (_, endpoint) in places.items()}
+    bound = {key: bindings(places[key][1]) for key in places if needs[key] is not Need.NONE}
     wanted = {binding for one in bound.values() for binding in one}
-    held = vault.find_all(user_id, sorted(wanted), now) if wanted else []
-    return {pk: Standing(wants, _best(wants, bound.get(pk, ()), held)) for pk, wants in needs.items()}
+    held = vault.find_theirs([places[key][0] for key in bound], sorted(wanted), now) if wanted else []
+    theirs: dict[uuid.UUID, list[Held]] = {}
+    for one in held:
+        theirs.setdefault(one.user_id, []).append(one)
+    return {
+        key: Standing(needs[key], _best(needs[key], bound.get(key, ()), theirs.get(user_id, ())))
+        for key, (user_id, _) in places.items()
+    }
 
 
 def _best(wants: Need, bound: Sequence[str], held: Sequence[Held]) -> Held | None:

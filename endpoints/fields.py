@@ -55,17 +55,25 @@ def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
     return values | limits.changed(endpoint, fields)
 
 
-#: What a shared endpoint has not of its own: what its host says counts.
-_OF_HOSTS = frozenset({"myproxy_server", "myproxy_dn", "oauth_server", "network_use", *limits.Limits._fields})
+#: What a shared endpoint has not of its own: nobody activates it, and how hard it is worked is said of its host.
+_CREDENTIALS = ("myproxy_server", "myproxy_dn", "oauth_server")
+_LIMITS = ("network_use", *limits.Limits._fields)
 
 
-def checked_of_share(share: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
+def checked_of_share(share: Endpoint, host: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
     """The same for a shared endpoint. What it cannot have is refused by name, unless it says what is so already: a
     document that was read can be written back."""
-    values = checked(share, fields)
-    for field in sorted(_OF_HOSTS & values.keys()):
-        if values.pop(field) != getattr(share, field):
+    for field in _CREDENTIALS:
+        if fields.get(field):
+            raise EndpointInvalidError(field, "A shared endpoint has none: its owner's credential serves all.")
+    asked = limits.changed(host, {name: fields[name] for name in _LIMITS if name in fields})
+    for field, value in asked.items():
+        if value != getattr(host, field):
             raise EndpointInvalidError(field, "A shared endpoint has none of its own; change that of its host.")
+    own = {name: value for name, value in fields.items() if name not in (*_CREDENTIALS, *_LIMITS)}
+    values = checked(share, own)
+    if values.get("default_directory") == "/~/":
+        values["default_directory"] = "/"
     return values
 
 

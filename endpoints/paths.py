@@ -7,7 +7,7 @@ import re
 #: Octets, as on Linux (PATH_MAX, NAME_MAX).
 MAX_PATH, MAX_COMPONENT = 4096, 255
 #: C0 and DEL; surrogates stand for octets that are not UTF-8 and may be in a path (U+DC80 to U+DCFF), no others.
-_NO_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
+CONTROL_IN_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
 _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _SLASHES = re.compile(r"//+")
 _PARENT = re.compile(r"(?:^|/)\.\.(?:/|$)")
@@ -25,7 +25,7 @@ def normal(text: str) -> str:
     """
     if not text:
         raise BadPathError("A path is wanted here.")
-    if _NO_PATH.search(text):
+    if CONTROL_IN_PATH.search(text):
         raise BadPathError("A path has no control characters.")
     if text == "~" or text.startswith("~/"):
         text = "/" + text

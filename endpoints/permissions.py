@@ -11,7 +11,6 @@ from enum import StrEnum
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from identity import groups
 from identity.models import Membership, User
 
 from .models import AccessRule, Endpoint, Role
@@ -110,11 +109,19 @@ def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, froze
     """The same for many endpoints, with one question to the database."""
     rows = list(endpoints)
     held: defaultdict[uuid.UUID, set[RoleName]] = defaultdict(set)
-    found = Role.objects.filter(_is_principal(user), endpoint__in=[row.pk for row in rows])
-    for pk, role in found.values_list("endpoint_id", "role"):
-        held[pk].add(RoleName(role))
+    if others := {row.pk for row in rows if row.owner_id != user.pk}:
+        found = Role.objects.filter(_is_principal(user), endpoint__in=others)
+        for pk, role in found.values_list("endpoint_id", "role"):
+            held[pk].add(RoleName(role))
     owned = frozenset({RoleName.ADMINISTRATOR})
     return {row.pk: owned if row.owner_id == user.pk else frozenset(held[row.pk]) for row in rows}
+
+
+def asleep_among(endpoints: Iterable[Endpoint]) -> set[uuid.UUID]:
+    """The shares among these that are not `awake`."""
+    shares = [row.pk for row in endpoints if row.host_id is not None]
+    found = Endpoint.objects.filter(~awake_rows(), pk__in=shares) if shares else Endpoint.objects.none()
+    return set(found.values_list("pk", flat=True))
 
 
 def gives(held: Iterable[RoleName], verb: Verb) -> bool:
@@ -205,5 +212,7 @@ def awake_rows() -> Q:
 
 
 def _is_principal(user: User) -> Q:
-    mine: Iterable[uuid.UUID] = groups.of(user)
-    return Q(principal_type="identity", principal=user.pk) | Q(principal_type="group", principal__in=list(mine))
+    mine = Membership.objects.filter(user=user, status="active")
+    return Q(principal_type="identity", principal=user.pk) | Q(
+        principal_type="group", principal__in=mine.values("group_id")
+    )

@@ -121,9 +121,14 @@ def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
     endpoint = living().filter(_meaning(user, ref)).first()
     if endpoint is None or not may(user, Verb.VIEW, endpoint):
         raise EndpointNotFoundError(ref)
+    require(user, verb, endpoint)
+    return endpoint
+
+
+def require(user: User, verb: Verb, endpoint: Endpoint) -> None:
+    """-> NotPermittedError"""
     if not may(user, verb, endpoint):
         raise NotPermittedError(verb, endpoint)
-    return endpoint
 
 
 def still(user: User, endpoint: Endpoint, verb: Verb) -> None:
@@ -152,7 +157,19 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 
 def checked_fields(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
     """What becomes of the columns of this endpoint. -> EndpointInvalidError"""
-    return checked(endpoint, fields) if endpoint.host_id is None else checked_of_share(endpoint, fields)
+    if endpoint.host is None:
+        return checked(endpoint, fields)
+    _same("host_path", fields, {endpoint.host_path, endpoint.host_path.rstrip("/")})
+    hosts = {str(endpoint.host_id), canonical_name(endpoint.host)}
+    for name in ("host_endpoint", "host_endpoint_id"):
+        _same(name, fields, hosts)
+    return checked_of_share(endpoint, endpoint.host, fields)
+
+
+def _same(name: str, fields: Mapping[str, object], known: Collection[str]) -> None:
+    """What is shared stays what it is: who was given something there was given that."""
+    if fields.get(name) is not None and fields[name] not in known:
+        raise EndpointInvalidError(name, "This cannot be changed; share another folder, and delete this share.")
 
 
 def insert(endpoint: Endpoint, values: Mapping[str, object]) -> None:

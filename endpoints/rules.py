@@ -82,8 +82,15 @@ def of_share(user: User, ref: str) -> tuple[Endpoint, list[AccessRule]]:
 
 
 def get(user: User, ref: str, rule_id: str) -> AccessRule:
-    """-> as `of_share`, RuleNotFoundError"""
-    return _rule(_share(user, ref), rule_id)
+    """-> as `registry.resolve`, RuleNotFoundError"""
+    share = registry.resolve(user, ref, Verb.GRANT)
+    try:
+        found = AccessRule.objects.filter(endpoint=share, pk=uuid.UUID(rule_id)).first()
+    except ValueError:
+        found = None
+    if found is None:
+        raise RuleNotFoundError(rule_id)
+    return found
 
 
 def update(
@@ -119,16 +126,6 @@ def _share(user: User, ref: str) -> Endpoint:
     if share.host_id is None:
         raise NotSharedError(share)
     return share
-
-
-def _rule(share: Endpoint, rule_id: str) -> AccessRule:
-    try:
-        found = AccessRule.objects.filter(endpoint=share, pk=uuid.UUID(rule_id)).first()
-    except ValueError:
-        found = None
-    if found is None:
-        raise RuleNotFoundError(rule_id)
-    return found
 
 
 def _insert(rule: AccessRule) -> None:

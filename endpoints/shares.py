@@ -15,6 +15,7 @@ from identity.models import User
 
 from . import paths, registry
 from .errors import EndpointInvalidError
+from .fields import checked_of_share
 from .models import Endpoint
 from .paths import BadPathError
 from .permissions import Verb
@@ -38,11 +39,11 @@ def create(user: User, host_ref: str, host_path: str, fields: Mapping[str, objec
     host = registry.resolve(user, host_ref, Verb.VIEW)
     if host.host_id is not None:
         raise EndpointInvalidError("host_endpoint", "This is a shared endpoint itself; share from the one it lies on.")
-    registry.resolve(user, str(host.pk), Verb.SHARE)
+    registry.require(user, Verb.SHARE, host)
     share = Endpoint(id=uuid.uuid4(), owner=user, host=host, host_path=_folder(host_path), default_directory="/")
     with transaction.atomic():
         registry.still(user, host, Verb.SHARE)
-        registry.insert(share, registry.checked_fields(share, fields))
+        registry.insert(share, checked_of_share(share, host, fields))
     return share
 
 

@@ -115,13 +115,18 @@ def store(
 
 def find(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None = None) -> Held | None:
     """Of the user's credentials for any of these bindings the one that lives longest; None when none is alive."""
-    row = _alive(user_id, bound_to, now).first()
+    row = _alive([user_id], bound_to, now).first()
     return None if row is None else _held(row)
 
 
 def find_all(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None = None) -> list[Held]:
     """All of the user's credentials for these bindings that are alive, those that live longest first; one query."""
-    return [_held(row) for row in _alive(user_id, bound_to, now)]
+    return [_held(row) for row in _alive([user_id], bound_to, now)]
+
+
+def find_theirs(user_ids: Sequence[uuid.UUID], bound_to: Sequence[str], now: datetime | None = None) -> list[Held]:
+    """The same of several users."""
+    return [_held(row) for row in _alive(user_ids, bound_to, now)]
 
 
 def reveal(held: Held) -> bytes:
@@ -163,12 +168,12 @@ def expire(now: datetime | None = None) -> int:
     return _delete_expired(Credential.objects.all(), time) + _delete_expired(PendingSecret.objects.all(), time)
 
 
-def _alive(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None) -> models.QuerySet[Credential]:
+def _alive(user_ids: Sequence[uuid.UUID], bound_to: Sequence[str], now: datetime | None) -> models.QuerySet[Credential]:
     # Not `moment(now)`: the database compares with its own clock, in the same query.
     time = Now() if now is None else now
     alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=time)
     longest = (models.F("expires_at").desc(nulls_first=True), "-stored_at")
-    rows = Credential.objects.defer("sealed").filter(alive, user_id=user_id, bound_to__in=list(bound_to))
+    rows = Credential.objects.defer("sealed").filter(alive, user_id__in=list(user_ids), bound_to__in=list(bound_to))
     return rows.order_by(*longest)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from endpoints import bookmarks, registry
-from endpoints.models import AccessRule, Endpoint
+from endpoints.models import AccessRule, Endpoint, Role
 from endpoints.registry import ServerSpec
 from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
@@ -50,6 +50,10 @@ _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination
 _DELETE = {**_SUBMISSION, "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
 _FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
 _SERVER = {"hostname": "dtn9.example.org"}
+#: Somebody to whom roles are given.
+DAVE = uuid.UUID(int=4)
+_ROLE = {"principal_type": "identity", "principal": str(DAVE), "role": "activity_monitor"}
+_ACCESS = {"principal_type": "all_authenticated_users", "path": "/public/", "permissions": "r"}
 
 EXPECTED: dict[tuple[str, str], Row] = {
     # ---- endpoints
@@ -63,8 +67,8 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", f"{_E}/server/<str:server>"): Row(200, 404, 200),
     ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, 403, _SERVER),
     ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403, 403),
-    ("GET", f"{_E}/activation_requirements"): Row(200, 403, 200),
-    ("POST", f"{_E}/autoactivate"): Row(200, 403, 200),
+    ("GET", f"{_E}/activation_requirements"): Row(200, 200, 200),
+    ("POST", f"{_E}/autoactivate"): Row(200, 200, 200),
     ("POST", f"{_E}/activate"): Row(200, 403, 200, {"DATA": []}),
     ("POST", f"{_E}/deactivate"): Row(200, 403, 200),
     # ---- operations and submissions
@@ -72,6 +76,7 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", f"{_O}/stat"): Row(502, 502, 502, query="?path=/a"),
     ("POST", f"{_O}/mkdir"): Row(502, 502, 502, {"path": "/a"}),
     ("POST", f"{_O}/rename"): Row(502, 502, 502, {"old_path": "/a", "new_path": "/b"}),
+    ("POST", f"{_O}/symlink"): Row(502, 403, 502, {"symlink_target": "a", "path": "/b"}),
     ("GET", f"{V}/submission_id"): Row(200),
     ("POST", f"{V}/transfer"): Row(202, 202, 202, _TRANSFER),
     ("POST", f"{V}/delete"): Row(202, 202, 202, _DELETE),
@@ -90,7 +95,6 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", _B): Row(200),
     ("PUT", _B): Row(200, body={"name": "changed"}),
     ("DELETE", _B): Row(200),
-    # ---- sharing: shared endpoints, access rules, roles
     # ---- groups: bob is a member
     ("POST", "v2/groups"): Row(201, body={"name": "new"}),
     ("GET", "v2/groups/my_groups"): Row(200),
@@ -108,6 +112,19 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", "v2/preferences"): Row(200),
     ("PUT", "v2/preferences"): Row(200, body={"allow_add": False}),
     ("GET", "v2/subscription_info/<str:subscription>"): Row(404),
+    # ---- sharing: shared endpoints, access rules, roles. alice's are about endpoints that are not shared themselves
+    ("POST", f"{V}/shared_endpoint"): Row(201, 400, 403, {"host_endpoint": "{endpoint}", "host_path": "/a/"}),
+    ("GET", f"{_E}/my_shared_endpoint_list"): Row(200, 200, 200),
+    ("GET", f"{_E}/shared_endpoint_list"): Row(200, 403, 403),
+    ("GET", f"{_E}/role_list"): Row(200, 403, 403),
+    ("POST", f"{_E}/role"): Row(201, 403, 403, _ROLE),
+    ("GET", f"{_E}/role/<str:role>"): Row(200, 403, 403),
+    ("DELETE", f"{_E}/role/<str:role>"): Row(200, 403, 403),
+    ("GET", f"{_E}/access_list"): Row(400, 403, 403),
+    ("POST", f"{_E}/access"): Row(400, 403, 403, _ACCESS),
+    ("GET", f"{_E}/access/<str:access>"): Row(404, 403, 403),
+    ("PUT", f"{_E}/access/<str:access>"): Row(404, 403, 403, {"permissions": "r"}),
+    ("DELETE", f"{_E}/access/<str:access>"): Row(404, 403, 403),
     # ---- pause rules and what managers of endpoints see
     # ---- webhooks and streams of events: their owner's alone
     ("GET", f"{V}/webhook_list"): Row(200),
@@ -144,15 +161,15 @@ class Stage:
 
 
 def stage_of(alice: User, bob: User) -> Stage:
+    User.objects.create(pk=DAVE, username="dave")
     private, public = _endpoint(alice, "private", public=False), _endpoint(alice, "public", public=True)
     shared = Endpoint.objects.create(owner=alice, name="shared", host=private, host_path="/shared/")
-    AccessRule.objects.create(
+    rule = AccessRule.objects.create(
         endpoint=shared, principal_type="identity", principal=bob.pk, path="/", permissions="rw", created_by=alice
     )
-    made = _things_of(alice, bob, private, public)
-    return Stage(
-        {**made, **_about(private)}, {**made, **_about(public)}, {**made, **_about(private), "endpoint": str(shared.pk)}
-    )
+    made = {**_things_of(alice, bob, private, public), "access": str(rule.pk)}
+    mine = {"endpoint": str(shared.pk), "role": _role(shared)}
+    return Stage({**made, **_about(private)}, {**made, **_about(public)}, {**made, **_about(private), **mine})
 
 
 def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> Things:
@@ -176,7 +193,15 @@ def _endpoint(owner: User, name: str, *, public: bool) -> Endpoint:
 
 
 def _about(endpoint: Endpoint) -> Things:
-    return {"endpoint": str(endpoint.pk), "server": str(endpoint.servers.get().pk)}
+    return {"endpoint": str(endpoint.pk), "server": str(endpoint.servers.get().pk), "role": _role(endpoint)}
+
+
+def _role(endpoint: Endpoint) -> str:
+    """Of dave."""
+    row, _ = Role.objects.get_or_create(
+        endpoint=endpoint, principal_type="identity", principal=DAVE, role="activity_manager"
+    )
+    return str(row.pk)
 
 
 def elsewhere(owner: User, things: Things) -> Things:

@@ -14,8 +14,9 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 from pytest_django import DjangoAssertNumQueries
 
-from endpoints import bookmarks
-from endpoints.models import Endpoint
+from endpoints import bookmarks, roles, rules, shares
+from endpoints.models import Endpoint, Role
+from endpoints.rules import RuleSpec
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
@@ -244,6 +245,7 @@ _OPERATIONS = {
     ("GET", f"operation/{_E}/stat"): "?path=/",
     ("POST", f"operation/{_E}/mkdir"): "",
     ("POST", f"operation/{_E}/rename"): "",
+    ("POST", f"operation/{_E}/symlink"): "",
 }
 #: Which example each route is sent; those that read have a query.
 _BODIES: dict[tuple[str, str], str] = {
@@ -254,6 +256,11 @@ _BODIES: dict[tuple[str, str], str] = {
     ("POST", f"{_E}/activate"): "activation_requirements",
     ("POST", f"operation/{_E}/mkdir"): "mkdir",
     ("POST", f"operation/{_E}/rename"): "rename",
+    ("POST", f"operation/{_E}/symlink"): "symlink",
+    ("POST", "shared_endpoint"): "shared_endpoint",
+    ("POST", f"{_E}/role"): "role",
+    ("POST", f"{_E}/access"): "access",
+    ("PUT", f"{_E}/access/<str:access>"): "access_change",
     ("POST", "transfer"): "transfer",
     ("POST", "delete"): "delete",
     ("PUT", _T): "task",
@@ -273,6 +280,8 @@ def _described_routes() -> list[tuple[str, str]]:
     return [(method, route) for method, route in routes("v0.10/") if route != "openapi"]
 
 
+#: These are about a shared endpoint.
+_OF_SHARES = re.compile(r"/(access|role)")
 #: Its example is a user's name and passphrase: there has to be a server that takes them (test_rest_activation).
 _SHOWN_ELSEWHERE = ("POST", f"{_E}/activate")
 
@@ -287,13 +296,28 @@ def world(api: Api, alice: User, task: Task) -> Callable[[tuple[str, str]], Answ
     running = submit(alice, Endpoint.objects.get(owner=alice, name="ep1"), Endpoint.objects.get(name="mine"))
     bookmark = bookmarks.create(alice, name="a place", endpoint="mine", path="/~/")
     webhook, _ = webhooks.create(alice, "https://1.1.1.1/")
+    Role.objects.create(
+        endpoint=Endpoint.objects.get(name="ep1", owner=go),
+        principal_type="identity",
+        principal=alice.pk,
+        role="administrator",
+    )
+    User.objects.create(pk=canned.REQUESTS["role"]["principal"], username="bob")
+    shares.create(alice, "mine", "/results/", {"name": "share"})
+    given = RuleSpec("all_authenticated_users", None, "/public/", "r")
+    things = {
+        "bookmark": bookmark.pk,
+        "webhook": webhook.pk,
+        "server": server.pk,
+        "access": rules.create(alice, "share", given).pk,
+        "role": roles.create(alice, "share", "identity", str(go.pk), "activity_monitor").pk,
+    }
 
     def send(key: tuple[str, str]) -> Answer:
         method, route = key
         subject = running if method != "GET" else task
-        path = route.replace("<str:endpoint>", "mine").replace("<str:server>", str(server.pk))
-        path = path.replace("<str:task>", str(subject.pk)).replace("<str:bookmark>", str(bookmark.pk))
-        path = path.replace("<str:webhook>", str(webhook.pk))
+        named = {**things, "endpoint": "share" if _OF_SHARES.search(route) else "mine", "task": subject.pk}
+        path = re.sub(r"<str:(\w+)>", lambda part: str(named[part[1]]), route)
         body = canned.REQUESTS[_BODIES[key]] if key in _BODIES else None
         return api.call(method, f"/{path}{_QUERIES.get(key, '')}", body)
 
@@ -354,9 +378,9 @@ def test_a_list_costs_the_same_however_long_it_is(
     for number in range(3):
         submit(alice, ep1, ep2, label=str(number))
         make_endpoint(alice, f"more{number}")
-        with django_assert_num_queries(2):  # the token, the tasks with their endpoints and owners
+        with django_assert_num_queries(3):  # the token, which tasks, the tasks with their endpoints and owners
             assert len(api.get("/task_list").body["DATA"]) == number + 1
-        with django_assert_num_queries(3):  # the token, the endpoints, their servers
+        with django_assert_num_queries(4):  # the token, the endpoints, their servers, and which tasks use them
             assert len(api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]) == number + 3
 
 
@@ -366,7 +390,7 @@ def test_a_task_and_an_endpoint_are_one_look_each(
     api.get("/submission_id")
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}")
-    with django_assert_num_queries(3):  # and its servers
+    with django_assert_num_queries(4):  # and its servers, and whether a task uses it
         api.get("/endpoint/ep1")
     with django_assert_num_queries(1):
         api.get("/submission_id")

@@ -55,7 +55,9 @@ def _place(endpoint: Endpoint, standing: Standing, rows: tuple[Requirement, ...]
 
 def _answer(request: Request, outcome: Outcome) -> Response:
     more = _place(outcome.endpoint, outcome.standing, outcome.rows)
-    subject = outcome.standing.held.subject if outcome.standing.held else None
+    # Of a shared endpoint it is its owner's credential, and nobody else's business whom that is for.
+    known = outcome.standing.held if outcome.endpoint.host_id is None else None
+    subject = known.subject if known else None
     more |= {"DATA_TYPE": "activation_result", "subject": subject}
     return result(request, outcome.code, outcome.message, **more)
 

@@ -11,8 +11,8 @@ from endpoints.activation import Standing
 from endpoints.gridftp.facts import Entry
 from endpoints.limits import limits
 from endpoints.models import Endpoint, Server
-from endpoints.registry import canonical_name, server_uri
-from identity.models import User
+from endpoints.outlook import Outlook
+from endpoints.registry import canonical_name, entity_type, server_uri
 from transferapi.tasks.forecast import Forecast
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileKind, Phase, TaskType
@@ -51,28 +51,14 @@ def server(row: Server) -> dict[str, Any]:
     }
 
 
-#: What our endpoints are in the words of the Transfer API: those that all its clients can show and change.
-ENTITY_TYPE = "GCP_mapped_collection"
 #: Fields that other kinds of endpoints have, and ours say plainly that they have not.
 _ABSENT: dict[str, Any] = {
-    "entity_type": ENTITY_TYPE,
     "user_message": None,
     "user_message_link": None,
     "is_globus_connect": False,
     "globus_connect_setup_key": None,
     "gcp_connected": None,
     "gcp_paused": None,
-    "host_endpoint": None,
-    "host_endpoint_id": None,
-    "host_endpoint_display_name": None,
-    "host_path": None,
-    "mapped_collection_id": None,
-    "mapped_collection_display_name": None,
-    "sharing_target_endpoint": None,
-    "sharing_target_root_path": None,
-    "shareable": False,
-    "acl_available": False,
-    "acl_editable": False,
     "acl_max_expiration_period_mins": None,
     "subscription_id": None,
     "subscription_admin_verified": None,
@@ -93,9 +79,6 @@ _ABSENT: dict[str, Any] = {
     "gcs_manager_url": None,
     "https_server": None,
     "tlsftp_server": None,
-    "non_functional": False,
-    "non_functional_endpoint_id": None,
-    "non_functional_endpoint_display_name": None,
     "local_user_info_available": False,
     "last_accessed_time": None,
     "guest_collection_activity_notification_policy": None,
@@ -118,12 +101,12 @@ def standing(found: Standing, now: datetime) -> dict[str, Any]:
     }
 
 
-def endpoint(row: Endpoint, user: User, found: Standing) -> dict[str, Any]:
-    """found: how this user stands there."""
-    owned = row.owner_id == user.pk
+def endpoint(row: Endpoint, seen: Outlook, *, in_use: bool = False) -> dict[str, Any]:
+    """seen: as the user sees it. in_use: by a task of his that is not done."""
     return {
         "DATA_TYPE": "endpoint",
         "id": str(row.pk),
+        "entity_type": entity_type(row),
         "display_name": row.display_name or row.name,
         "name": row.name,
         "canonical_name": canonical_name(row),
@@ -139,16 +122,41 @@ def endpoint(row: Endpoint, user: User, found: Standing) -> dict[str, Any]:
         "info_link": row.info_link or None,
         "default_directory": row.default_directory,
         "public": row.public,
-        "network_use": row.network_use,
-        **limits(row)._asdict(),
-        "in_use": False,
-        "my_effective_roles": ["administrator"] if owned else [],
-        **standing(found, datetime.now(UTC)),
+        "network_use": (row.host or row).network_use,
+        **limits(row.host or row)._asdict(),
+        "in_use": in_use,
+        "my_effective_roles": sorted(seen.roles),
+        **standing(seen.standing, datetime.now(UTC)),
         "myproxy_server": row.myproxy_server or None,
         "myproxy_dn": row.myproxy_dn or None,
         "oauth_server": row.oauth_server or None,
+        **_sharing(row, seen),
         **_ABSENT,
         "DATA": [server(one) for one in row.servers.all()],
+    }
+
+
+def _sharing(row: Endpoint, seen: Outlook) -> dict[str, Any]:
+    """What is shared, and what may be. Which folder it is, and of whose endpoint, is for those with a part in it."""
+    host = row.host
+    known = host if seen.knows_host else None
+    name = known and (known.display_name or known.name)
+    host_id, path = host and str(host.pk), row.host_path if known else None
+    return {
+        "host_endpoint": known and canonical_name(known),
+        "host_endpoint_id": host_id,
+        "host_endpoint_display_name": name,
+        "host_path": path,
+        "mapped_collection_id": host_id,
+        "mapped_collection_display_name": name,
+        "sharing_target_endpoint": host_id,
+        "sharing_target_root_path": path,
+        "shareable": seen.shareable,
+        "acl_available": host is not None,
+        "acl_editable": seen.editable,
+        "non_functional": seen.asleep,
+        "non_functional_endpoint_id": host_id if seen.asleep else None,
+        "non_functional_endpoint_display_name": name if seen.asleep else None,
     }
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import uuid
 
-from django.db.models import prefetch_related_objects
 from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from endpoints import activation, bookmarks, registry
+from endpoints import bookmarks, registry
 from endpoints.permissions import Verb
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
-from transferapi.tasks import options
+from transferapi.tasks import options, queries
 
-from . import documents, filters, schemas
+from . import documents, documents_sharing, schemas
 from .base import View, created, listing, result
 from .errors import BadRequest, NotFound
 from .parsing import Document, query_limit, query_number
 
 MAX_SEARCH = 1000
+_OF_TASKS = (SearchScope.RECENTLY_USED, SearchScope.IN_USE)
 
 
 def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = "gsiftp") -> ServerSpec:
@@ -55,9 +55,7 @@ class EndpointDetail(View):
     @schemas.operation("Show an endpoint", answer="endpoint", query=["fields"])
     def get(self, request: Request, endpoint: str) -> Response:
         found = bookmarks.show_endpoint(self.user, endpoint)
-        prefetch_related_objects([found], "servers")
-        document = documents.endpoint(found, self.user, activation.standing(self.user.pk, found))
-        return Response(filters.pick(document, request.query_params.get("fields")))
+        return Response(documents_sharing.endpoints(self.user, [found], request.query_params.get("fields"))[0])
 
     @schemas.operation("Change an endpoint", body="endpoint_change", answer="result")
     def put(self, request: Request, endpoint: str) -> Response:
@@ -95,14 +93,17 @@ class EndpointSearch(View):
             raise BadRequest("filter_fulltext: is needed with the scope 'all'")
         limit = query_limit(request, 100, MAX_SEARCH)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
-        owner = self._owner(query.get("filter_owner_id"))
-        if self._of_other_kinds(query):
-            return Response(listing("endpoint_list", [], limit=limit, offset=offset, has_next_page=False))
+        among = queries.endpoints_of(self.user, unfinished=scope is SearchScope.IN_USE) if scope in _OF_TASKS else ()
         rows, more = registry.search(
-            self.user, scope=scope, fulltext=text, filters=SearchFilters(owner), limit=limit, offset=offset
+            self.user,
+            scope=scope,
+            fulltext=text,
+            filters=self._filters(query),
+            among=among,
+            limit=limit,
+            offset=offset,
         )
-        where = activation.standings(self.user.pk, rows)
-        found = [filters.pick(documents.endpoint(row, self.user, where[row.pk]), query.get("fields")) for row in rows]
+        found = documents_sharing.endpoints(self.user, rows, query.get("fields"))
         return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
 
     @staticmethod
@@ -112,13 +113,14 @@ class EndpointSearch(View):
         except ValueError:
             raise BadRequest("filter_scope: there is no such scope") from None
 
-    @staticmethod
-    def _of_other_kinds(query: QueryDict) -> bool:
-        """Whether only endpoints of kinds are wanted that this version does not have."""
-        kinds = query.get("filter_entity_type")
-        others = bool(kinds) and documents.ENTITY_TYPE not in str(kinds).split(",")
-        broken = query.get("filter_non_functional", "0") not in ("", "0", "false", "False")
-        return others or broken or bool(query.get("filter_host_endpoint"))
+    def _filters(self, query: QueryDict) -> SearchFilters:
+        kinds, broken = query.get("filter_entity_type"), query.get("filter_non_functional")
+        return SearchFilters(
+            owner_id=self._owner(query.get("filter_owner_id")),
+            host=query.get("filter_host_endpoint") or None,
+            entity_types=kinds.split(",") if kinds else None,
+            non_functional=broken not in ("0", "false", "False") if broken else None,
+        )
 
     @staticmethod
     def _owner(text: str | None) -> uuid.UUID | None:

@@ -21,6 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, Unread
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from endpoints.confinement import LeadsOutError
 from endpoints.errors import (
     BookmarkExistsError,
     BookmarkInvalidError,
@@ -33,12 +34,21 @@ from endpoints.errors import (
     EndpointNotFoundError,
     NotActivatedError,
     NotPermittedError,
+    NotSharedError,
+    OwnerStaysError,
     PathNotPermittedError,
     RequirementError,
+    RoleExistsError,
+    RoleNotFoundError,
+    RuleExistsError,
+    RuleNotFoundError,
     ServerExistsError,
     ServerNotFoundError,
+    SymlinkRefusedError,
     TooManyBookmarksError,
     TooManyEndpointsError,
+    TooManyRolesError,
+    TooManyRulesError,
     TooManyWaitingError,
     flaw_of,
 )
@@ -182,6 +192,15 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     GroupForbiddenError: lambda e: (403, "PermissionDenied", e.reason),
     GroupInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     TooManyGroupsError: lambda e: (409, "ClientError.LimitExceeded", f"You are in {e.limit} groups already"),
+    NotSharedError: lambda e: (400, "ClientError.BadRequest", "This is no shared endpoint: it has no access rules"),
+    RuleNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such access rule '{_shown(e.ref)}'"),
+    RuleExistsError: lambda e: (409, "Exists", f"There is a rule for that principal and the path '{_shown(e.path)}'"),
+    TooManyRulesError: lambda e: (409, "ClientError.LimitExceeded", f"A shared endpoint has at most {e.limit} rules"),
+    SymlinkRefusedError: lambda e: (403, "EndpointPermissionDenied", "No symbolic links are made on shared endpoints"),
+    RoleNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such role '{_shown(e.ref)}'"),
+    RoleExistsError: lambda e: (409, "Exists", f"The principal is {e.role} already"),
+    OwnerStaysError: lambda e: (409, "Conflict", "The owner of an endpoint stays its administrator"),
+    TooManyRolesError: lambda e: (409, "ClientError.LimitExceeded", f"An endpoint has at most {e.limit} roles"),
     TaskNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such task '{_shown(e.ref)}'"),
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
@@ -293,6 +312,7 @@ _SUFFIXES: dict[Kind, str] = {
     Kind.CONNECT_FAILED: ".ConnectFailed",
     Kind.TIMEOUT: ".Timeout",
     Kind.LIMIT_EXCEEDED: ".SizeLimit",
+    Kind.UNSUPPORTED: ".Unsupported",
     Kind.NO_SPACE_LEFT: ".NoSpaceLeft",
     Kind.QUOTA_EXCEEDED: ".QuotaExceeded",
 }
@@ -303,13 +323,16 @@ _SPECIAL: dict[tuple[str, Kind], tuple[int, str, str]] = {
 }
 
 
-def endpoint_error(fault: Fault, family: str, endpoint: str, servers: str) -> ApiError:
+def endpoint_error(error: FaultError, family: str, endpoint: str, servers: str) -> ApiError:
     """What an endpoint said, as an error of the API.
 
-    family: DirListingFailed, StatFailed, MkdirFailed or RenameFailed. Codes with "ExternalError" in them are not
-    tried again by the clients, which is right: the service has tried.
+    family: DirListingFailed, StatFailed, MkdirFailed, RenameFailed or SymlinkFailed. Codes with "ExternalError" in
+    them are not tried again by the clients, which is right: the service has tried.
     """
+    fault = error.fault
     message = _endpoint_message(fault, family, endpoint, servers)
+    if isinstance(error, LeadsOutError):
+        return ApiError(403, "EndpointPermissionDenied", message)
     if special := _SPECIAL.get((family, fault.kind)):
         status, code, prefix = special
         return ApiError(status, code, prefix + message)
@@ -320,7 +343,13 @@ def endpoint_error(fault: Fault, family: str, endpoint: str, servers: str) -> Ap
     return ApiError(502, f"ExternalError.{family}{_SUFFIXES.get(fault.kind, '')}", message)
 
 
-_WORDS = {"DirListingFailed": "list", "StatFailed": "stat", "MkdirFailed": "mkdir", "RenameFailed": "rename"}
+_WORDS = {
+    "DirListingFailed": "list",
+    "StatFailed": "stat",
+    "MkdirFailed": "mkdir",
+    "RenameFailed": "rename",
+    "SymlinkFailed": "symlink",
+}
 
 
 def _endpoint_message(fault: Fault, family: str, endpoint: str, servers: str) -> str:

@@ -1,4 +1,4 @@
-"""Operations on an endpoint that are done at once: ls, stat, mkdir, rename."""
+"""Operations on an endpoint that are done at once: ls, stat, mkdir, rename, symlink."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from endpoints import operations, registry
 from endpoints.gridftp.faults import FaultError
+from endpoints.paths import CONTROL_IN_PATH
 from endpoints.permissions import Verb
 from identity.models import User
 from transferapi.tasks import options, rules
@@ -43,7 +44,7 @@ def _refusal(error: FaultError, user: User, reference: str, family: str) -> ApiE
     endpoint = registry.resolve(user, reference, Verb.VIEW)
     servers = ", ".join(f"{one.hostname}:{one.port}" for one in registry.servers(endpoint))
     name = f"{endpoint.display_name or registry.canonical_name(endpoint)} ({endpoint.pk})"
-    return endpoint_error(error.fault, family, name, servers or "none")
+    return endpoint_error(error, family, name, servers or ("none" if endpoint.host_id is None else "of its host"))
 
 
 class Ls(View):
@@ -74,7 +75,7 @@ class Ls(View):
                 "path": found.path,
                 "absolute_path": found.absolute_path,
                 "rename_supported": True,
-                "symlink_supported": False,
+                "symlink_supported": found.links,
                 "limit": limit,
                 "offset": offset,
                 "total": len(entries),
@@ -121,3 +122,25 @@ class Rename(View):
         except FaultError as error:
             raise _refusal(error, self.user, endpoint, "RenameFailed") from None
         return result(request, "FileRenamed", "File or directory renamed successfully")
+
+
+class Symlink(View):
+    @schemas.operation("Make a symbolic link", body="symlink", answer="symlink_result", status=202)
+    def post(self, request: Request, endpoint: str) -> Response:
+        document = _body(request, "symlink")
+        target, path = _link_text(document.required_text("symlink_target")), _body_path(document, "path")
+        try:
+            operations.make_symlink(self.user, endpoint, target, path)
+        except FaultError as error:
+            raise _refusal(error, self.user, endpoint, "SymlinkFailed") from None
+        answer = result(request, "SymlinkCreated", "The symlink was created successfully", path=path)
+        answer.data["DATA_TYPE"] = "symlink_result"
+        answer.status_code = 202
+        return answer
+
+
+def _link_text(text: str) -> str:
+    """Any text without controls: it may lead up, or nowhere."""
+    if not text or len(text) > 4096 or CONTROL_IN_PATH.search(text):
+        raise BadRequest("symlink_target: a path of at most 4096 characters is wanted here, without control characters")
+    return text

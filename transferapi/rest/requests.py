@@ -25,6 +25,7 @@ from .shapes_account import REQUESTS_ACCOUNT
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
 from .shapes_groups import REQUESTS_GROUPS
 from .shapes_push import REQUESTS_PUSH
+from .shapes_sharing import REQUESTS_SHARING, SHARED
 
 SCHEME = one_of("gsiftp", "ftp", "sshftp")
 _SERVER = {
@@ -154,5 +155,7 @@ REQUESTS: dict[str, Schema] = {
     **REQUESTS_BOOKMARKS,
     **REQUESTS_GROUPS,
     **REQUESTS_PUSH,
+    "shared_endpoint": asked("shared_endpoint", "host_path", {**SHARED, **_ENDPOINT}),
+    **REQUESTS_SHARING,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }

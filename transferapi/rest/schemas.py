@@ -36,11 +36,13 @@ _QUERY: dict[str, str] = {
     "filter_fulltext": "words that begin words of the endpoint's texts",
     "filter_scope": "all, my-endpoints, administered-by-me ...",
     "filter_owner_id": "the id of the owner",
-    "filter_entity_type": "kinds of endpoints, with commas; all of this version are GCP_mapped_collection",
-    "filter_host_endpoint": "the endpoint that others are shared from; there are no shares in this version",
-    "filter_non_functional": "1: those that do not work; in this version there are none",
+    "filter_entity_type": "kinds of endpoints, with commas: GCP_mapped_collection, GCP_guest_collection (shared ones)",
+    "filter_host_endpoint": "the endpoint that others are shared from",
+    "filter_non_functional": "1: shared endpoints whose host does not let their owner in; 0: all others",
+    "max_results": "how many at most",
+    "next_token": "where to go on: next_token of the page before",
 }
-_NUMBERS = {"if_expires_in", "limit", "offset", "marker", "files", "bytes"}
+_NUMBERS = {"if_expires_in", "max_results", "limit", "offset", "marker", "files", "bytes"}
 _IN_PATH = {
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",
@@ -51,6 +53,8 @@ _IN_PATH = {
     "subscription": "the subscription's id; there is none",
     "token": "the token's id (not the token)",
     "subject": "the id of the certificate subject",
+    "role": "the role's id",
+    "access": "the access rule's id",
 }
 _ERROR_HEADER = OpenApiParameter(
     "X-Transfer-API-Error",

@@ -35,6 +35,7 @@ from .shapes_account import ANSWERS_ACCOUNT
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
 from .shapes_groups import ANSWERS_GROUPS
 from .shapes_push import ANSWERS_PUSH
+from .shapes_sharing import ANSWERS_SHARING
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
@@ -254,4 +255,5 @@ ANSWERS: dict[str, Schema] = {
     **ANSWERS_BOOKMARKS,
     **ANSWERS_GROUPS,
     **ANSWERS_PUSH,
+    **ANSWERS_SHARING,
 }

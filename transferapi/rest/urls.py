@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import activation, bookmarks, endpoints, forecasts, landing, operations, submission, tasks, webhooks
+from . import activation, bookmarks, endpoints, forecasts, landing, operations, sharing, submission, tasks, webhooks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -25,6 +25,7 @@ urlpatterns = [
     path(f"operation/{E}/stat", operations.Stat.as_view()),
     path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
     path(f"operation/{E}/rename", operations.Rename.as_view()),
+    path(f"operation/{E}/symlink", operations.Symlink.as_view()),
     path("submission_id", submission.SubmissionId.as_view()),
     path("transfer", submission.Transfer.as_view()),
     path("delete", submission.Delete.as_view()),
@@ -35,6 +36,15 @@ urlpatterns = [
     path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
     path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
     # ---- sharing: shared endpoints, access rules, roles
+    path("shared_endpoint", sharing.SharedEndpointCreate.as_view()),
+    path(f"{E}/my_shared_endpoint_list", sharing.MySharedEndpointList.as_view()),
+    path(f"{E}/shared_endpoint_list", sharing.SharedEndpointList.as_view()),
+    path(f"{E}/role_list", sharing.RoleList.as_view()),
+    path(f"{E}/role", sharing.RoleCreate.as_view()),
+    path(f"{E}/role/<str:role>", sharing.RoleDetail.as_view()),
+    path(f"{E}/access_list", sharing.AccessList.as_view()),
+    path(f"{E}/access", sharing.AccessCreate.as_view()),
+    path(f"{E}/access/<str:access>", sharing.AccessDetail.as_view()),
     # ---- bookmarks
     path("bookmark_list", bookmarks.BookmarkList.as_view()),
     path("bookmark", bookmarks.BookmarkCreate.as_view()),

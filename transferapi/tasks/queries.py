@@ -6,13 +6,14 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import OrderBy
+from django.utils import timezone
 
 from identity.models import User
 
@@ -21,6 +22,9 @@ from .models import Event, File, Task
 from .states import FileKind, FileState, Phase
 
 Row = TypeVar("Row")
+
+#: Endpoints of tasks that are not older were used recently.
+RECENT_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,18 @@ def list_tasks(
     rows = _mine(user).in_bulk(page.rows)
     # One that is gone since then is missing.
     return Page([rows[pk] for pk in page.rows if pk in rows], page.total)
+
+
+def endpoints_of(user: User, *, unfinished: bool, days: int = RECENT_DAYS) -> set[uuid.UUID]:
+    """The endpoints of this user's tasks: of those that are not done, or of those of the last days."""
+    found = Task.objects.filter(owner=user)
+    if unfinished:
+        found = found.exclude(phase=Phase.DONE)
+    else:
+        found = found.filter(request_time__gt=timezone.now() - timedelta(days=days))
+    sources = found.values_list("source_id", flat=True)
+    destinations = found.exclude(destination=None).values_list("destination_id", flat=True)
+    return set(sources.union(destinations))
 
 
 def events(
