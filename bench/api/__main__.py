@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from bench.table import machine
@@ -100,7 +101,12 @@ def fill(alice: Person, others: Person, count: int) -> None:
     """Tasks of the last two years, most of them done, as the engine would have left them; users take turns."""
     from django.db import connection
 
-    names = {"alice": alice.id, "others": others.id, "source": alice.source, "target": alice.destination}
+    names: dict[str, Any] = {
+        "alice": alice.id,
+        "others": others.id,
+        "source": alice.source,
+        "target": alice.destination,
+    }
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout TO 0")
         cursor.execute(FILL, names | {"count": count, "share": SHARE})

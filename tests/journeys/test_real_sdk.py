@@ -46,7 +46,7 @@ def done(task_id):
 def python(request: pytest.FixtureRequest, service: Api, tmp_path: Path) -> Callable[..., Any]:
     """Run a piece of Python with one generation of the SDK, signed in with an API token; what it prints, as JSON."""
 
-    def run(code: str, **given: str) -> Any:
+    def run(code: str, **given: Any) -> Any:
         token = service.connection["token"]
         ran = run_python(request.param, PRELUDE + code, url=service.url, home=tmp_path, token=token, **given)
         return json.loads(ran.out)
