@@ -109,7 +109,7 @@ def fill(alice: Person, others: Person, count: int) -> None:
     }
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout TO 0")
-        cursor.execute(FILL, names | {"count": count, "share": SHARE})
+        cursor.execute(FILL, people | places | {"count": count, "share": SHARE})
         cursor.execute("VACUUM ANALYZE tasks_task")
         cursor.execute("RESET statement_timeout")
 
