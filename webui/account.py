@@ -11,6 +11,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
+from oauth2_provider.models import Application
 
 from endpoints.gridftp.trust import UntrustedError
 from endpoints.gridftp.written_names import BadNameError
@@ -23,6 +24,9 @@ from identity.certificates import (
     TooManySubjectsError,
 )
 from identity.hidden import Secret
+from identity.provider import applications
+from identity.provider.applications import Spec
+from identity.provider.errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
 from identity.signing_in import SignInError, TooManyAttemptsError
 from identity.tokens import TokenNotFoundError, TooManyTokensError
 from transferapi.rest.client_certificates import subject_of
@@ -34,6 +38,7 @@ from .page import ACCOUNT, show, signed_in, user_of
 LIFETIMES = ((1, "1 day"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "never"))
 #: Characters of a label.
 MAX_LABEL = 128
+_FIELDS = {"name": "Name", "redirect_uris": "Redirect addresses"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,43 @@ def revoke_token(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
     except TokenNotFoundError:
         return _page(request, refusal=("tokens", "This token is gone already."), status=404)
     return _done(request, "The token is revoked.", "tokens")
+
+
+@signed_in
+@require_POST
+def make_app(request: HttpRequest) -> HttpResponse:
+    name, uris = request.POST.get("name", ""), request.POST.get("redirect_uris", "").split()
+    try:
+        application, secret = applications.make(user_of(request), Spec(name, redirect_uris=uris))
+    except ClientInvalidError as error:
+        return _page(request, refusal=("apps", f"{_FIELDS.get(error.field, error.field)}: {error.reason}."))
+    except TooManyClientsError as error:
+        return _page(request, refusal=("apps", f"{error.reason}."), status=409)
+    return _page(request, shown=_secret_of(application, secret))
+
+
+@signed_in
+@require_POST
+def new_secret(request: HttpRequest, client_id: str) -> HttpResponse:
+    """One beside those that it has: the old ones serve until they are deleted, so that a change interrupts nothing."""
+    try:
+        application = applications.find(user_of(request), client_id)
+        _, secret = applications.new_secret(application, f"of {datetime.now(UTC):%Y-%m-%d %H:%M}")
+    except ClientNotFoundError:
+        return _page(request, refusal=("apps", "This application is gone already."), status=404)
+    except (ClientInvalidError, TooManyClientsError) as error:
+        return _page(request, refusal=("apps", f"{error.reason}."), status=409)
+    return _page(request, shown=_secret_of(application, secret))
+
+
+@signed_in
+@require_POST
+def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
+    try:
+        applications.delete(applications.find(user_of(request), client_id))
+    except ClientNotFoundError:
+        return _page(request, refusal=("apps", "This application is gone already."), status=404)
+    return _done(request, "The application is deleted, and its tokens with it.", "apps")
 
 
 @signed_in
@@ -125,6 +167,13 @@ def change_password(request: HttpRequest) -> HttpResponse:
     return _done(request, "Your password is changed. Your other sessions have ended.", "password")
 
 
+def _secret_of(application: Application, secret: Secret | None) -> Shown:
+    values = [("Client id", application.client_id)]
+    if secret is not None:
+        values.append(("Client secret", secret.value))
+    return Shown(f"The application {application.name}", "Copy its secret now.", values)
+
+
 def _proven(request: HttpRequest) -> tuple[str, ...]:
     """The subject that this connection has proved, if any."""
     try:
@@ -152,6 +201,7 @@ def _page(
         "now": datetime.now(UTC),
         "tokens": tokens.of(user),
         "lifetimes": LIFETIMES,
+        "apps": applications.of_user(user),
         "certificates": known,
         "provable": sorted({*certificates.provable(user), *_proven(request)} - ours),
     }

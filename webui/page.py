@@ -16,8 +16,8 @@ from identity.models import User
 P = ParamSpec("P")
 SIGN_IN = "/signin"
 ACCOUNT = "/account"
-#: Characters of an address that we send somebody back to.
-MAX_NEXT = 8000
+#: Characters of an address that we send somebody back to; no request line is longer.
+MAX_NEXT = 8190
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
@@ -70,9 +70,9 @@ def user_of(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def to_sign_in(after: str, *, again: bool = False) -> HttpResponseRedirect:
+def to_sign_in(after: str, *, again: bool = False, username: str = "") -> HttpResponseRedirect:
     """To the sign-in page, and from there to `after`. again: the password is asked for whoever is signed in."""
-    query = {"next": after, **({"again": "1"} if again else {})}
+    query = {"next": after, **({"again": "1"} if again else {}), **({"username": username} if username else {})}
     return HttpResponseRedirect(f"{SIGN_IN}?{urlencode(query)}")
 
 

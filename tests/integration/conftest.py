@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, make_user
+from tests.integration.pages import PASSWORD
 
 
 @pytest.fixture
@@ -91,3 +93,12 @@ def ssh_key(tmp_path: Path) -> tuple[str, str]:
     subprocess.run(words, check=True, timeout=30)
     told = subprocess.run(["ssh-keygen", "-lf", str(path)], check=True, capture_output=True, text=True, timeout=30)
     return path.read_text(), told.stdout.split()[1]
+
+
+@pytest.fixture
+def passwords(alice: User, redis_server: Any, settings: Any) -> None:
+    """alice has one, nobody has tried any, and hashing (which has a test of its own) takes no time."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    cache.clear()
+    alice.set_password(PASSWORD)
+    alice.save()

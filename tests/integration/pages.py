@@ -41,10 +41,12 @@ class Browser:
         return " ".join(unescape(re.sub(r"<[^>]+>", " ", self.page)).split())
 
     def _see(self, answer: HttpResponseBase) -> HttpResponseBase:
-        self.page = getattr(answer, "content", b"").decode()
-        if answer.headers.get("Content-Type", "").startswith("text/html") and answer.status_code not in (301, 302):
+        """What a redirect leaves on the screen is the page before."""
+        content = getattr(answer, "content", b"").decode()
+        if content and answer.headers["Content-Type"].startswith("text/html"):
+            self.page = content
             _check_headers(answer)
-            _Checker().feed(self.page)
+            _Checker().feed(content)
         return answer
 
 

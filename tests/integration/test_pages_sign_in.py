@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from django.contrib.auth import hashers
-from django.core.cache import cache
 from django.test import Client
 
 from identity import signing_in, tokens
@@ -21,23 +21,8 @@ from identity.signing_in import (
     WrongPasswordError,
 )
 from tests.integration.pages import PASSWORD, Browser
-from transferapi.config import _networks
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def fresh_counters(redis_server: Any, settings: Any) -> None:
-    """Nobody has tried yet; and hashing, which has a test of its own, takes no time."""
-    cache.clear()
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-@pytest.fixture
-def alice(alice: User) -> User:
-    alice.set_password(PASSWORD)
-    alice.save()
-    return alice
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
 
 def test_who_knows_the_password_is_signed_in_and_out_again(alice: User) -> None:
@@ -122,7 +107,7 @@ def test_guesses_from_one_address_are_bounded_whatever_the_name(alice: User, add
 
 
 def test_the_address_is_the_clients_where_a_front_server_says_so(alice: User, settings: Any) -> None:
-    settings.FRONT_SERVERS = _networks("10.0.0.0/24")
+    settings.FRONT_SERVERS = (ip_network("10.0.0.0/24"),)
     for number in range(MOST_OF_AN_ADDRESS + 1):
         # The first part is what the client itself claims.
         forwarded = f"198.51.100.{number}, 192.0.2.7, 10.0.0.9"

@@ -1,0 +1,92 @@
+"""The page that asks a user whether an application may act for him (OAuth2's authorization endpoint)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseRedirectBase
+from django.views.decorators.http import require_http_methods
+
+from identity.provider import authorization
+from identity.provider.authorization import Asked
+from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
+
+from .page import problem, show, to_sign_in, user_of
+from .signing_in import SIGNED_IN_FOR, is_fresh, signed_in_at
+
+
+class _Back(HttpResponseRedirectBase):
+    """To an application. Where it may be is decided by `authorization` alone: schemes of programs are none of HTTP."""
+
+    status_code = 302
+
+    def __init__(self, address: str) -> None:
+        self.allowed_schemes = [address.partition(":")[0].lower()]
+        super().__init__(address)
+        self["Cache-Control"] = "no-store"
+        self["Referrer-Policy"] = "no-referrer"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def authorize(request: HttpRequest) -> HttpResponse:
+    """The address says all of the question, and the form is sent to the same address: nothing is kept meanwhile."""
+    try:
+        asked = authorization.read(request.META.get("QUERY_STRING", ""), request.build_absolute_uri("/"))
+        return _answer(request, asked) if request.method == "POST" else _ask(request, asked)
+    except RequestNotTrustedError as error:
+        text = f"{error.reason}. You have been sent nowhere; tell whoever made the link or the program."
+        return problem(request, 400, "This request for access is wrong", text)
+    except RequestRefusedError as error:
+        return _Back(error.location)
+
+
+def _ask(request: HttpRequest, asked: Asked) -> HttpResponse:
+    silent = "none" in asked.prompt
+    if _must_sign_in(request, asked):
+        return _Back(authorization.refuse(asked, "login_required")) if silent else _sign_in(request, asked)
+    if silent:
+        return _Back(authorization.refuse(asked, "consent_required"))
+    return _form(request, asked)
+
+
+def _answer(request: HttpRequest, asked: Asked) -> HttpResponse:
+    if request.POST.get("answer") == "other":
+        return _sign_in(request, asked)
+    if _must_sign_in(request, asked):
+        return _sign_in(request, asked)
+    if request.POST.get("answer") == "deny":
+        return _Back(authorization.refuse(asked))
+    user = user_of(request)
+    if request.POST.get("answer") != "allow" or authorization.objection(asked, user) is not None:
+        return _form(request, asked, 400)
+    # A password that was given for this question has served.
+    request.session.pop(SIGNED_IN_FOR, None)
+    return _Back(authorization.grant(asked, user, datetime.fromtimestamp(signed_in_at(request), UTC)))
+
+
+def _must_sign_in(request: HttpRequest, asked: Asked) -> bool:
+    """Whether nobody is signed in, or the application wants the password given anew (`prompt`, `max_age`)."""
+    if not request.user.is_authenticated:
+        return True
+    is_old = asked.max_age is not None and time.time() - signed_in_at(request) > asked.max_age
+    return ("login" in asked.prompt or is_old) and not is_fresh(request)
+
+
+def _sign_in(request: HttpRequest, asked: Asked) -> HttpResponse:
+    return to_sign_in(request.get_full_path(), again=True, username=asked.login_hint)
+
+
+def _form(request: HttpRequest, asked: Asked, status: int = 200) -> HttpResponse:
+    context = {
+        "title": "Allow access",
+        "name": asked.application.name or "A program without a name",
+        "client_id": asked.application.client_id,
+        "scopes": asked.scopes,
+        "offline": asked.offline,
+        "host": "a page of ours, which shows you a code to copy" if asked.shows_code else asked.redirect_host,
+        "message": asked.message,
+        "objection": authorization.objection(asked, user_of(request)),
+    }
+    return show(request, "consent.html", context, status, leads_to=asked.redirect_uri)
