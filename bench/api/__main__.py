@@ -101,12 +101,8 @@ def fill(alice: Person, others: Person, count: int) -> None:
     """Tasks of the last two years, most of them done, as the engine would have left them; users take turns."""
     from django.db import connection
 
-    names: dict[str, Any] = {
-        "alice": alice.id,
-        "others": others.id,
-        "source": alice.source,
-        "target": alice.destination,
-    }
+    people: dict[str, Any] = {"alice": alice.id, "others": others.id}
+    places = {"source": alice.source, "target": alice.destination}
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout TO 0")
         cursor.execute(FILL, people | places | {"count": count, "share": SHARE})
