@@ -27,6 +27,7 @@ app.conf.update(
         "renew": {"task": "workers.renew", "schedule": 2.0, "options": {"expires": 2.0}},
         "mails": {"task": "workers.mails", "schedule": 3.0, "options": {"expires": 3.0}},
         "webhooks": {"task": "workers.webhooks", "schedule": 2.0, "options": {"expires": 2.0}},
+        "tidy_tokens": {"task": "workers.tidy_tokens", "schedule": 60.0, "options": {"expires": 60.0}},
         "tidy": {"task": "workers.tidy", "schedule": 10.0, "options": {"expires": 10.0}},
     },
 )

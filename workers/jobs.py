@@ -31,6 +31,12 @@ def tidy() -> None:
     runtime.tidy()
 
 
+@shared_task(name="workers.tidy_tokens")
+def tidy_tokens() -> None:
+    """Forget what the OAuth2 server has given out and what is over."""
+    runtime.tidy_tokens()
+
+
 @shared_task(name="workers.mails")
 def mails() -> None:
     """Send what is in the outbox."""

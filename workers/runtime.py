@@ -26,6 +26,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Verb, may
 from identity import vault
 from identity.models import User
+from identity.provider import tidy as provider_tidy
 from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, webhooks, work
 from workers.engine.run import Outcome, run_slice
 from workers.pool import SessionPool
@@ -172,6 +173,11 @@ def tidy() -> None:
         webhooks.forget_old()
 
     _scheduling.submit(on_a_connection, forget).result()
+
+
+def tidy_tokens() -> None:
+    """Forget codes, tokens and clients of the OAuth2 server that are over: so many batches a round."""
+    _scheduling.submit(on_a_connection, provider_tidy.run).result()
 
 
 def post() -> None:

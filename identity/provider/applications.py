@@ -6,6 +6,7 @@ import ipaddress
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import transaction
@@ -63,17 +64,19 @@ def make(user: User, spec: Spec) -> tuple[Application, Secret | None]:
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if Application.objects.filter(user=user).count() >= MAX_APPLICATIONS:
         raise TooManyClientsError(f"A user has at most {MAX_APPLICATIONS} applications")
-    application = Application(user=user, **_fields(spec), **_NO_SECRET)
-    application.save()
+    application = new(user=user, **_fields(spec))
     return application, None if spec.public else _new_secret(application, "first")[1]
 
 
-#: The toolkit keeps one secret in the application itself; ours have a table of their own.
-_NO_SECRET = {"client_secret": "", "hash_client_secret": False}
+def new(**fields: Any) -> Application:
+    """A row. The toolkit keeps one secret in it; ours have a table of their own."""
+    application = Application(client_secret="", hash_client_secret=False, **fields)
+    application.save()
+    return application
 
 
-def _fields(spec: Spec) -> dict[str, object]:
-    name = _line("name", spec.name, MAX_NAME)
+def _fields(spec: Spec) -> dict[str, Any]:
+    name = line("name", spec.name, MAX_NAME)
     if len(spec.redirect_uris) > MAX_REDIRECT_URIS:
         raise ClientInvalidError("redirect_uris", f"at most {MAX_REDIRECT_URIS}")
     kind = Application.GRANT_AUTHORIZATION_CODE if spec.public else Application.GRANT_CLIENT_CREDENTIALS
@@ -85,7 +88,8 @@ def _fields(spec: Spec) -> dict[str, object]:
     }
 
 
-def _line(field: str, text: str, most: int) -> str:
+def line(field: str, text: str, most: int) -> str:
+    """Raises ClientInvalidError."""
     text = text.strip()
     if not 0 < len(text) <= most or not text.isprintable():
         raise ClientInvalidError(field, f"one line of 1 to {most} characters")
@@ -154,7 +158,7 @@ def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secre
     """One more; it is shown now and never again. Raises ClientInvalidError, TooManyClientsError."""
     if application.client_type != Application.CLIENT_CONFIDENTIAL:
         raise ClientInvalidError("client", "a public application has no secret")
-    name = _line("name", name, MAX_SECRET_NAME)
+    name = line("name", name, MAX_SECRET_NAME)
     Application.objects.select_for_update(no_key=True).get(pk=application.pk)
     if ClientSecret.objects.filter(application=application).count() >= MAX_SECRETS:
         raise TooManyClientsError(f"An application has at most {MAX_SECRETS} secrets")

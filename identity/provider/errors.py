@@ -58,5 +58,5 @@ class TooManyRegistrationsError(ProviderError):
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)
         #: After which it can be tried again.
-        self.seconds = seconds
+        self.retry_after = seconds
         self.reason = f"Too many clients were registered from here; try again in {seconds} s"

@@ -140,10 +140,15 @@ def find_renewal(token: str) -> RefreshToken | None:
 
 
 def is_good(renewal: RefreshToken) -> bool:
-    """Neither revoked nor forgotten; `updated` is its last use."""
-    idle = timedelta(seconds=oauth2_settings.REFRESH_TOKEN_EXPIRE_SECONDS) + timedelta(seconds=_lifetime())
+    """Neither revoked nor forgotten, and its user is active."""
     lives = renewal.revoked is None and renewal.access_token is not None
-    return bool(lives and renewal.user.is_active and renewal.updated + idle > datetime.now(UTC))
+    return bool(lives and renewal.user.is_active and expiry(renewal) > datetime.now(UTC))
+
+
+def expiry(renewal: RefreshToken) -> datetime:
+    """It ends some time after its access token has; `updated` is its last use."""
+    found: datetime = renewal.updated + timedelta(seconds=oauth2_settings.REFRESH_TOKEN_EXPIRE_SECONDS + _lifetime())
+    return found
 
 
 def revoke(token: str, allowed: Callable[[Application], bool]) -> None:

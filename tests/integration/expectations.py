@@ -16,6 +16,7 @@ from endpoints.registry import ServerSpec
 from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
 from identity.models import User
+from identity.provider import applications
 from tests.integration.cast import submit
 from transferapi.tasks import webhooks
 
@@ -35,6 +36,8 @@ class Row:
     body: dict[str, Any] | None = None
     query: str = ""
     anonymous: int = 401
+    #: A directory: it tells the same to all who are signed in.
+    directory: bool = False
 
 
 V = "v0.10"
@@ -44,6 +47,7 @@ _T = f"{V}/task/<str:task>"
 _B = f"{V}/bookmark/<str:bookmark>"
 _G = "v2/groups/<str:group>"
 _W = f"{V}/webhook/<str:webhook>"
+_C = "v2/api/clients/<str:client>"
 _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
@@ -136,6 +140,20 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", f"{_W}/delivery_list"): Row(200),
     # ---- timers
     # ---- Auth, and what a user's account has
+    ("GET", "v2/oauth2/userinfo"): Row(200),
+    ("POST", "v2/oauth2/userinfo"): Row(200),
+    ("GET", "v2/api/identities"): Row(200, query="?usernames=alice"),
+    ("GET", "v2/api/identities/<str:identity>"): Row(200, directory=True),
+    ("GET", "v2/api/identities/<str:identity>/consents"): Row(200),
+    ("GET", "v2/api/identity_providers"): Row(200),
+    ("GET", "v2/api/clients"): Row(200),
+    ("POST", "v2/api/clients"): Row(201, body={"client": {"name": "new"}}),
+    ("GET", _C): Row(200),
+    ("PUT", _C): Row(200, body={"client": {"name": "changed"}}),
+    ("DELETE", _C): Row(200),
+    ("GET", f"{_C}/credentials"): Row(200),
+    ("POST", f"{_C}/credentials"): Row(201, body={"credential": {"name": "new"}}),
+    ("DELETE", f"{_C}/credentials/<str:credential>"): Row(200),
     ("GET", "v2/api/tokens"): Row(200),
     ("POST", "v2/api/tokens"): Row(201, body={"label": "new"}),
     ("DELETE", "v2/api/tokens/<str:token>"): Row(200),
@@ -175,6 +193,7 @@ def stage_of(alice: User, bob: User) -> Stage:
 def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> Things:
     """One of each kind of thing, which is alice's."""
     group = groups.create(alice, name="alice's people").group
+    application, _ = applications.make(alice, applications.Spec("alice's portal"))
     memberships.act(alice, group.pk, [Action(Verb.ADD, bob.pk)])
     return {
         "group": str(group.pk),
@@ -183,6 +202,9 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
         "token": str(tokens.make(alice, "alice's")[0].pk),
         "subject": str(certificates.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"]).pk),
+        "identity": str(alice.pk),
+        "client": application.client_id,
+        "credential": str(applications.secrets_of(application)[0].pk),
         "webhook": str(webhooks.create(alice, "https://1.1.1.1/")[0].pk),
     }
 

@@ -22,7 +22,10 @@ pytestmark = pytest.mark.django_db
 Key = tuple[str, str]
 
 ABOUT_ENDPOINTS = [key for key, row in EXPECTED.items() if row.public is not None]
-ABOUT_OTHERS = [key for key, row in EXPECTED.items() if row.public is None and expectations.parts_of(key)]
+ABOUT_OTHERS = [
+    key for key, row in EXPECTED.items() if row.public is None and expectations.parts_of(key) and not row.directory
+]
+DIRECTORY = [key for key, row in EXPECTED.items() if row.directory]
 OWN = [key for key, row in EXPECTED.items() if not expectations.parts_of(key)]
 CLOSED = [key for key, row in EXPECTED.items() if row.anonymous == 401]
 
@@ -96,6 +99,12 @@ def test_a_public_endpoint_is_used_by_all_and_managed_by_its_owner(
 @pytest.mark.parametrize("who", ["bob", "charlie"])
 def test_everybody_may_ask_for_what_is_their_own(stage: Stage, call: Call, key: Key, who: str) -> None:
     assert call(who, key, stage.private).status == (EXPECTED[key].bob or EXPECTED[key].alice)
+
+
+@_each(DIRECTORY)
+@pytest.mark.parametrize("who", ["bob", "charlie"])
+def test_a_directory_tells_the_same_to_all_who_are_signed_in(stage: Stage, call: Call, key: Key, who: str) -> None:
+    assert call(who, key, stage.private).status == EXPECTED[key].alice
 
 
 # ---- charlie

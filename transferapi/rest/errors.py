@@ -75,6 +75,12 @@ from identity.errors import (
 from identity.group_errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
 from identity.myproxy import MyProxyError
 from identity.oauth_errors import OAuthError
+from identity.provider.errors import (
+    ClientInvalidError,
+    ClientNotFoundError,
+    TooManyClientsError,
+    TooManyRegistrationsError,
+)
 from identity.tokens import TokenNotFoundError, TooManyTokensError
 from transferapi.tasks.errors import (
     NoCredentialError,
@@ -233,6 +239,10 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     VaultError: lambda e: (500, "InternalError", e.reason),
     MyProxyError: _external("MyProxy", {"BadPassphrase", "Input", "LogonRefused", "UnknownUser"}),
     OAuthError: _external("OAuth", {"BadAnswer", "IssuerMismatch", "Refused", "StateMismatch"}),
+    ClientNotFoundError: lambda e: (404, "ClientError.NotFound", e.reason),
+    ClientInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    TooManyClientsError: lambda e: (409, "ClientError.LimitExceeded", e.reason),
+    TooManyRegistrationsError: lambda e: (429, "ClientError.TooManyRequests", e.reason),
     # DRF's own, for a `format` that there is none of; and Django's, for more query parameters than it reads.
     Http404: lambda _: (404, "ClientError.NotFound", "There is no such resource in this API"),
     SuspiciousOperation: lambda _: (400, "ClientError.BadRequest", "The request is malformed"),

@@ -11,12 +11,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST
+from oauth2_provider.models import Application
 
-from identity.provider import server
+from identity.provider import clients, introspection, issue, server
 from identity.provider.server import Answer
 
-from . import forms
-from .errors import ApiError, request_id
+from . import fairness, forms
+from .errors import ApiError, TooManyRequests, request_id
+from .front import address_of
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +35,28 @@ def _endpoint(answer: Callable[[Form, str], Answer]) -> Callable[[HttpRequest], 
     @sensitive_variables()
     @wraps(answer)
     def view(request: HttpRequest) -> HttpResponse:
+        headers = dict(_HEADERS)
         try:
+            _count(request)
             found = answer(forms.read(request), request.headers.get("Authorization", ""))
+        except TooManyRequests as error:
+            found = Answer(429, {"error": "temporarily_unavailable", "error_description": error.message})
+            headers["Retry-After"] = str(error.retry_after)
         except ApiError as error:
             found = Answer(error.status, {"error": "invalid_request", "error_description": error.message})
+        if found.status == 401:
+            headers["WWW-Authenticate"] = 'Basic realm="Waybill"'
         log.info("request %s: %s: %d %s", request_id(request), request.path, found.status, found.document.get("error"))
-        return JsonResponse(_complete(found, request), status=found.status, headers=_headers(found))
+        return JsonResponse(_complete(found, request), status=found.status, headers=headers)
 
     return view
+
+
+def _count(request: HttpRequest) -> None:
+    """-> ApiError (429)"""
+    taken = fairness.take(None, address_of(request))
+    if taken and taken.wait:
+        raise TooManyRequests("You ask too often; wait a little", taken.wait)
 
 
 def _complete(found: Answer, request: HttpRequest) -> dict[str, Any]:
@@ -58,11 +74,60 @@ def _complete(found: Answer, request: HttpRequest) -> dict[str, Any]:
     return {**found.document, "errors": [told]}
 
 
-def _headers(found: Answer) -> dict[str, str]:
-    return {**_HEADERS, "WWW-Authenticate": 'Basic realm="Waybill"'} if found.status == 401 else _HEADERS
+def _of_client(answer: Callable[[dict[str, str], Application], Answer]) -> Callable[[HttpRequest], HttpResponse]:
+    """A view for applications that show their secret."""
+
+    @sensitive_variables()
+    @wraps(answer)
+    def check(form: Form, authorization: str) -> Answer:
+        fields = forms.single(form)
+        given = clients.credentials(authorization, fields)
+        application = clients.authenticate(*given) if given else None
+        return _NOT_A_CLIENT if application is None else answer(fields, application)
+
+    return _endpoint(check)
+
+
+#: What is asked without saying about what.
+_NO_TOKEN = Answer(400, {"error": "invalid_request", "error_description": "token: is missing"})
+_NOT_A_CLIENT = Answer(401, {"error": "invalid_client"})
 
 
 @_endpoint
 def token(form: Form, authorization: str) -> Answer:
     """POST /v2/oauth2/token"""
     return server.token(form, authorization)
+
+
+@_endpoint
+def revoke(form: Form, authorization: str) -> Answer:
+    """POST /v2/oauth2/token/revoke: whoever holds a token may end it; an application that shows its secret, its own.
+
+    The answer is the same whether there was such a token (RFC 7009 section 2.2).
+    """
+    fields = forms.single(form)
+    given = clients.credentials(authorization, fields)
+    application = clients.authenticate(*given) if given else None
+    if given and application is None:
+        return _NOT_A_CLIENT
+    if "token" not in fields:
+        return _NO_TOKEN
+    issue.revoke(fields["token"], lambda owner: application is None or owner == application)
+    return Answer(200, {"active": False})
+
+
+@_of_client
+def introspect(fields: dict[str, str], application: Application) -> Answer:
+    """POST /v2/oauth2/token/introspect"""
+    if "token" not in fields:
+        return _NO_TOKEN
+    include = {word.strip() for word in fields.get("include", "").split(",")}
+    return Answer(200, introspection.describe(fields["token"], application, include))
+
+
+@_of_client
+def validate(fields: dict[str, str], application: Application) -> Answer:
+    """POST /v2/oauth2/token/validate: whether a token is still good, a refresh token too."""
+    if "token" not in fields:
+        return _NO_TOKEN
+    return Answer(200, {"active": introspection.is_active(fields["token"], application)})

@@ -22,6 +22,7 @@ from .schema import (
     one_of,
 )
 from .shapes_account import REQUESTS_ACCOUNT
+from .shapes_auth import REQUESTS_AUTH
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
 from .shapes_groups import REQUESTS_GROUPS
 from .shapes_push import REQUESTS_PUSH
@@ -152,6 +153,7 @@ REQUESTS: dict[str, Schema] = {
         },
     ),
     **REQUESTS_ACCOUNT,
+    **REQUESTS_AUTH,
     **REQUESTS_BOOKMARKS,
     **REQUESTS_GROUPS,
     **REQUESTS_PUSH,

@@ -18,6 +18,11 @@ from .shapes import ANSWERS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _QUERY: dict[str, str] = {
+    "ids": "ids, with commas",
+    "usernames": "user names, with commas, in place of ids",
+    "domains": "domains, with commas",
+    "provision": "whether to make who is not there; nobody is made here",
+    "all": "also what other applications have; it is always all",
     "fields": "only these fields of each document, with commas",
     "filter": "conditions such as status:ACTIVE,INACTIVE/label:~night*; of a listing, several such are alternatives",
     "orderby": "a field, with ASC or DESC; several with commas",
@@ -44,6 +49,9 @@ _QUERY: dict[str, str] = {
 }
 _NUMBERS = {"if_expires_in", "max_results", "limit", "offset", "marker", "files", "bytes"}
 _IN_PATH = {
+    "client": "the application's id",
+    "credential": "the id of the secret (not the secret)",
+    "identity": "the user's id",
     "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
     "task": "the task's id",
     "server": "the server's number",
@@ -146,6 +154,23 @@ class CertificateScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 
     def get_security_definition(self, auto_schema: AutoSchema) -> list[dict[str, Any]]:
         return []
+
+
+class ClientScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """An application by its id and secret."""
+
+    target_class = "transferapi.rest.client_auth.ClientAuthentication"
+    name = "client"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "basic"}
+
+
+class OwnClientScheme(ClientScheme):  # type: ignore[no-untyped-call]
+    """The same, where it speaks of itself."""
+
+    target_class = "transferapi.rest.client_auth.OwnClientAuthentication"
+    name = "client_itself"
 
 
 def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:

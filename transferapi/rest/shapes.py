@@ -32,6 +32,7 @@ from .schema import (
     told,
 )
 from .shapes_account import ANSWERS_ACCOUNT
+from .shapes_auth import ANSWERS_AUTH
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
 from .shapes_groups import ANSWERS_GROUPS
 from .shapes_push import ANSWERS_PUSH
@@ -252,6 +253,7 @@ ANSWERS: dict[str, Schema] = {
     ),
     "skipped_errors": page("skipped_errors", "skipped_error", **_MARKERS),
     **ANSWERS_ACCOUNT,
+    **ANSWERS_AUTH,
     **ANSWERS_BOOKMARKS,
     **ANSWERS_GROUPS,
     **ANSWERS_PUSH,

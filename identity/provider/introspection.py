@@ -1,0 +1,75 @@
+"""What a token is, for the application that holds it (RFC 7662). Of tokens of others nothing is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from oauth2_provider.models import AccessToken, Application, RefreshToken
+
+from identity.models import SignIn, User
+
+from . import identities, issue, openid, scopes
+
+NOT_ACTIVE: dict[str, Any] = {"active": False}
+
+
+def describe(token: str, application: Application, include: Collection[str] = ()) -> dict[str, Any]:
+    """include: session_info (when the user has shown who he is), identity_set."""
+    if (access := issue.find(token)) is not None and access.application_id == application.pk:
+        return {**_facts(access, access.user, access.scope), **_more(access.user, _sign_in_of(access), include)}
+    renewal = issue.find_renewal(token)
+    if renewal is None or renewal.application_id != application.pk or not issue.is_good(renewal):
+        return NOT_ACTIVE
+    facts = _facts(renewal, renewal.user, renewal.access_token.scope)
+    return {**facts, **_more(renewal.user, SignIn.objects.filter(pk=renewal.token_family).first(), include)}
+
+
+def is_active(token: str, application: Application) -> bool:
+    return bool(describe(token, application)["active"])
+
+
+def _facts(row: AccessToken | RefreshToken, user: User, scope: str) -> dict[str, Any]:
+    begun = _seconds(row.created)
+    expires = row.expires if isinstance(row, AccessToken) else issue.expiry(row)
+    return {
+        "active": True,
+        "scope": scope,
+        "client_id": row.application.client_id,
+        "sub": str(user.pk),
+        "username": user.username,
+        "name": openid.name_of(user),
+        "email": user.email or None,
+        "exp": _seconds(expires),
+        "iat": begun,
+        "nbf": begun,
+        "aud": [scopes.resource_server(scope), row.application.client_id],
+        "iss": openid.issuer(),
+        "token_type": "Bearer",
+    }
+
+
+def _sign_in_of(access: AccessToken) -> SignIn | None:
+    return SignIn.objects.filter(tokens__access_token=access).first()
+
+
+def _more(user: User, sign_in: SignIn | None, include: Collection[str]) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if "session_info" in include:
+        more["session_info"] = _session(user, sign_in)
+    if "identity_set" in include:
+        more["identity_set"] = [str(user.pk)]
+    return more
+
+
+def _session(user: User, sign_in: SignIn | None) -> dict[str, Any]:
+    """An application that came by its secret alone has no session: no person has shown who he is."""
+    if sign_in is None:
+        return {"session_id": None, "authentications": {}}
+    shown = {"auth_time": _seconds(sign_in.authenticated_at), "idp": identities.provider_id(), "acr": None, "amr": None}
+    return {"session_id": str(sign_in.pk), "authentications": {str(user.pk): shown}}
+
+
+def _seconds(moment: datetime) -> int:
+    return int(moment.timestamp())

@@ -1,0 +1,111 @@
+"""Who users are: the signed-in one (OpenID Connect), and others, for those who share with them (Auth API)."""
+
+from __future__ import annotations
+
+import uuid
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity.bearer import Bearer
+from identity.provider import identities, scopes, sign_ins
+
+from . import documents_auth, schemas
+from .base import View
+from .client_auth import ClientAuthentication
+from .errors import BadRequest, NotFound
+
+#: In one request.
+MAX_IDENTITIES = 100
+
+
+class Userinfo(View):
+    """Both methods, as OpenID Connect Core section 5.3.1 wants it."""
+
+    scope = scopes.OPENID
+
+    @schemas.operation("Say who you are", answer="userinfo")
+    def get(self, request: Request) -> Response:
+        told = request.auth.scopes if isinstance(request.auth, Bearer) else None
+        return Response(documents_auth.userinfo(self.user, scopes.KNOWN if told is None else told))
+
+    @schemas.operation("Say who you are", answer="userinfo")
+    def post(self, request: Request) -> Response:
+        return self.get(request)
+
+
+class AuthView(View):
+    """Applications may come by their secret: they are their owner then."""
+
+    authentication_classes = (ClientAuthentication, *View.authentication_classes)
+
+
+class IdentityList(AuthView):
+    scope = scopes.VIEW_IDENTITIES
+
+    @schemas.operation("Look up users", answer="identities", query=["ids", "usernames", "provision"])
+    def get(self, request: Request) -> Response:
+        ids, names = (_words(request, name) for name in ("ids", "usernames"))
+        if bool(ids) == bool(names):
+            raise BadRequest("ids or usernames: one of them is wanted, and not both")
+        found = identities.by_id([_uuid(one) for one in ids]) if ids else identities.by_username(names)
+        return Response({"identities": [documents_auth.identity(user, self.user) for user in found]})
+
+
+class IdentityDetail(AuthView):
+    scope = scopes.VIEW_IDENTITIES
+
+    @schemas.operation("Show a user", answer="identity_answer")
+    def get(self, request: Request, identity: str) -> Response:
+        found = identities.by_id([_known_uuid(identity)])
+        if not found:
+            raise NotFound("No such identity")
+        return Response({"identity": documents_auth.identity(found[0], self.user)})
+
+
+class Consents(AuthView):
+    """The user's own."""
+
+    scope = scopes.VIEW_CONSENTS
+
+    @schemas.operation("List what you have allowed to applications", answer="consents", query=["all"])
+    def get(self, request: Request, identity: str) -> Response:
+        if _known_uuid(identity) != self.user.pk:
+            raise NotFound("No such identity")
+        return Response({"consents": documents_auth.consents(sign_ins.of_user(self.user))})
+
+
+class IdentityProviders(AuthView):
+    scope = scopes.VIEW_IDENTITIES
+
+    @schemas.operation(
+        "List the identity providers: this service", answer="identity_providers", query=["ids", "domains"]
+    )
+    def get(self, request: Request) -> Response:
+        one = documents_auth.identity_provider()
+        ids, domains = (_words(request, name) for name in ("ids", "domains"))
+        wanted = (not ids or one["id"] in ids) and (not domains or bool(set(domains) & set(one["domains"])))
+        return Response({"identity_providers": [one] if wanted else []})
+
+
+def _words(request: Request, name: str) -> list[str]:
+    """Raises BadRequest."""
+    words = [word.strip() for word in request.query_params.get(name, "").split(",") if word.strip()]
+    if len(words) > MAX_IDENTITIES:
+        raise BadRequest(f"{name}: at most {MAX_IDENTITIES}")
+    return words
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise BadRequest("ids: UUIDs are wanted here") from None
+
+
+def _known_uuid(text: str) -> uuid.UUID:
+    """An id that is none is an unknown one."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise NotFound("No such identity") from None
