@@ -27,7 +27,7 @@ from endpoints.permissions import Verb, may
 from identity import vault
 from identity.models import User
 from identity.provider import tidy as provider_tidy
-from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, webhooks, work
+from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, retention, webhooks, work
 from workers.engine.run import Outcome, run_slice
 from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
@@ -171,6 +171,7 @@ def tidy() -> None:
         vault.expire()
         postman.forget_old()
         webhooks.forget_old()
+        retention.forget_old()
 
     _scheduling.submit(on_a_connection, forget).result()
 

@@ -2,6 +2,7 @@
 
     TaskError
         TaskNotFoundError(ref)            no such task, or not this user's
+        TasksNotPermittedError()          a manager may not do this to (one of) these tasks
         TaskCompleteError(task_id)        it is done and does not change any more
         StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
         RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
@@ -31,6 +32,10 @@ class TaskNotFoundError(TaskError):
     def __init__(self, ref: str) -> None:
         super().__init__(ref)
         self.ref = ref
+
+
+class TasksNotPermittedError(TaskError):
+    """It does not tell which: there may be none of that id."""
 
 
 class TaskCompleteError(TaskError):
