@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from endpoints import bookmarks, registry
-from endpoints.models import AccessRule, Endpoint, Role
+from endpoints import bookmarks, pausing, registry
+from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.registry import ServerSpec
 from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
@@ -19,6 +20,7 @@ from identity.models import User
 from identity.provider import applications
 from tests.integration.cast import submit
 from transferapi.tasks import webhooks
+from transferapi.tasks.models import AdminCancel
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
 _DELETE = {**_SUBMISSION, "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
 _FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
+_M = f"{V}/endpoint_manager"
+_TASKS = {"task_id_list": ["{task}"], "message": "Not now."}
 _SERVER = {"hostname": "dtn9.example.org"}
 #: Somebody to whom roles are given.
 DAVE = uuid.UUID(int=4)
@@ -130,6 +134,23 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("PUT", f"{_E}/access/<str:access>"): Row(404, 403, 403, {"permissions": "r"}),
     ("DELETE", f"{_E}/access/<str:access>"): Row(404, 403, 403),
     # ---- pause rules and what managers of endpoints see
+    ("GET", f"{_E}/my_effective_pause_rule_list"): Row(200, 200, 200),
+    ("GET", f"{_T}/pause_info"): Row(200),
+    ("GET", f"{_M}/pause_rule_list"): Row(200, 403, 403, query="?filter_endpoint={endpoint}"),
+    ("POST", f"{_M}/pause_rule"): Row(201, 403, 403, {"endpoint_id": "{endpoint}"}),
+    ("GET", f"{_M}/pause_rule/<str:pause_rule>"): Row(200),
+    ("PUT", f"{_M}/pause_rule/<str:pause_rule>"): Row(200, body={"message": "changed"}),
+    ("DELETE", f"{_M}/pause_rule/<str:pause_rule>"): Row(200),
+    ("GET", f"{_M}/task_list"): Row(200, query="?filter_status=ACTIVE"),
+    ("GET", f"{_M}/task/<str:task>"): Row(200),
+    ("GET", f"{_M}/task/<str:task>/event_list"): Row(200),
+    ("GET", f"{_M}/task/<str:task>/pause_info"): Row(200),
+    ("GET", f"{_M}/task/<str:task>/successful_transfers"): Row(200),
+    ("GET", f"{_M}/task/<str:task>/skipped_errors"): Row(200),
+    ("POST", f"{_M}/admin_cancel"): Row(200, body=_TASKS),
+    ("GET", f"{_M}/admin_cancel/<str:admin_cancel>"): Row(200),
+    ("POST", f"{_M}/admin_pause"): Row(200, body=_TASKS),
+    ("POST", f"{_M}/admin_resume"): Row(200, body=_TASKS),
     # ---- webhooks and streams of events: their owner's alone
     ("GET", f"{V}/webhook_list"): Row(200),
     ("POST", f"{V}/webhook"): Row(201, body={"url": "https://1.1.1.1/"}),
@@ -198,6 +219,8 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     return {
         "group": str(group.pk),
         "subscription": str(uuid.uuid4()),
+        "pause_rule": str(_rule_of_tomorrow(alice, private).pk),
+        "admin_cancel": str(_canceled(alice).pk),
         "task": str(submit(alice, private, public).pk),
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
         "token": str(tokens.make(alice, "alice's")[0].pk),
@@ -207,6 +230,15 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
         "credential": str(applications.secrets_of(application)[0].pk),
         "webhook": str(webhooks.create(alice, "https://1.1.1.1/")[0].pk),
     }
+
+
+def _rule_of_tomorrow(owner: User, endpoint: Endpoint) -> PauseRule:
+    fields = {"start_time": datetime.now(UTC) + timedelta(days=1)}
+    return pausing.create(owner, str(endpoint.pk), fields)
+
+
+def _canceled(user: User) -> AdminCancel:
+    return AdminCancel.objects.create(user=user, message="", task_ids=[], created_at=datetime.now(UTC))
 
 
 def _endpoint(owner: User, name: str, *, public: bool) -> Endpoint:

@@ -189,6 +189,8 @@ def task(row: Task, rest: Forecast | None = None) -> dict[str, Any]:
     """rest: what is left of it; lists do not ask for that."""
     options: Mapping[str, Any] = row.options
     done = row.phase == Phase.DONE
+    # One that a manager has asked to end may still come to its end before his word does.
+    canceled = row.fatal_error_code == "CANCELED"
     nice = None if done else row.nice_status or ("Queued" if row.phase == Phase.QUEUED else "OK")
     return {
         "DATA_TYPE": "task",
@@ -207,16 +209,16 @@ def task(row: Task, rest: Forecast | None = None) -> dict[str, Any]:
         **_counters(row),
         **_rest(rest),
         "command": "API 0.10",
-        "history_deleted": False,
+        "history_deleted": row.history_deleted,
         "nice_status": nice,
         "nice_status_details": None if done else row.nice_status_details,
         "nice_status_short_description": None if nice is None else _short(nice),
         "nice_status_expires_in": None if done else -1,
         "is_ok": None if done else row.nice_status is None,
-        "is_paused": False,
+        "is_paused": row.phase == Phase.PAUSED,
         "fatal_error": _fatal_error(row),
-        "canceled_by_admin": None,
-        "canceled_by_admin_message": None,
+        "canceled_by_admin": row.canceled_by_admin if canceled else None,
+        "canceled_by_admin_message": row.canceled_by_admin_message if canceled else None,
     }
 
 

@@ -35,8 +35,11 @@ from endpoints.errors import (
     NotActivatedError,
     NotPermittedError,
     NotSharedError,
+    OperationPausedError,
     OwnerStaysError,
     PathNotPermittedError,
+    PauseRuleNotEditableError,
+    PauseRuleNotFoundError,
     RequirementError,
     RoleExistsError,
     RoleNotFoundError,
@@ -47,6 +50,7 @@ from endpoints.errors import (
     SymlinkRefusedError,
     TooManyBookmarksError,
     TooManyEndpointsError,
+    TooManyPauseRulesError,
     TooManyRolesError,
     TooManyRulesError,
     TooManyWaitingError,
@@ -56,6 +60,7 @@ from endpoints.gate import TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
 from endpoints.gridftp.trust import UntrustedError
 from endpoints.gridftp.written_names import BadNameError
+from endpoints.registry import canonical_name
 from identity.certificates import (
     SubjectInvalidError,
     SubjectNotFoundError,
@@ -84,9 +89,11 @@ from identity.provider.errors import (
 from identity.tokens import TokenNotFoundError, TooManyTokensError
 from transferapi.tasks.errors import (
     NoCredentialError,
+    OwnerNotFoundError,
     RequestError,
     TaskCompleteError,
     TaskNotFoundError,
+    TasksNotPermittedError,
     TooManyPendingError,
     TooManyWebhooksError,
     WebhookDisabledError,
@@ -179,6 +186,23 @@ def _not_proven(subject: str) -> str:
     )
 
 
+#: What an operation is called, by the flag of the pause rule that stops it.
+_OPERATIONS = {
+    "pause_ls": "DirListingFailed",
+    "pause_mkdir": "MkdirFailed",
+    "pause_rename": "RenameFailed",
+    "pause_symlink": "SymlinkFailed",
+}
+
+
+def _paused(error: Any) -> tuple[int, str, str]:
+    """Not the endpoint's failure, so no 502; and nothing that trying again would mend: clients see that by the code."""
+    name = canonical_name(error.endpoint)
+    lines = [f"Endpoint: {name} ({error.endpoint.pk})", "Message: A manager of the endpoint has paused this"]
+    lines += ["---", *(f"Details: {message}" for message in error.messages)] if error.messages else []
+    return 409, f"ExternalError.{_OPERATIONS[error.operation]}.GCPaused", _shown("\n".join(lines))
+
+
 #: Exceptions on the wire: type -> status, code and message. One place, in the order of the trees.
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
@@ -207,7 +231,13 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     RoleExistsError: lambda e: (409, "Exists", f"The principal is {e.role} already"),
     OwnerStaysError: lambda e: (409, "Conflict", "The owner of an endpoint stays its administrator"),
     TooManyRolesError: lambda e: (409, "ClientError.LimitExceeded", f"An endpoint has at most {e.limit} roles"),
+    PauseRuleNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such pause rule '{_shown(e.ref)}'"),
+    PauseRuleNotEditableError: lambda _: (403, "PermissionDenied", "Those who run the host made this pause rule"),
+    TooManyPauseRulesError: lambda e: (409, "ClientError.LimitExceeded", f"An endpoint has at most {e.limit} rules"),
+    OperationPausedError: _paused,
     TaskNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such task '{_shown(e.ref)}'"),
+    OwnerNotFoundError: lambda e: (404, "UserNotFound", f"No such user '{e.user_id}'"),
+    TasksNotPermittedError: lambda _: (403, "PermissionDenied", "You do not have permission for this on these tasks"),
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
     TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),

@@ -220,5 +220,10 @@ def _time_range(key: str, wanted: Mapping[str, list[str]]) -> TimeRange | None:
     return TimeRange(ends[0], ends[1] if len(ends) == 2 else None)
 
 
+def time_range(name: str, text: str) -> TimeRange:
+    """`from,to`; either may be empty."""
+    return _time_range(name, {name: text.split(",")}) or TimeRange()
+
+
 def _shown(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:100]

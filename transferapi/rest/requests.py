@@ -25,6 +25,7 @@ from .shapes_account import REQUESTS_ACCOUNT
 from .shapes_auth import REQUESTS_AUTH
 from .shapes_bookmarks import REQUESTS_BOOKMARKS
 from .shapes_groups import REQUESTS_GROUPS
+from .shapes_manage import REQUESTS_MANAGE
 from .shapes_push import REQUESTS_PUSH
 from .shapes_sharing import REQUESTS_SHARING, SHARED
 
@@ -159,5 +160,6 @@ REQUESTS: dict[str, Schema] = {
     **REQUESTS_PUSH,
     "shared_endpoint": asked("shared_endpoint", "host_path", {**SHARED, **_ENDPOINT}),
     **REQUESTS_SHARING,
+    **REQUESTS_MANAGE,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }

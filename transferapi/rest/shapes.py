@@ -35,6 +35,7 @@ from .shapes_account import ANSWERS_ACCOUNT
 from .shapes_auth import ANSWERS_AUTH
 from .shapes_bookmarks import ANSWERS_BOOKMARKS
 from .shapes_groups import ANSWERS_GROUPS
+from .shapes_manage import answers_manage
 from .shapes_push import ANSWERS_PUSH
 from .shapes_sharing import ANSWERS_SHARING
 
@@ -258,4 +259,5 @@ ANSWERS: dict[str, Schema] = {
     **ANSWERS_GROUPS,
     **ANSWERS_PUSH,
     **ANSWERS_SHARING,
+    **answers_manage(_TASK_TOLD),
 }

@@ -25,7 +25,7 @@ def task_id(text: str) -> uuid.UUID:
         raise NotFound(f"No such task '{text.encode('utf-8', 'backslashreplace').decode()[:100]}'") from None
 
 
-def _limits(request: Request) -> tuple[int, int]:
+def limits(request: Request) -> tuple[int, int]:
     query = request.query_params
     return query_limit(request, 10, MAX_LIMIT), query_number(query.get("offset"), "offset", 0, most=10**9)
 
@@ -36,7 +36,7 @@ class TaskList(View):
         query = request.query_params
         wanted = filters.task_filter(query.get("filter") or "")
         order = filters.task_order(query.get("orderby"))
-        limit, offset = _limits(request)
+        limit, offset = limits(request)
         page = queries.list_tasks(self.user, wanted, order, limit=limit, offset=offset)
         rows = [filters.pick(documents.task(row), query.get("fields")) for row in page.rows]
         return Response(listing("task_list", rows, limit=limit, offset=offset, total=page.total))
@@ -75,7 +75,7 @@ class EventList(View):
     @schemas.operation("List the events of a task", answer="event_list", query=["filter", "limit", "offset"])
     def get(self, request: Request, task: str) -> Response:
         errors = filters.event_filter(request.query_params.get("filter") or "")
-        limit, offset = _limits(request)
+        limit, offset = limits(request)
         page = queries.events(self.user, task_id(task), is_error=errors, limit=limit, offset=offset)
         rows = [documents.event(row) for row in page.rows]
         return Response(listing("event_list", rows, limit=limit, offset=offset, total=page.total))
@@ -84,7 +84,7 @@ class EventList(View):
 class SuccessfulTransfers(View):
     @schemas.operation("List the files that were moved", answer="successful_transfers", query=["marker", "limit"])
     def get(self, request: Request, task: str) -> Response:
-        marker, limit = _marker(request)
+        marker, limit = marker_and_limit(request)
         page = queries.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
         rows = [documents.successful_transfer(row) for row in page.rows]
         return Response(
@@ -95,7 +95,7 @@ class SuccessfulTransfers(View):
 class SkippedErrors(View):
     @schemas.operation("List what was given up or passed over", answer="skipped_errors", query=["marker", "limit"])
     def get(self, request: Request, task: str) -> Response:
-        marker, limit = _marker(request)
+        marker, limit = marker_and_limit(request)
         page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
         rows = [documents.skipped_error(row) for row in page.rows]
         return Response(
@@ -103,6 +103,6 @@ class SkippedErrors(View):
         )
 
 
-def _marker(request: Request) -> tuple[int | None, int]:
+def marker_and_limit(request: Request) -> tuple[int | None, int]:
     marker = query_number(request.query_params.get("marker"), "marker", None, most=2**62)
     return marker, query_limit(request, 100, MAX_LIMIT)

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from django.urls import path
 
-from . import activation, bookmarks, endpoints, forecasts, landing, operations, sharing, submission, tasks, webhooks
+from . import (
+    activation,
+    bookmarks,
+    endpoints,
+    forecasts,
+    landing,
+    managed_tasks,
+    operations,
+    pause_rules,
+    sharing,
+    submission,
+    tasks,
+    webhooks,
+)
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
+M = "endpoint_manager"
 W = "webhook/<str:webhook>"
 
 urlpatterns = [
@@ -50,6 +64,21 @@ urlpatterns = [
     path("bookmark", bookmarks.BookmarkCreate.as_view()),
     path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
     # ---- pause rules and what managers of endpoints see
+    path(f"{E}/my_effective_pause_rule_list", pause_rules.MyEffectivePauseRules.as_view()),
+    path(f"{T}/pause_info", pause_rules.PauseInfo.as_view()),
+    path(f"{M}/pause_rule_list", pause_rules.PauseRuleList.as_view()),
+    path(f"{M}/pause_rule", pause_rules.PauseRuleCreate.as_view()),
+    path(f"{M}/pause_rule/<str:pause_rule>", pause_rules.PauseRuleDetail.as_view()),
+    path(f"{M}/task_list", managed_tasks.ManagedTaskList.as_view()),
+    path(f"{M}/{T}", managed_tasks.ManagedTaskDetail.as_view()),
+    path(f"{M}/{T}/event_list", managed_tasks.ManagedEventList.as_view()),
+    path(f"{M}/{T}/pause_info", managed_tasks.ManagedPauseInfo.as_view()),
+    path(f"{M}/{T}/successful_transfers", managed_tasks.ManagedSuccessfulTransfers.as_view()),
+    path(f"{M}/{T}/skipped_errors", managed_tasks.ManagedSkippedErrors.as_view()),
+    path(f"{M}/admin_cancel", managed_tasks.AdminCancelCreate.as_view()),
+    path(f"{M}/admin_cancel/<str:admin_cancel>", managed_tasks.AdminCancelDetail.as_view()),
+    path(f"{M}/admin_pause", managed_tasks.AdminPause.as_view()),
+    path(f"{M}/admin_resume", managed_tasks.AdminResume.as_view()),
     # ---- webhooks and streams of events
     path("webhook", webhooks.WebhookCreate.as_view()),
     path("webhook_list", webhooks.WebhookList.as_view()),

@@ -2,6 +2,7 @@
 
     TaskError
         TaskNotFoundError(ref)            no such task, or not this user's
+        OwnerNotFoundError(user_id)       a filter names a user that there is not
         TasksNotPermittedError()          a manager may not do this to (one of) these tasks
         TaskCompleteError(task_id)        it is done and does not change any more
         StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
@@ -32,6 +33,12 @@ class TaskNotFoundError(TaskError):
     def __init__(self, ref: str) -> None:
         super().__init__(ref)
         self.ref = ref
+
+
+class OwnerNotFoundError(TaskError):
+    def __init__(self, user_id: uuid.UUID) -> None:
+        super().__init__(user_id)
+        self.user_id = user_id
 
 
 class TasksNotPermittedError(TaskError):

@@ -22,7 +22,7 @@ from endpoints.permissions import Verb, running
 from identity.models import User
 
 from . import pauses, queries
-from .errors import RequestError, TaskNotFoundError, TasksNotPermittedError
+from .errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
 from .models import AdminCancel, Event, File, Task
 from .queries import MarkerPage, Page, TimeRange
 from .states import Phase, Status
@@ -130,7 +130,7 @@ def _check(wanted: Filter) -> None:
     if wanted.is_paused is not None and not wanted.of_unfinished:
         raise RequestError("filter_is_paused", "This filter needs a filter_status within ACTIVE,INACTIVE beside it.")
     if wanted.owner_id is not None and not User.objects.filter(pk=wanted.owner_id).exists():
-        raise RequestError("filter_owner_id", "There is no user with this id.")
+        raise OwnerNotFoundError(wanted.owner_id)
 
 
 def _by_ids(user: User, task_ids: Sequence[uuid.UUID]) -> list[Seen]:
@@ -222,11 +222,11 @@ def get(user: User, task_id: uuid.UUID) -> Seen:
 
 
 def events(
-    user: User, task_id: uuid.UUID, *, errors_only: bool = False, limit: int = 10, offset: int = 0
+    user: User, task_id: uuid.UUID, *, is_error: bool | None = None, limit: int = 10, offset: int = 0
 ) -> Page[Event]:
     """Newest first. -> TaskNotFoundError"""
     seen = get(user, task_id)
-    page = queries.events(seen.task.owner, task_id, is_error=True if errors_only else None, limit=limit, offset=offset)
+    page = queries.events(seen.task.owner, task_id, is_error=is_error, limit=limit, offset=offset)
     if not seen.sees_all:
         for event in page.rows:
             if event.code not in _OUR_DETAILS:
@@ -251,7 +251,7 @@ def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None,
 def pause_info(user: User, task_id: uuid.UUID) -> tuple[pauses.Causes, list[PauseRule], set[uuid.UUID]]:
     """What pauses it; of that the rules on his sides, whole; and which of those he may change. -> TaskNotFoundError"""
     seen = get(user, task_id)
-    found = pauses.causes([seen.task])[task_id]
+    found = pauses.current(seen.task)
     rules = [rule for rule, is_source in found.rules if seen.sees("source" if is_source else "destination")]
     rules = list({rule.pk: rule for rule in rules}.values())
     return found, rules, pausing.editable_ones(user, rules)

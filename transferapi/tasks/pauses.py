@@ -20,8 +20,9 @@ from django.db import connection, transaction
 
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
+from identity.models import User
 
-from . import moves
+from . import moves, queries
 from .clock import moment
 from .models import Task
 from .moves import PAUSED, QUEUED, Pause, state_of
@@ -71,6 +72,17 @@ def causes(tasks: Collection[Task], now: datetime | None = None) -> dict[uuid.UU
         if rule_id in found:
             by_task[task_id].append((found[rule_id], is_source))
     return {task.pk: Causes(by_task[task.pk], task.admin_pauses) for task in tasks}
+
+
+def current(task: Task) -> Causes:
+    """What pauses this task now; nothing, when it is done."""
+    return Causes((), {}) if task.phase == Phase.DONE else causes([task])[task.pk]
+
+
+def info(user: User, task_id: uuid.UUID) -> tuple[Task, Causes]:
+    """A task of this user, and what pauses it. -> TaskNotFoundError"""
+    task = queries.get(user, task_id)
+    return task, current(task)
 
 
 def why(task: Task, now: datetime | None = None) -> Pause | None:
