@@ -14,7 +14,7 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 from pytest_django import DjangoAssertNumQueries
 
-from endpoints import bookmarks, roles, rules, shares
+from endpoints import bookmarks, pausing, roles, rules, shares
 from endpoints.models import Endpoint, Role
 from endpoints.rules import RuleSpec
 from identity.models import User
@@ -22,7 +22,7 @@ from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
 from tests.integration.rest import Answer, Api, assert_error, routes
 from transferapi.rest import canned
-from transferapi.tasks import webhooks
+from transferapi.tasks import controlling, webhooks
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.states import FileKind, FileState
 
@@ -268,9 +268,15 @@ _BODIES: dict[tuple[str, str], str] = {
     ("PUT", "bookmark/<str:bookmark>"): "bookmark_change",
     ("POST", "webhook"): "webhook",
     ("PUT", "webhook/<str:webhook>"): "webhook_change",
+    ("POST", "endpoint_manager/pause_rule"): "pause_rule",
+    ("PUT", "endpoint_manager/pause_rule/<str:pause_rule>"): "pause_rule_change",
+    ("POST", "endpoint_manager/admin_pause"): "admin_pause",
+    ("POST", "endpoint_manager/admin_resume"): "admin_resume",
+    ("POST", "endpoint_manager/admin_cancel"): "admin_cancel",
 }
 _QUERIES = {
     ("GET", "endpoint_search"): "?filter_fulltext=e",
+    ("GET", "endpoint_manager/task_list"): "?filter_status=ACTIVE",
     ("GET", "forecast"): "?source_endpoint=mine&destination_endpoint=go%23ep1&bytes=1000",
     **_OPERATIONS,
 }
@@ -284,6 +290,15 @@ def _described_routes() -> list[tuple[str, str]]:
 _OF_SHARES = re.compile(r"/(access|role)")
 #: Its example is a user's name and passphrase: there has to be a server that takes them (test_rest_activation).
 _SHOWN_ELSEWHERE = ("POST", f"{_E}/activate")
+
+
+def _the_task_of_examples(like: Task) -> Task:
+    """One with the id that examples name."""
+    [task_id] = canned.REQUESTS["admin_pause"]["task_id_list"]
+    made = Task.objects.get(pk=like.pk)
+    made.pk, made.submission_id = uuid.UUID(task_id), uuid.uuid4()
+    made.save(force_insert=True)
+    return made
 
 
 @pytest.fixture
@@ -309,6 +324,8 @@ def world(api: Api, alice: User, task: Task) -> Callable[[tuple[str, str]], Answ
         "bookmark": bookmark.pk,
         "webhook": webhook.pk,
         "server": server.pk,
+        "pause_rule": pausing.create(alice, "mine", {"start_time": datetime.now(UTC) + timedelta(days=1)}).pk,
+        "admin_cancel": controlling.cancel(alice, [_the_task_of_examples(running).pk], "").pk,
         "access": rules.create(alice, "share", given).pk,
         "role": roles.create(alice, "share", "identity", str(go.pk), "activity_monitor").pk,
     }

@@ -9,7 +9,6 @@ from uuid import UUID
 from endpoints import pausing
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
-from identity.models import User
 from transferapi.tasks.models import AdminCancel, Task
 from transferapi.tasks.overseeing import SIDES, LastKey, Seen
 from transferapi.tasks.pauses import Causes
@@ -69,26 +68,26 @@ def _messages(found: Causes) -> dict[str, Any]:
     return {f"{side}_pause_message{share}": found.messages.get(f"{side}{share}") for side, share in places}
 
 
-def managed_task(seen: Seen, user: User) -> dict[str, Any]:
+def managed_task(seen: Seen) -> dict[str, Any]:
     """A task as a manager sees it: with its owner, and the hosts of what is shared."""
     row = seen.task
     return {
         **documents.task(row),
         "owner_string": row.owner.username,
-        **_host("source", row.source, seen, user),
-        **_host("destination", row.destination, seen, user),
+        **_host("source", row.source if seen.sees("source") else None),
+        **_host("destination", row.destination if seen.sees("destination") else None),
     }
 
 
-def _host(side: str, endpoint: Endpoint | None, seen: Seen, user: User) -> dict[str, Any]:
+def _host(side: str, endpoint: Endpoint | None) -> dict[str, Any]:
+    """Which folder of which endpoint is shared here; None: that is no business of his."""
     host = endpoint.host if endpoint else None
-    path = endpoint.host_path if endpoint and host and seen.sees_host_path(endpoint, user) else None
     name = (host.display_name or host.name) if host else None
     return {
         f"{side}_host_endpoint": canonical_name(host) if host else None,
         f"{side}_host_endpoint_id": str(host.pk) if host else None,
         f"{side}_host_endpoint_display_name": name,
-        f"{side}_host_path": path,
+        f"{side}_host_path": endpoint.host_path if endpoint and host else None,
         f"{side}_mapped_collection_id": str(host.pk) if host else None,
         f"{side}_mapped_collection_display_name": name,
     }

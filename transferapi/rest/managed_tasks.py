@@ -50,7 +50,7 @@ class ManagedTaskList(View):
         after = query.get("last_key")
         limit = query_limit(request, 100, MAX_LIMIT)
         rows, last = overseeing.list_tasks(self.user, _filter(query), _last_key(after) if after else None, limit)
-        found = [filters.pick(documents_manage.managed_task(row, self.user), query.get("fields")) for row in rows]
+        found = [filters.pick(documents_manage.managed_task(row), query.get("fields")) for row in rows]
         more = {"has_next_page": last is not None, "last_key": documents_manage.last_key(last)}
         return Response(listing("task_list", found, **more))
 
@@ -58,7 +58,7 @@ class ManagedTaskList(View):
 class ManagedTaskDetail(View):
     @schemas.operation("Show a task at an endpoint you run", answer="managed_task", query=["fields"])
     def get(self, request: Request, task: str) -> Response:
-        document = documents_manage.managed_task(overseeing.get(self.user, task_id(task)), self.user)
+        document = documents_manage.managed_task(overseeing.get(self.user, task_id(task)))
         return Response(filters.pick(document, request.query_params.get("fields")))
 
 

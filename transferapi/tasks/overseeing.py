@@ -56,10 +56,6 @@ class Seen:
     def sees_all(self) -> bool:
         return all(map(self.sees, SIDES))
 
-    def sees_host_path(self, endpoint: Endpoint, user: User) -> bool:
-        """Where a shared folder lies is for those who run its host, and for who shares it."""
-        return endpoint.host_id in self.overseen or endpoint.owner_id == user.pk
-
 
 class LastKey(NamedTuple):
     """The place of a task in the list: what is not done comes first."""
