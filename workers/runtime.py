@@ -20,15 +20,18 @@ from datetime import datetime
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints import gate
+from endpoints import access, gate
+from endpoints.access import Access
+from endpoints.errors import NotPermittedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.models import Endpoint
-from endpoints.permissions import Verb, may
+from endpoints.permissions import Verb
 from identity import vault
 from identity.models import User
 from identity.provider import tidy as provider_tidy
 from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, retention, webhooks, work
 from workers.engine.run import Outcome, run_slice
+from workers.guard import Guard
 from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
 from workers.store import PostgresTaskStore, on_a_connection, task_spec
@@ -40,6 +43,10 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS = 300.0
 #: Tasks that one sweep, or the end of one slice, rings for.
 SWEEP_LIMIT = 100
+NOT_SHARED = (
+    "The shared endpoint {} is not there any more for the owner of the task: "
+    "its rules were withdrawn or have expired, or it was deleted."
+)
 NOT_PERMITTED = "The owner of the task may not use one of its endpoints any more, or it was deleted."
 
 
@@ -112,19 +119,21 @@ def run(task_id: str) -> None:
     taken = _scheduling.submit(on_a_connection, lambda: _take(uuid.UUID(task_id))).result()
     if taken is None:
         return
-    grant, endpoints = taken
+    grant, ends = taken
     runtime = current()
     spec = task_spec(grant)
-    wallet = VaultWallet(grant, endpoints, runtime.pool.forget)
+    wallet = VaultWallet(grant, ends, runtime.pool.forget)
+    guards = {side: _guard(grant, side, end) for side, end in ends.items() if end.shared}
     sessions = RealSessions(
         spec,
-        Places({side: _places(endpoint) for side, endpoint in endpoints.items()}),
+        Places({side: _places(end.host) for side, end in ends.items()}),
         runtime.pool,
         door=wallet.door,
         resolve=_resolve,
         accept_address=_accepts,
+        guards=guards,
     )
-    store = PostgresTaskStore(grant)
+    store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
     slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
     future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
@@ -134,17 +143,28 @@ def run(task_id: str) -> None:
         sweep()
 
 
-def _take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Endpoint]] | None:
-    """The lease and the endpoints of a task; None when it is not its turn, or its owner may not use them any more."""
+def _take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
+    """The lease of a task and its endpoints; None when it is not its turn, or its owner may not use them any more."""
     grant = leases.acquire(task_id, worker_name())
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return None
-    endpoints = _permitted_endpoints(grant)
-    if endpoints is None:
+    ends: dict[Side, Access] = {}
+    for side in (Side.SOURCE, Side.DESTINATION) if grant.destination else (Side.SOURCE,):
+        found = _access(grant, side)
+        if found is None:
+            _refuse(grant, side)
+            return None
+        ends[side] = found
+    return grant, ends
+
+
+def _refuse(grant: leases.Grant, side: Side) -> None:
+    end = _end(grant, side)
+    if end.root is None:
         work.fail(grant.task_id, grant.epoch, "PERMISSION_DENIED", NOT_PERMITTED)
-        return None
-    return grant, endpoints
+    else:
+        work.fail(grant.task_id, grant.epoch, "ACL_CHANGED", NOT_SHARED.format(end.name))
 
 
 def sweep() -> None:
@@ -196,20 +216,31 @@ def _post() -> None:
         log.warning("mails are sent later: %s", type(error).__name__)
 
 
-def _permitted_endpoints(grant: leases.Grant) -> dict[Side, Endpoint] | None:
-    """The endpoints of the task by side; None when its owner may not use one of them (any more)."""
-    user = User.objects.get(pk=grant.owner_id)
-    wanted = {Side.SOURCE: (grant.source.id, Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM)}
-    if grant.destination:
-        wanted[Side.DESTINATION] = (grant.destination.id, Verb.TRANSFER_TO)
-    rows = (
-        Endpoint.objects.select_related("owner")
-        .prefetch_related("servers")
-        .in_bulk([id_ for id_, _ in wanted.values()])
-    )
-    if not all(may(user, verb, rows[id_]) for id_, verb in wanted.values()):
+def _end(grant: leases.Grant, side: Side) -> leases.End:
+    end = grant.destination if side is Side.DESTINATION else grant.source
+    assert end is not None
+    return end
+
+
+def _access(grant: leases.Grant, side: Side) -> Access | None:
+    """How the owner of the task reaches one of its endpoints now; None when he may not use it (any more)."""
+    verb = Verb.TRANSFER_TO if side is Side.DESTINATION else Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM
+    rows = Endpoint.objects.select_related("owner", "host__owner").prefetch_related("servers", "host__servers")
+    try:
+        return access.of(User.objects.get(pk=grant.owner_id), rows.get(pk=_end(grant, side).id), verb)
+    except NotPermittedError:
         return None
-    return {side: rows[id_] for side, (id_, _) in wanted.items()}
+
+
+def _guard(grant: leases.Grant, side: Side, found: Access) -> Guard:
+    """Of a shared endpoint: it looks at the rules again with each heartbeat."""
+    return Guard(
+        found,
+        side,
+        lambda: _access(grant, side),
+        write=grant.is_delete or side is Side.DESTINATION,
+        foreign=found.actor_id != grant.owner_id,
+    )
 
 
 def _places(endpoint: Endpoint) -> list[Place]:

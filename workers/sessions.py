@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import NamedTuple
 
 from endpoints.gridftp import data_security
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
-from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
@@ -28,88 +26,12 @@ from workers.engine.ports import (
     TaskSpec,
     Transport,
 )
+from workers.guard import Guard
 from workers.pool import NOT_THE_SERVERS, Address, Door, SessionPool
+from workers.pooled import GuardedSession, PooledSession
 
 #: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
 UDT_STALL_TIMEOUT = 20.0
-
-
-class PooledSession:
-    """A session of the engine (ports.Session) that knows where it goes back to."""
-
-    def __init__(self, door: Door, side: Side, inner: GridFTPSession) -> None:
-        self.door = door
-        self.side = side
-        self.inner = inner
-
-    @property
-    def address(self) -> Address:
-        return self.door.address
-
-    async def stat(self, path: str) -> Entry:
-        with _seen_from(self.side):
-            return await self.inner.stat(path)
-
-    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
-        with _seen_from(self.side):
-            async for entries in self.inner.listing(path):
-                yield entries
-
-    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
-        with _seen_from(self.side):
-            return await self.inner.make_directories(paths)
-
-    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
-        with _seen_from(self.side):
-            faults = await self.inner.remove(entries)
-        return [fault and fault.at(self.side) for fault in faults]
-
-    async def remove_unlisted(self, path: str) -> None:
-        with _seen_from(self.side):
-            await self.inner.remove_unlisted(path)
-
-    async def rename(self, old: str, new: str) -> None:
-        with _seen_from(self.side):
-            await self.inner.rename(old, new)
-
-    @property
-    def algorithms(self) -> Sequence[str]:
-        return self.inner.algorithms
-
-    @property
-    def tells_links(self) -> bool:
-        return self.inner.tells_links
-
-    @property
-    def resolves_links(self) -> bool:
-        return self.inner.resolves_links
-
-    async def checksum(self, path: str, algorithm: str) -> str:
-        with _seen_from(self.side):
-            return await self.inner.checksum(path, algorithm)
-
-    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
-        with _seen_from(self.side):
-            faults = await self.inner.set_modified(files)
-        return [fault and fault.at(self.side) for fault in faults]
-
-    async def make_symlink(self, target: str, path: str) -> None:
-        with _seen_from(self.side):
-            await self.inner.make_symlink(target, path)
-
-
-class _seen_from:  # noqa: N801 - reads as a statement
-    """Faults that pass through get the side they happened on."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, FaultError):
-            error.fault = error.fault.at(self._side)
 
 
 class PooledLane:
@@ -128,6 +50,7 @@ class PooledLane:
         self._lane = lane
         self._pool = pool
         self._transport = transport
+        self._shared = {session.side: session for session in (source, destination) if session.guarded}
         self._moved = False
         #: What never reached the lane: names that a channel cannot carry.
         self._refused: list[LaneEvent] = []
@@ -144,10 +67,10 @@ class PooledLane:
         """Put a file into the pipe; never blocks."""
         side = Side.SOURCE
         try:
-            source_path = self._source.inner.encode_path(file.source_path)
+            source_path = self._source.fed_path(file.source_path)
             side = Side.DESTINATION
-            target = self._destination.inner.encode_path(file.destination_path or "")
-            temporary = self._destination.inner.encode_path(file.temporary_path) if file.temporary_path else None
+            target = self._destination.fed_path(file.destination_path or "")
+            temporary = self._destination.fed_path(file.temporary_path) if file.temporary_path else None
             ranges = RangeSet.parse(file.ranges) if file.ranges else None
         except FaultError as error:
             self._refused.append(LaneRefused(file, error.fault.at(side)))
@@ -169,8 +92,20 @@ class PooledLane:
             refused, self._refused = self._refused, []
             return refused
         events = [_translate(event) for event in await self._lane.events()]
+        if self._shared:
+            events = [self._told(event) for event in events]
         self._moved = self._moved or any(isinstance(event, LaneSettled | LaneProgress) for event in events)
         return events
+
+    def _told(self, event: LaneEvent) -> LaneEvent:
+        """Faults without the names of the folders that are shared. A side that is not known may be either."""
+        if not isinstance(event, LaneRefused):
+            return event
+        fault = event.fault
+        for side, session in self._shared.items():
+            if fault.side in (side, Side.UNKNOWN):
+                fault = replace(session.told(fault), side=fault.side)
+        return replace(event, fault=fault)
 
     async def close(self) -> None:
         """Give the sessions back when they are clean, else they are gone; those of another transport are ended."""
@@ -227,7 +162,7 @@ def anonymous(side: Side, address: Address, place: Place) -> Door:
 class RealSessions:
     """The engine's SessionFactory for one slice of one task.
 
-    door: as whom a server is entered.
+    door: as whom a server is entered. guards: of the sides that are shared endpoints.
     resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
     accept_address: the gate for data addresses that servers name.
     """
@@ -241,8 +176,10 @@ class RealSessions:
         door: Callable[[Side, Address, Place], Door] = anonymous,
         resolve: Callable[[str, int], list[str]],
         accept_address: Callable[[str], bool],
+        guards: Mapping[Side, Guard] | None = None,
     ) -> None:
         self._spec = spec
+        self._guards = guards or {}
         self._places = places
         self._pool = pool
         self._door = door
@@ -264,7 +201,7 @@ class RealSessions:
         while address := self._pool.choose(tiers, tried, doors):
             tried.add(address)
             try:
-                session = PooledSession(doors[address], side, await self._pool.take(doors[address]))
+                session = self._pooled(doors[address], side, await self._pool.take(doors[address]))
                 session.inner.demands_encryption = self._encrypt
                 self._note_round_trip(session)
                 return session
@@ -272,12 +209,21 @@ class RealSessions:
                 fault = error.fault
                 if fault.kind in NOT_THE_SERVERS:
                     break
+        if guard := self._guards.get(side):
+            fault = guard.told(fault)
         raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
+
+    def _pooled(self, door: Door, side: Side, session: GridFTPSession) -> PooledSession:
+        guard = self._guards.get(side)
+        return GuardedSession(door, guard, session) if guard else PooledSession(door, side, session)
 
     def _doors(self, side: Side, tiers: Sequence[Sequence[Address]]) -> Mapping[Address, Door]:
         """As they are now: the next session is opened with the credential that is there then."""
         addresses = [address for tier in tiers for address in tier]
-        return {address: self._door(side, address, self._places_at[side, address]) for address in addresses}
+        doors = {address: self._door(side, address, self._places_at[side, address]) for address in addresses}
+        if guard := self._guards.get(side):
+            return {address: guard.door(door) for address, door in doors.items()}
+        return doors
 
     @property
     def round_trip(self) -> float | None:

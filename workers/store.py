@@ -98,6 +98,8 @@ def _endpoint(end: leases.End) -> EndpointRef:
     return EndpointRef(
         str(end.id),
         end.name,
+        host_id=str(end.host_id),
+        root=end.root,
         max_concurrency=end.max_concurrency,
         preferred_concurrency=end.preferred_concurrency,
         max_parallelism=end.max_parallelism,
@@ -106,14 +108,21 @@ def _endpoint(end: leases.End) -> EndpointRef:
 
 
 class PostgresTaskStore:
-    """`workers.engine.ports.TaskStore` for the task of this grant; all stores of a process share their threads."""
+    """`workers.engine.ports.TaskStore` for the task of this grant; all stores of a process share their threads.
 
-    def __init__(self, grant: leases.Grant) -> None:
+    beats: done with each heartbeat, in a thread with a connection to the database.
+    """
+
+    def __init__(self, grant: leases.Grant, beats: Sequence[Callable[[], None]] = ()) -> None:
         self._grant = grant
+        self._beats = beats
         self._compares = grant.options.get("sync_level") is not None
 
     async def heartbeat(self) -> Pulse:
-        return Pulse(*await self._call(leases.heartbeat))
+        pulse = Pulse(*await self._call(leases.heartbeat))
+        for beat in self._beats:
+            await in_a_thread(beat)
+        return pulse
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> list[ItemRow]:
         return [_item_row(item) for item in await self._call(work.unscanned, limit, exclude)]

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from endpoints import activation
+from endpoints.access import Access
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.data_security import STOCK_OF_KEYS
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.login import Login
-from endpoints.models import Endpoint
 from identity.errors import VaultKeyMissingError, VaultKeyNotConfiguredError
 from identity.vault import Held, VaultError
 from transferapi.tasks import errors, leases, renewal
@@ -29,9 +29,9 @@ FORESEE = 10.0
 class VaultWallet:
     """For one slice of one task. forget: told how the keys begin of sessions that nobody may use any more."""
 
-    def __init__(self, grant: leases.Grant, ends: Mapping[Side, Endpoint], forget: Callable[[str], None]) -> None:
+    def __init__(self, grant: leases.Grant, ends: Mapping[Side, Access], forget: Callable[[str], None]) -> None:
         self._grant = grant
-        self._ends = {side: end for side, end in ends.items() if activation.need(end) is not activation.Need.NONE}
+        self._ends = {side: end for side, end in ends.items() if activation.need(end.host) is not activation.Need.NONE}
         self._forget = forget
         self._held: Mapping[Side, Held | None] = {}
         #: How the keys of sessions begin whose credential was taken away in this slice.
@@ -56,17 +56,20 @@ class VaultWallet:
             self._forget(begins)
 
     def door(self, side: Side, address: Address, place: Place) -> Door:
-        """How the owner of the task enters this server now. What a login needs is decrypted when somebody logs in."""
+        """How this server is entered now, with a credential of the task's owner, or of the one who shares the endpoint.
+
+        What a login needs is decrypted when somebody logs in.
+        """
         end = self._ends.get(side)
         if end is None:
             return Door(address)
         held = self._held.get(side)
         if held is None:
-            return Door(address, f"{self._grant.owner_id} nothing", _nothing(side))
+            return Door(address, f"{end.actor_id} nothing", _nothing(side))
 
         async def login() -> Login:
             try:
-                found = await in_a_thread(lambda: activation.logins(self._grant.owner_id, end))
+                found = await in_a_thread(lambda: activation.logins(end.actor_id, end.host))
             except (NotActivatedError, VaultError) as error:
                 raise FaultError(_missing(side, error)) from None
             return found.at(place.host, place.port, place.subject)
@@ -76,11 +79,16 @@ class VaultWallet:
 
     def _begins(self, held: Held) -> str:
         """Of the keys of all sessions that were opened with any version of this credential."""
-        return f"{self._grant.owner_id} {held.id} "
+        return f"{held.user_id} {held.id} "
 
     def _read(self) -> Mapping[Side, Held | None]:
-        standings = activation.standings(self._grant.owner_id, self._ends.values())
-        return {side: standings[end.pk].held for side, end in self._ends.items()}
+        """With one look into the vault for each whose credentials are used."""
+        found: dict[Side, Held | None] = {}
+        for actor_id in {end.actor_id: None for end in self._ends.values()}:
+            hosts = {side: end.host for side, end in self._ends.items() if end.actor_id == actor_id}
+            standings = activation.standings(actor_id, hosts.values())
+            found |= {side: standings[host.pk].held for side, host in hosts.items()}
+        return found
 
     async def _look_ahead(self) -> None:
         if time.monotonic() < self._foresee_at:
@@ -92,7 +100,7 @@ class VaultWallet:
 
     def _foresee(self, side: Side, held: Held) -> None:
         try:
-            renewal.foresee(self._grant.task_id, self._grant.epoch, self._ends[side], held)
+            renewal.foresee(self._grant.task_id, self._grant.epoch, self._ends[side].endpoint, held)
         except errors.LeaseLostError:
             raise LeaseLostError(f"task {self._grant.task_id}, epoch {self._grant.epoch}") from None
 

@@ -14,6 +14,7 @@ from .replies import Reply
 
 
 class Kind(enum.StrEnum):
+    ACL_CHANGED = "ACL_CHANGED"
     AUTH = "AUTH"
     CONNECT_FAILED = "CONNECT_FAILED"
     CONNECTION_BROKEN = "CONNECTION_BROKEN"

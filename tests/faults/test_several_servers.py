@@ -19,7 +19,8 @@ from workers.engine.fakes import MemoryStore, MemoryWallet
 from workers.engine.ports import EndpointRef, TaskSpec
 from workers.engine.run import Outcome, run_slice
 from workers.pool import LONGEST_ABSENCE, Address, SessionPool
-from workers.sessions import Place, Places, PooledSession, RealSessions
+from workers.pooled import PooledSession
+from workers.sessions import Place, Places, RealSessions
 
 FILES = 1500
 FEW = 300

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from deploy.endpoint.authority import Identity
+from endpoints.access import Access
 from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin
 from endpoints.models import Endpoint
@@ -52,7 +53,8 @@ class Slice:
         self.forgotten: list[str] = []
         self.task = unchecked(user, *endpoints)
         self.grant = take(self.task)
-        self.wallet = VaultWallet(self.grant, dict(zip(ENDS, endpoints, strict=False)), self.forgotten.append)
+        ends = {side: Access(endpoint, endpoint, user.pk) for side, endpoint in zip(ENDS, endpoints, strict=False)}
+        self.wallet = VaultWallet(self.grant, ends, self.forgotten.append)
 
     def door(self, side: Side = Side.SOURCE, place: Place = PLACE) -> Door:
         return self.wallet.door(side, ADDRESS, place)

@@ -41,6 +41,14 @@ class EndpointRef:
     preferred_concurrency: int | None = None
     max_parallelism: int | None = None
     preferred_parallelism: int | None = None
+    #: Of a shared endpoint: the id of its host, and what stands before its paths there.
+    host_id: str | None = None
+    root: str | None = None
+
+    @property
+    def host(self) -> str:
+        """Whose servers these are."""
+        return self.host_id or self.id
 
 
 @dataclass(frozen=True, slots=True)

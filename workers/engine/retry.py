@@ -15,7 +15,7 @@ LONGEST_DELAY = 300.0
 #: A person must give a new credential: nothing else helps, and nothing is lost by waiting.
 CREDENTIAL_KINDS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS})
 #: What no repetition of the same request mends: the request itself names the wrong thing.
-HOPELESS_KINDS = frozenset({Kind.INVALID_PATH_NAME, Kind.AMBIGUOUS_PATH, Kind.IS_A_DIRECTORY})
+HOPELESS_KINDS = frozenset({Kind.ACL_CHANGED, Kind.INVALID_PATH_NAME, Kind.AMBIGUOUS_PATH, Kind.IS_A_DIRECTORY})
 #: What skip_source_errors passes over at the source, as the Globus service has it. Two sources for one destination
 #: are the source's matter, whoever notices.
 SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH})
@@ -73,7 +73,9 @@ class Policy:
         return self.skip_source_errors and at_source and fault.kind in SOURCE_ERRORS
 
     def spoils_all(self, fault: Fault) -> bool:
-        """Whether this fault ends the whole task."""
+        """Whether this fault ends the whole task: a right that was taken away, and what the user asked."""
+        if fault.kind is Kind.ACL_CHANGED:
+            return True
         at_source = fault.side is Side.SOURCE
         return self.fail_on_quota_errors and not at_source and fault.kind is Kind.QUOTA_EXCEEDED
 

@@ -16,7 +16,7 @@ from .contents import Compared
 from .desk import UnreachableError
 from .folders import Folders
 from .links import found_link_item
-from .paths import is_within, parent, trimmed
+from .paths import parent, trimmed
 from .ports import Found, ItemFaulted, ItemRow
 from .retry import Fail, PassOver, Retry, Skip
 from .selection import Selection
@@ -103,7 +103,7 @@ class Scanner:
             why = "This is a folder; only a file has a checksum that can be given."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
         destination = item.destination_path or ""
-        if self.work.same_endpoint and is_within(destination, item.source_path):
+        if self.work.is_into_itself(item.source_path, destination):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The destination lies inside the source."))
         root = Folder(trimmed(item.source_path), trimmed(destination))
         return Walk(self.work, self.stock, self.folders, item, root, self._selection, self._sync)
@@ -122,7 +122,7 @@ class Scanner:
         if destination.endswith("/"):
             why = "The destination of a file is its full new name, not the folder to put it in."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
-        if self.work.same_endpoint and is_within(destination, item.source_path):
+        if self.work.is_into_itself(item.source_path, destination):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are one file."))
         return Found(item.source_path, destination, entry.size, entry.modified, checksum=item.checksum)
 

@@ -7,7 +7,7 @@ other. Servers tell such folders apart by the Unique fact (RFC 3659 section 7.5.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from endpoints.gridftp.faults import FaultError, Kind, Side
 
@@ -77,20 +77,28 @@ class Survey:
     # ---- by name
 
     def _check_names(self) -> None:
+        names = {root: root for root in self.roots}
         for root in self.roots:
-            self._refuse_if_within(root, list(above(root)), self.roots)
+            self._refuse_if_within(root, list(above(root)), names)
         if not self._work.same_endpoint:
             return
-        sources = set(self.roots.values())
-        for root in self.roots:
-            self._refuse_if_within(root, [root, *above(root)], sources)
-        for source in sources | self._parents[Side.SOURCE]:
-            self._refuse_if_within(source, [source, *above(source)], self.roots)
+        sources = self._real(Side.SOURCE, self.roots.values())
+        roots = self._real(Side.DESTINATION, self.roots)
+        for root, name in roots.items():
+            self._refuse_if_within(name, [root, *above(root)], sources)
+        for source, name in (sources | self._real(Side.SOURCE, self._parents[Side.SOURCE])).items():
+            self._refuse_if_within(name, [source, *above(source)], roots)
 
-    def _refuse_if_within(self, path: str, folders: Sequence[str], others: Collection[str]) -> None:
+    def _real(self, side: Side, paths: Iterable[str]) -> dict[str, str]:
+        """What the servers call these, with what the user does."""
+        return {trimmed(self._work.real(side, path)): path for path in paths}
+
+    def _refuse_if_within(self, path: str, folders: Sequence[str], others: Mapping[str, str]) -> None:
+        """others: with their names for the user."""
         for folder in folders:
             if folder in others:
-                raise RefusedError(f"The folders of the items lie in each other: {path or '/'} and {folder or '/'}")
+                name = others[folder] or "/"
+                raise RefusedError(f"The folders of the items lie in each other: {path or '/'} and {name}")
 
     # ---- by identity
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from endpoints.gridftp.faults import Fault, Kind
+from endpoints.gridftp.faults import Fault, Kind, Side
 
 from .credentials import Credentials
 from .desk import Desk
+from .paths import is_within
 from .ports import Clock, SessionFactory, TaskSpec, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, decide
 
@@ -76,11 +77,23 @@ class Work:
         #: How the slice ends; the first word counts. An unexpected error of any part ends it too.
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         destination = spec.destination
-        #: Source and destination are one endpoint: a file could be written over itself.
-        self.same_endpoint = destination is not None and destination.id == spec.source.id
+        #: Source and destination are on the same servers: a file could be written over itself.
+        self.same_endpoint = destination is not None and destination.host == spec.source.host
         #: Something happened that may let the slice go on, or end.
         self.wake = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
+
+    def real(self, side: Side, path: str) -> str:
+        """The path as the servers know it, to compare those of the two sides where `same_endpoint`."""
+        end = self.spec.destination if side is Side.DESTINATION else self.spec.source
+        if end is None or end.root is None:
+            return path
+        return end.root + (path[2:] if path.startswith("/~/") else path)
+
+    def is_into_itself(self, source: str, destination: str) -> bool:
+        """Whether the destination is the source, or lies in it, as far as the names tell."""
+        inner, outer = self.real(Side.DESTINATION, destination), self.real(Side.SOURCE, source)
+        return self.same_endpoint and is_within(inner, outer)
 
     def end(self, ending: Ending) -> None:
         """The slice ends like this, unless it has ended already."""
@@ -122,7 +135,7 @@ class Work:
         return decision
 
     def end_if_spoiled(self, fault: Fault) -> None:
-        """End the task by this fault, if that is what the user asked."""
+        """End the task by this fault, if it is one of those that do."""
         if self.policy.spoils_all(fault):
             self.end(Failed(fault.kind, fault.advice or fault.raw, drain=True))
 
