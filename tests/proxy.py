@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import inspect
 import socket
 import struct
 from collections import Counter, deque
@@ -86,7 +87,7 @@ _ERRORS = {
 class MisbehavingProxy:
     """Listens on a free port of loopback. `deeds` counts how often the plan came true.
 
-    hook: what Deed.CALL calls, with the port that the server sees as its client's.
+    hook: what Deed.CALL calls, with the port that the server sees as its client's; the line waits for what it awaits.
     data: where data connections are led through (mode E and S with PORT over IPv4).
     """
 
@@ -252,7 +253,9 @@ class _Conversation:
                 await self.client.drain()
                 self.silent = True
             case Deed.CALL:
-                self.proxy.hook(self.server.get_extra_info("sockname")[1])
+                done = self.proxy.hook(self.server.get_extra_info("sockname")[1])
+                if inspect.isawaitable(done):
+                    await done
 
 
 async def _whole_reply(reader: asyncio.StreamReader) -> bytes:

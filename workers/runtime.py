@@ -14,8 +14,10 @@ import socket
 import sys
 import threading
 import uuid
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
@@ -116,25 +118,12 @@ def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then wake those that waited for the place."""
     if _stopping:
         return
-    taken = _scheduling.submit(on_a_connection, lambda: _take(uuid.UUID(task_id))).result()
+    taken = _scheduling.submit(on_a_connection, lambda: take(uuid.UUID(task_id))).result()
     if taken is None:
         return
     grant, ends = taken
     runtime = current()
-    spec = task_spec(grant)
-    wallet = VaultWallet(grant, ends, runtime.pool.forget)
-    guards = {side: _guard(grant, side, end) for side, end in ends.items() if end.shared}
-    sessions = RealSessions(
-        spec,
-        Places({side: _places(end.host) for side, end in ends.items()}),
-        runtime.pool,
-        door=wallet.door,
-        resolve=_resolve,
-        accept_address=_accepts,
-        guards=guards,
-    )
-    store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
-    slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=runtime.stop)
+    slice_, wallet = prepare(grant, ends, runtime.pool, runtime.stop)
     future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
     runtime.loop.call_soon_threadsafe(wallet.clear)
@@ -143,7 +132,27 @@ def run(task_id: str) -> None:
         sweep()
 
 
-def _take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
+def prepare(
+    grant: leases.Grant, ends: Mapping[Side, Access], pool: SessionPool, stop: asyncio.Event
+) -> tuple[Coroutine[Any, Any, Outcome], VaultWallet]:
+    """The slice, to be run on the loop of the pool; and the wallet, to be cleared when it is over."""
+    spec = task_spec(grant)
+    wallet = VaultWallet(grant, ends, pool.forget)
+    guards = {side: _guard(grant, side, end) for side, end in ends.items() if end.shared}
+    sessions = RealSessions(
+        spec,
+        Places({side: _places(end.host) for side, end in ends.items()}),
+        pool,
+        door=wallet.door,
+        resolve=_resolve,
+        accept_address=_accepts,
+        guards=guards,
+    )
+    store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
+    return run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop), wallet
+
+
+def take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
     """The lease of a task and its endpoints; None when it is not its turn, or its owner may not use them any more."""
     grant = leases.acquire(task_id, worker_name())
     if not isinstance(grant, leases.Grant):
