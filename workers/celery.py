@@ -25,6 +25,7 @@ app.conf.update(
     beat_schedule={
         "sweep": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 2.0}},
         "renew": {"task": "workers.renew", "schedule": 2.0, "options": {"expires": 2.0}},
+        "timers": {"task": "workers.timers", "schedule": 5.0, "options": {"expires": 5.0}},
         "mails": {"task": "workers.mails", "schedule": 3.0, "options": {"expires": 3.0}},
         "webhooks": {"task": "workers.webhooks", "schedule": 2.0, "options": {"expires": 2.0}},
         "tidy_tokens": {"task": "workers.tidy_tokens", "schedule": 60.0, "options": {"expires": 60.0}},

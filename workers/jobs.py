@@ -47,3 +47,9 @@ def mails() -> None:
 def webhooks() -> None:
     """Tell webhooks what is due."""
     courier.begin_round()
+
+
+@shared_task(name="workers.timers")
+def timers() -> None:
+    """Submit the transfers whose time has come."""
+    runtime.run_timers()

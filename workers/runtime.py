@@ -32,6 +32,7 @@ from identity import vault
 from identity.models import User
 from identity.provider import tidy as provider_tidy
 from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, retention, webhooks, work
+from transferapi.timers import running
 from workers.engine.run import Outcome, run_slice
 from workers.guard import Guard
 from workers.pool import SessionPool
@@ -49,6 +50,8 @@ NOT_SHARED = (
     "The shared endpoint {} is not there any more for the owner of the task: "
     "its rules were withdrawn or have expired, or it was deleted."
 )
+#: Timers that are run at one beat; the next one goes on.
+TIMERS_LIMIT = 200
 NOT_PERMITTED = "The owner of the task may not use one of its endpoints any more, or it was deleted."
 
 
@@ -191,6 +194,11 @@ def sweep() -> None:
 def renew() -> None:
     """Let go on what has waited for a credential that is there now: what the signal of the vault has missed."""
     _scheduling.submit(on_a_connection, renewal.resume_waiting).result()
+
+
+def run_timers() -> None:
+    """Submit the transfers of timers that are due; several workers may do so at the same time."""
+    _scheduling.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
 
 
 def tidy() -> None:

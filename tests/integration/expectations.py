@@ -18,9 +18,12 @@ from identity import certificates, groups, memberships, tokens
 from identity.memberships import Action, Verb
 from identity.models import User
 from identity.provider import applications
-from tests.integration.cast import submit
+from tests.integration.cast import submit, transfer_request
 from transferapi.tasks import webhooks
 from transferapi.tasks.models import AdminCancel
+from transferapi.timers import services
+from transferapi.timers.models import Timer
+from transferapi.timers.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ _C = "v2/api/clients/<str:client>"
 _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
+_J = "jobs/<str:timer>"
+_ONCE = {"type": "once", "datetime": "2036-01-01T00:00:00Z"}
+_TIMED = {**_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
+_CALLBACK = "https://actions.automate.globus.org/transfer/transfer/run"
 _DELETE = {**_SUBMISSION, "endpoint": "{endpoint}", "DATA": [{"path": "/a"}]}
 _FORECAST = "?source_endpoint={endpoint}&destination_endpoint={endpoint}&files=2&bytes=1000"
 _M = f"{V}/endpoint_manager"
@@ -163,7 +170,15 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("DELETE", _W): Row(200),
     ("POST", f"{_W}/test"): Row(202),
     ("GET", f"{_W}/delivery_list"): Row(200),
-    # ---- timers
+    # ---- timers: their owner's alone
+    ("POST", "v2/timer"): Row(201, 201, 201, {"timer": {"schedule": _ONCE, "body": _TIMED}}),
+    ("GET", "jobs/"): Row(200),
+    ("POST", "jobs/"): Row(201, 201, 201, {"callback_url": _CALLBACK, "callback_body": {"body": _TIMED}}),
+    ("GET", _J): Row(200),
+    ("PATCH", _J): Row(200, body={"name": "changed"}),
+    ("DELETE", _J): Row(200),
+    ("POST", f"{_J}/pause"): Row(200),
+    ("POST", f"{_J}/resume"): Row(200),
     # ---- Auth, and what a user's account has
     ("GET", "v2/oauth2/userinfo"): Row(200),
     ("POST", "v2/oauth2/userinfo"): Row(200),
@@ -222,6 +237,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     memberships.act(alice, group.pk, [Action(Verb.ADD, bob.pk)])
     return {
         "group": str(group.pk),
+        "timer": str(_timer(alice, private, public).pk),
         "subscription": str(uuid.uuid4()),
         "pause_rule": str(_rule_of_tomorrow(alice, private).pk),
         "admin_cancel": str(_canceled(alice).pk),
@@ -243,6 +259,11 @@ def _rule_of_tomorrow(owner: User, endpoint: Endpoint) -> PauseRule:
 
 def _canceled(user: User) -> AdminCancel:
     return AdminCancel.objects.create(user=user, message="", task_ids=[], created_at=datetime.now(UTC))
+
+
+def _timer(owner: User, source: Endpoint, destination: Endpoint) -> Timer:
+    plan = Schedule(datetime(2036, 1, 1, tzinfo=UTC))
+    return services.create(owner, name="later", plan=plan, request=transfer_request(source, destination))
 
 
 def _endpoint(owner: User, name: str, *, public: bool) -> Endpoint:

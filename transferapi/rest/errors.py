@@ -99,6 +99,7 @@ from transferapi.tasks.errors import (
     WebhookDisabledError,
     WebhookNotFoundError,
 )
+from transferapi.timers.errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +219,10 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     BookmarkExistsError: lambda e: (409, "Exists", f"You have a bookmark named '{_shown(e.name)}' already"),
     BookmarkInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     TooManyBookmarksError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} bookmarks"),
+    TimerNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such timer '{_shown(e.ref)}'"),
+    TimerInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
+    TimerEndedError: lambda e: (409, "TimerEnded", "The timer has ended; give it a new schedule"),
+    TooManyTimersError: lambda e: (409, "ClientError.LimitExceeded", f"A user has at most {e.limit} timers"),
     GroupNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such group '{_shown(e.ref)}'"),
     GroupForbiddenError: lambda e: (403, "PermissionDenied", e.reason),
     GroupInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),

@@ -28,6 +28,7 @@ from .shapes_groups import REQUESTS_GROUPS
 from .shapes_manage import REQUESTS_MANAGE
 from .shapes_push import REQUESTS_PUSH
 from .shapes_sharing import REQUESTS_SHARING, SHARED
+from .shapes_timers import requests_timers
 
 SCHEME = one_of("gsiftp", "ftp", "sshftp")
 _SERVER = {
@@ -163,3 +164,4 @@ REQUESTS: dict[str, Schema] = {
     **REQUESTS_MANAGE,
     "task": asked("task", "", {name: _SUBMISSION[name] for name in ("label", "deadline")}),
 }
+REQUESTS.update(requests_timers(REQUESTS["transfer"]))

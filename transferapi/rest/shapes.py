@@ -38,6 +38,7 @@ from .shapes_groups import ANSWERS_GROUPS
 from .shapes_manage import answers_manage
 from .shapes_push import ANSWERS_PUSH
 from .shapes_sharing import ANSWERS_SHARING
+from .shapes_timers import ANSWERS_TIMERS
 
 _DONE = each("code message request_id resource", TEXT)
 _ROW_PATHS = fields(source_path=PATH, destination_path={**PATH, "nullable": True})
@@ -260,4 +261,5 @@ ANSWERS: dict[str, Schema] = {
     **ANSWERS_PUSH,
     **ANSWERS_SHARING,
     **answers_manage(_TASK_TOLD),
+    **ANSWERS_TIMERS,
 }

@@ -30,15 +30,7 @@ class Transfer(View):
     @schemas.operation("Submit a transfer", body="transfer", answer="transfer_result", status=202)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "transfer")
-        asked = TransferRequest(
-            submission_id=document.identifier("submission_id"),
-            source_endpoint=document.required_text("source_endpoint"),
-            destination_endpoint=document.required_text("destination_endpoint"),
-            items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", _SYMLINK_ITEM)],
-            label=document.text("label"),
-            deadline=document.moment("deadline"),
-            options=document.fields,
-        )
+        asked = transfer_request(document, document.identifier("submission_id"))
         return _accepted(request, "transfer_result", "transfer", *submit_transfer(self.user, asked))
 
 
@@ -57,6 +49,19 @@ class Delete(View):
             options=document.fields,
         )
         return _accepted(request, "delete_result", "delete", *submit_delete(self.user, asked))
+
+
+def transfer_request(document: Document, submission_id: uuid.UUID) -> TransferRequest:
+    """What a transfer document asks for."""
+    return TransferRequest(
+        submission_id=submission_id,
+        source_endpoint=document.required_text("source_endpoint"),
+        destination_endpoint=document.required_text("destination_endpoint"),
+        items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", _SYMLINK_ITEM)],
+        label=document.text("label"),
+        deadline=document.moment("deadline"),
+        options=document.fields,
+    )
 
 
 def _transfer_item(document: Document) -> TransferItem:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from . import timers
+
+J = "jobs/<str:timer>"
+
+urlpatterns = [
+    path("v2/timer", timers.TimerCreate.as_view()),
+    path("jobs/", timers.TimerList.as_view()),
+    path(J, timers.TimerDetail.as_view()),
+    path(f"{J}/pause", timers.TimerPause.as_view()),
+    path(f"{J}/resume", timers.TimerResume.as_view()),
+]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from django.db import connection, transaction
@@ -101,22 +102,18 @@ def submit_transfer(user: User, request: TransferRequest, now: datetime | None =
     access rule of a shared endpoint gives him a path of it
     """
 
-    def fill(task: Task) -> _Filled:
-        task.type = TaskType.TRANSFER
-        source = _access(user, request.source_endpoint, Verb.TRANSFER_FROM)
-        destination = _access(user, request.destination_endpoint, Verb.TRANSFER_TO)
-        task.source, task.destination = source.endpoint, destination.endpoint
-        task.options = options.complete(options.TRANSFER, request.options)
-        if destination.shared and task.options["recursive_symlinks"] == "keep":
-            raise RequestError("recursive_symlinks", NO_LINKS)
-        rows = _transfer_rows(request.items, source, destination)
-        # Whether files may have to be compared decides over sessions before the first item is looked at.
-        task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
-        if task.options["store_base_path_info"]:
-            task.source_base_path, task.destination_base_path = _bases(rows)
-        return _Filled(rows, (source, destination))
+    return _submit(user, request, partial(_fill_transfer, user, request), now)
 
-    return _submit(user, request, fill, now)
+
+def check_transfer(user: User, request: TransferRequest) -> tuple[uuid.UUID, uuid.UUID]:
+    """Whether this user could submit this at some time: all but his credentials, and how many tasks he has.
+
+    The ids of its source and its destination. -> as `submit_transfer`
+    """
+    task = Task(owner=user)
+    rules.label(request.label)
+    source, destination = _fill_transfer(user, request, task).ends
+    return source.endpoint.pk, destination.endpoint.pk
 
 
 def submit_delete(user: User, request: DeleteRequest, now: datetime | None = None) -> tuple[Task, bool]:
@@ -132,6 +129,22 @@ def submit_delete(user: User, request: DeleteRequest, now: datetime | None = Non
         return _Filled(rows, (source,))
 
     return _submit(user, request, fill, now)
+
+
+def _fill_transfer(user: User, request: TransferRequest, task: Task) -> _Filled:
+    task.type = TaskType.TRANSFER
+    source = _access(user, request.source_endpoint, Verb.TRANSFER_FROM)
+    destination = _access(user, request.destination_endpoint, Verb.TRANSFER_TO)
+    task.source, task.destination = source.endpoint, destination.endpoint
+    task.options = options.complete(options.TRANSFER, request.options)
+    if destination.shared and task.options["recursive_symlinks"] == "keep":
+        raise RequestError("recursive_symlinks", NO_LINKS)
+    rows = _transfer_rows(request.items, source, destination)
+    # Whether files may have to be compared decides over sessions before the first item is looked at.
+    task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
+    if task.options["store_base_path_info"]:
+        task.source_base_path, task.destination_base_path = _bases(rows)
+    return _Filled(rows, (source, destination))
 
 
 def _submit(

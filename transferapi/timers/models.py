@@ -7,6 +7,8 @@ import uuid
 from django.conf import settings
 from django.db import models
 
+from transferapi.tasks.models import Task
+
 
 class Timer(models.Model):
     """A transfer that is submitted at a time, once or again and again."""
@@ -14,21 +16,29 @@ class Timer(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="timers")
     name = models.CharField(max_length=256, blank=True)
-    #: {"type": "once", "datetime"} or {"type": "recurring", "interval_seconds", "start", "end"}.
+    #: As `schedule.Schedule.document` has it.
     schedule = models.JSONField()
-    #: The transfer document, without its submission_id: that is made of this row's id and the number of the run.
-    body = models.JSONField()
+    #: The transfer document as JSON, without its submission_id: that is made of this row's id and the number of the
+    #: run. Text, since jsonb knows no names that are no UTF-8.
+    body = models.TextField()
+    #: new: has not run yet; loaded: has run, and will again; inactive: a person must act; ended: never again.
     status = models.CharField(
         max_length=8, choices=[(word, word) for word in ("new", "loaded", "inactive", "ended")], default="new"
     )
-    #: Why it is inactive: paused by its owner, or what refused its last submission.
+    #: Why it is inactive: {"cause": "user" or "refused", "detail": null or {"code", "message"}}.
     inactive_reason = models.JSONField(null=True)
     submitted_at = models.DateTimeField()
-    #: None: never again.
+    #: None: not by itself.
     next_run = models.DateTimeField(null=True)
     last_ran_at = models.DateTimeField(null=True)
+    #: What the last run submitted; null also where it was refused.
+    last_task = models.ForeignKey(Task, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
+    #: What refused the last run: {"code", "message"}.
+    last_error = models.JSONField(null=True)
+    #: All, and how many of them were refused; and how many were so without one between that was not.
     number_of_runs = models.IntegerField(default=0)
     number_of_errors = models.IntegerField(default=0)
+    refused_in_a_row = models.IntegerField(default=0)
 
     class Meta:
         indexes = (models.Index(fields=["next_run"], condition=models.Q(next_run__isnull=False), name="timer_due"),)

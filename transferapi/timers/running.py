@@ -1,0 +1,129 @@
+"""Run what is due.
+
+A run and the note that it was are one transaction: a crash between them leaves neither. Its submission_id is made of
+the timer and the number of the run, so that even a run that is done again is the same task.
+
+- What refuses a run is told in the timer's document and counted. After `MAX_REFUSED` refusals in a row, or after the
+  first of one that runs once, the timer is inactive: its owner mends what it was (a credential, mostly) and resumes it.
+- While the task of the last run is not done, the next one waits: two of one timer would write the same files.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from datetime import datetime, timedelta
+
+from django.db import DatabaseError, InterfaceError, transaction
+
+from endpoints.errors import ActivationError, EndpointNotFoundError, RegistryError
+from identity.errors import VaultError
+from transferapi.tasks.clock import moment
+from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError
+from transferapi.tasks.models import Task
+from transferapi.tasks.rules import MAX_LABEL
+from transferapi.tasks.states import Phase
+from transferapi.tasks.submission import submit_transfer
+
+from . import bodies, schedule
+from .models import Timer
+
+log = logging.getLogger(__name__)
+
+#: Refusals in a row after which somebody has to look.
+MAX_REFUSED = 3
+#: After which a run is looked at again that waits for the one before.
+WAIT = timedelta(seconds=30)
+#: By a run. The body is not written again: it may be large.
+_CHANGED = (
+    "status", "inactive_reason", "next_run", "last_ran_at", "last_task", "last_error", "number_of_runs",
+    "number_of_errors", "refused_in_a_row",
+)  # fmt: skip
+
+
+def run_due(limit: int, now: datetime | None = None) -> int:
+    """Run the timers that are due, at most so many; how many were looked at. Several may do this at the same time."""
+    for number in range(limit):
+        if not _run_one(now):
+            return number
+    return limit
+
+
+def _run_one(now: datetime | None) -> bool:
+    """False: none is due that nobody else has in hand."""
+    with transaction.atomic():
+        now = moment(now)
+        due = Timer.objects.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("owner")
+        timer = due.filter(next_run__lte=now).order_by("next_run").first()
+        if timer is None:
+            return False
+        if timer.last_task_id and _unfinished(timer.last_task_id):
+            timer.next_run = now + WAIT
+        else:
+            _run(timer, now)
+        timer.save(update_fields=_CHANGED)
+    return True
+
+
+def _unfinished(task_id: uuid.UUID) -> bool:
+    return Task.objects.filter(pk=task_id).exclude(phase=Phase.DONE).exists()
+
+
+def _run(timer: Timer, now: datetime) -> None:
+    timer.last_ran_at = now
+    timer.number_of_runs += 1
+    timer.last_task, timer.last_error = _submitted(timer, now)
+    if timer.last_error is None:
+        timer.refused_in_a_row = 0
+    else:
+        timer.number_of_errors += 1
+        timer.refused_in_a_row += 1
+        log.info("timer %s: run %d was refused: %s", timer.pk, timer.number_of_runs, timer.last_error["code"])
+    plan = schedule.read(timer.schedule)
+    timer.next_run = plan.after(now, timer.number_of_runs)
+    timer.status = "loaded" if timer.next_run else "ended"
+    hopeless = timer.refused_in_a_row >= MAX_REFUSED and timer.next_run is not None
+    if timer.last_error and (hopeless or plan.interval is None):
+        timer.status, timer.next_run = "inactive", None
+        timer.inactive_reason = {"cause": "refused", "detail": timer.last_error}
+
+
+def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str] | None]:
+    """The task of this run, or what refused it."""
+    submission_id = uuid.uuid5(timer.pk, str(timer.number_of_runs))
+    try:
+        with transaction.atomic():
+            request = bodies.request_of(timer.body, submission_id, _label(timer))
+            task, _ = submit_transfer(timer.owner, request, now)
+            return task, None
+    except (TaskError, RegistryError, ActivationError, VaultError) as error:
+        return None, _told(error)
+    except (DatabaseError, InterfaceError):
+        raise
+    except Exception:
+        # One timer that we cannot run must not keep all others from running.
+        log.exception("timer %s: run %d failed", timer.pk, timer.number_of_runs)
+        return None, {"code": "InternalError", "message": "The service failed to submit this."}
+
+
+def _label(timer: Timer) -> str | None:
+    """What the task is called: as the transfer, or else as the timer, and the number of the run."""
+    name = str(bodies.label_of(timer.body) or timer.name).strip()
+    number = f", run {timer.number_of_runs}"
+    return name[: MAX_LABEL - len(number)].strip() + number if name else None
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """What refused a run, by the code that a submission would have been refused by."""
+    match error:
+        case NoCredentialError():
+            return {"code": "NoCredException", "message": error.reason}
+        case RequestError():
+            return {"code": error.code, "message": f"{error.field}: {error.reason}"}
+        case TooManyPendingError():
+            return {"code": error.code, "message": f"You have {error.limit} tasks that are not done."}
+        case EndpointNotFoundError():
+            return {"code": "EndpointNotFound", "message": f"There is no endpoint {error.ref} (any more)."}
+        case RegistryError():
+            return {"code": "PermissionDenied", "message": "You may not do this on these endpoints (any more)."}
+    return {"code": "NoCredException", "message": "Your credential for one of the endpoints cannot be used."}

@@ -1,0 +1,175 @@
+"""Timers for their owners: make, find, change, pause, resume, delete. What is due: see `running.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from identity.models import User
+from transferapi.tasks import submission
+from transferapi.tasks.clock import moment
+from transferapi.tasks.errors import RequestError
+from transferapi.tasks.submission import TransferRequest
+
+from . import bodies, schedule
+from .errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
+from .models import Timer
+from .schedule import Schedule
+
+#: Of one user, that will run or are paused; and of those that have ended, the last ones.
+MAX_TIMERS, MAX_ENDED = 100, 100
+MAX_NAME = 256
+#: Octets, as they are stored.
+MAX_BODY = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+#: Why a timer is inactive that its owner has paused.
+PAUSED = {"cause": "user", "detail": None}
+
+
+def create(
+    user: User, *, name: str | None, plan: Schedule, request: TransferRequest, now: datetime | None = None
+) -> Timer:
+    """Submit this transfer by this plan; its submission_id is passed over.
+
+    -> TimerInvalidError, TooManyTimersError, and as `submission.check_transfer`: what could be submitted at no time is
+    refused now
+    """
+    if request.deadline is not None:
+        raise RequestError("deadline", "Each run has a deadline of its own: a timer's transfer has none.")
+    now = moment(now)
+    plan.check(now)
+    timer = Timer(owner=user, name=_name(name), submitted_at=now, schedule=plan.document())
+    timer.next_run = schedule.read(timer.schedule).start
+    timer.body = bodies.kept(request, *submission.check_transfer(user, request))
+    if len(timer.body) > MAX_BODY:
+        raise TimerInvalidError("body", f"A timer's transfer has at most {MAX_BODY} octets.")
+    with transaction.atomic():
+        list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+        if Timer.objects.filter(owner=user).exclude(status="ended").count() >= MAX_TIMERS:
+            raise TooManyTimersError(MAX_TIMERS)
+        ended = Timer.objects.filter(owner=user, status="ended").order_by("-submitted_at").values_list("pk", flat=True)
+        Timer.objects.filter(pk__in=list(ended[MAX_ENDED:])).delete()
+        timer.save(force_insert=True)
+    return timer
+
+
+def all_of(user: User) -> list[Timer]:
+    """The oldest first, without their bodies (which may be large)."""
+    return list(_whole().filter(owner=user).defer("body").order_by("submitted_at", "pk"))
+
+
+def get(user: User, timer_id: uuid.UUID) -> Timer:
+    """With the task of its last run. -> TimerNotFoundError"""
+    found = _whole().filter(owner=user, pk=timer_id).first()
+    if found is None:
+        raise TimerNotFoundError(str(timer_id))
+    return found
+
+
+def update(
+    user: User,
+    timer_id: uuid.UUID,
+    *,
+    name: str | None = None,
+    plan: Schedule | None = None,
+    now: datetime | None = None,
+) -> Timer:
+    """Change what is not None. -> TimerNotFoundError, TimerInvalidError
+
+    A new plan counts the runs that there were; a timer that has ended runs again when its new plan has runs left.
+    """
+    with transaction.atomic():
+        timer = _held(user, timer_id)
+        if name is not None:
+            timer.name = _name(name)
+        if plan is not None:
+            _replan(timer, plan, moment(now))
+        timer.save()
+    return get(user, timer_id)
+
+
+def pause(user: User, timer_id: uuid.UUID) -> Timer:
+    """It runs no more until it is resumed. -> TimerNotFoundError, TimerEndedError"""
+    with transaction.atomic():
+        timer = _living(user, timer_id)
+        if timer.status != "inactive":
+            timer.status, timer.inactive_reason, timer.next_run = "inactive", PAUSED, None
+            timer.save()
+    return timer
+
+
+def resume(user: User, timer_id: uuid.UUID, now: datetime | None = None) -> Timer:
+    """It runs again, at the next point of its grid; one that runs once and was late or refused, at once.
+
+    -> TimerNotFoundError, TimerEndedError
+    """
+    with transaction.atomic():
+        timer = _living(user, timer_id)
+        if timer.status == "inactive":
+            now = moment(now)
+            plan = schedule.read(timer.schedule)
+            _load(timer, max(now, plan.start) if plan.interval is None else plan.after(now, timer.number_of_runs))
+            timer.save()
+    return timer
+
+
+def delete(user: User, timer_id: uuid.UUID) -> Timer:
+    """As it was. What it has submitted goes on. -> TimerNotFoundError"""
+    with transaction.atomic():
+        timer = get(user, _held(user, timer_id).pk)
+        Timer.objects.filter(pk=timer_id).delete()
+    return timer
+
+
+def body_of(timer: Timer) -> dict[str, object]:
+    """The transfer document."""
+    found: dict[str, object] = json.loads(timer.body)
+    return found
+
+
+def _whole() -> QuerySet[Timer]:
+    return Timer.objects.select_related("last_task")
+
+
+def _held(user: User, timer_id: uuid.UUID) -> Timer:
+    """Nobody runs or changes it until the end of this transaction."""
+    found = Timer.objects.select_for_update(no_key=True).filter(owner=user, pk=timer_id).first()
+    if found is None:
+        raise TimerNotFoundError(str(timer_id))
+    return found
+
+
+def _living(user: User, timer_id: uuid.UUID) -> Timer:
+    timer = _held(user, timer_id)
+    if timer.status == "ended":
+        raise TimerEndedError(timer.pk)
+    return timer
+
+
+def _replan(timer: Timer, plan: Schedule, now: datetime) -> None:
+    plan.check(now)
+    timer.schedule = plan.document()
+    if timer.status == "inactive":
+        return
+    again = plan.interval is not None and timer.number_of_runs > 0
+    _load(timer, plan.after(now, timer.number_of_runs) if again else plan.start)
+
+
+def _load(timer: Timer, following: datetime | None) -> None:
+    """Active, to run then; None: it has ended."""
+    active = "loaded" if timer.number_of_runs else "new"
+    timer.status = "ended" if following is None else active
+    timer.next_run = following
+    timer.inactive_reason, timer.refused_in_a_row = None, 0
+
+
+def _name(text: str | None) -> str:
+    text = text or ""
+    if len(text) > MAX_NAME or _CONTROL.search(text):
+        raise TimerInvalidError("name", f"A line of at most {MAX_NAME} characters is wanted here.")
+    return text
