@@ -7,14 +7,19 @@ host's servers, for what a rule lets them have. On every other endpoint the serv
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from identity.models import User
 
 from .errors import NotPermittedError, PathNotPermittedError
+from .gridftp.client import Ground as Fence
 from .models import Endpoint
 from .permissions import READING, Verb, may, rules_for, unruled
+
+#: Rules that a session is told of; their paths go in one line.
+MANY = 40
 
 
 class Ground(NamedTuple):
@@ -80,6 +85,19 @@ class Access:
         if not f"{path}/".startswith(f"{self.root}/"):
             return "/"
         return path[len(self.root) :] or "/"
+
+    def fences(self, paths: Sequence[str] = ()) -> list[Fence]:
+        """The folders of the host that a session is kept in (`GridFTPSession.restrict`); of a shared endpoint only.
+
+        paths: what it is about, as users name it: where there are more than MANY rules, others are left out.
+        """
+        if self.grounds is None:
+            return [Fence(self.root + "/", write=True)]
+        grounds: Sequence[Ground] = self.grounds
+        if paths and len(grounds) > MANY:
+            folders = [_from_root(path).rstrip("/") + "/" for path in paths]
+            grounds = [one for one in grounds if any(folder.startswith(one.path) for folder in folders)]
+        return [Fence(self.root + ground.path, ground.write) for ground in grounds]
 
 
 def of(user: User, endpoint: Endpoint, verb: Verb) -> Access:

@@ -1,10 +1,10 @@
-"""What a path on a shared endpoint leads to lies in the folder that is shared: symbolic links are no way out.
+"""What a path on a shared endpoint leads to lies in what is shared with the user: symbolic links are no way out.
 
-Rules are about names; a server follows links. So before anything is done at a path, each name in it below the root is
-looked at. Between the look and the deed somebody with an account on the host can still turn a folder into a link; who
-only has the share cannot, since no links are made there.
+Rules are about names; a server follows links. What keeps a session inside is the server itself, whatever becomes of a
+link meanwhile (`GridFTPSession.restrict`). Here is what it does not do: say beforehand, and in our words, that a path
+leads out; and tell nothing in listings of what lies outside, which servers do when they follow a link to tell its size.
 
-Three kinds of servers:
+Each name of a path below the root is looked at. Three kinds of servers:
 - It tells of a link where it leads to in the end (the toolkit's, `resolves_links`): that path is compared.
 - It tells the link's text: the text is followed here. An absolute text is refused, and so is one that climbs above the
   server's own root: such a server may serve another tree than it names.
@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from .gridftp.client import Ground as Fence
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope
 
@@ -70,20 +71,30 @@ class _Known:
 class Confinement:
     """Keeps the users of one shared folder in it. Paths are the host's (`Access.real`); one for each host and root.
 
-    root: as `Access.root`, without a slash at its end; "": all of the server is shared, and there is no way out.
+    root: as `Access.root`, without a slash at its end; "": all of the server is shared. allows: whether a path of the
+    share is among what this user is given, where that is not all of it.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, allows: Callable[[str], bool] | None = None) -> None:
         self._root = root
+        self._allows = allows
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def check(self, session: Looker, path: str, *, follow: bool = True) -> None:
         """follow False: it is about the last name itself, as of a rename or a delete. -> FaultError, LeadsOutError"""
-        if self._root:
-            await self.real(session, path, follow=follow)
+        await self.place(session, path, follow=follow)
+
+    async def place(self, session: Looker, path: str, *, follow: bool = True) -> str:
+        """The same; and the path that this one leads to, without links. -> FaultError, LeadsOutError"""
+        return path if self._is_open else await self.real(session, path, follow=follow) or "/"
+
+    @property
+    def _is_open(self) -> bool:
+        return not self._root and self._allows is None
 
     async def real(self, session: Looker, path: str, *, follow: bool = True) -> str:
-        """The same; and where this path leads to, without links. What is not there is where its name says."""
+        """Where a path leads to, without links and without a slash at its end; what is not there is where its name
+        says. -> FaultError, LeadsOutError"""
         root = await self._real_root(session)
         path = path.rstrip("/")
         if not f"{path}/".startswith(f"{self._root}/") or ".." in path.split("/"):
@@ -93,12 +104,41 @@ class Confinement:
         folder, _, name = path.rpartition("/")
         above = root if folder == self._root else await self._real_folder(session, folder, root)
         real = await _Walk(session).go(above, [name]) if follow else f"{above}/{name}"
-        return _inside(real, root)
+        return self._within(real, root)
+
+    async def link_target(self, session: Looker, path: str, place: str) -> str | None:
+        """Of a path that leads to this place: None when it is no link, else where it leads on the share."""
+        if self._is_open or await self.real(session, path, follow=False) == place.rstrip("/"):
+            return None
+        return place[len(await self._real_root(session)) :] or "/"
+
+    async def fences(self, session: Looker, wanted: Sequence[Fence]) -> list[Fence]:
+        """These folders, without links in their paths: a server compares paths as it resolves them. Those that lead
+        out are none."""
+        if self._is_open:
+            return list(wanted)
+        found = await asyncio.gather(*(self._fence(session, fence) for fence in wanted))
+        return [fence for fence in found if fence is not None]
+
+    async def _fence(self, session: Looker, fence: Fence) -> Fence | None:
+        try:
+            return Fence(await self.real(session, fence.path) + "/", fence.write)
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE:
+                raise
+            return None
+
+    def _within(self, real: str, root: str) -> str:
+        """-> LeadsOutError"""
+        inner = _inside(real, root)[len(root) :] or "/"
+        if self._allows is not None and not self._allows(inner):
+            raise LeadsOutError
+        return real
 
     async def shown(self, session: Looker, folder: str, entries: Sequence[Entry]) -> list[Entry]:
         """The entries of a folder as users of the share see them: links that stay inside lead to a path of the share,
         and of all others nothing is told but that they are links."""
-        if not self._root or not any(_is_link(entry) for entry in entries):
+        if self._is_open or not any(_is_link(entry) for entry in entries):
             return list(entries)
         root, real = await self._real_root(session), await self.real(session, folder)
         found: list[Entry] = []
@@ -113,7 +153,7 @@ class Confinement:
     async def _shown(self, session: Looker, entry: Entry, folder: str, root: str) -> Entry:
         try:
             end = await _Walk(session, {f"{folder}/{entry.name}": entry}).go(folder, [entry.name])
-            inner = _inside(end, root)[len(root) :] or "/"
+            inner = self._within(end, root)[len(root) :] or "/"
         except FaultError as error:
             if error.fault.scope is not Scope.FILE:
                 raise

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from django.conf import settings
@@ -23,7 +24,7 @@ from . import access, activation, gate, patience, pausing, registry
 from .access import Access
 from .activation import Logins
 from .confinement import Confinement, LeadsOutError
-from .errors import PathNotPermittedError, SymlinkRefusedError
+from .errors import NotActivatedError, PathNotPermittedError, SymlinkRefusedError
 from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
@@ -58,11 +59,9 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
     asked = (path or endpoint.default_directory).rstrip("/") + "/"
     ground = access.of(user, endpoint, Verb.BROWSE)
     ground.check(asked, write=False)
-    folder = ground.real(asked)
 
-    async def work(session: GridFTPSession) -> Listing:
-        confinement = Confinement(ground.root)
-        await confinement.check(session, folder)
+    async def work(session: GridFTPSession, confinement: Confinement, place: Sequence[str]) -> Listing:
+        folder = place[0].rstrip("/") + "/"
         entries: list[Entry] = []
         # "/folder/" follows a symlink and is refused for a file, which is what a listing wants ...
         async with aclosing(session.listing(folder)) as batches:
@@ -74,12 +73,12 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
         if [entry.name for entry in entries] == [folder.split("/")[-2]] and not entries[0].is_directory:
             await _must_be_a_folder(session, folder)
         if ground.shared:
-            shown = await confinement.shown(session, folder, entries)
+            shown = await confinement.shown(session, ground.real(asked), entries)
             return Listing(endpoint, asked, _from_root(asked), shown)
         absolute = session.encode_path(folder).decode("utf-8", "surrogateescape")
         return Listing(endpoint, asked, absolute, entries, _makes_links(session))
 
-    return _on_session(user, ground, work)
+    return _on_session(user, ground, [asked], work)
 
 
 async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
@@ -94,19 +93,16 @@ def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     ground = access.of(user, endpoint, Verb.BROWSE)
     ground.check(path, write=False)
 
-    async def work(session: GridFTPSession) -> Entry:
-        confinement, real = Confinement(ground.root), ground.real(path)
-        await confinement.check(session, real)
-        entry = await session.stat(real)
+    async def work(session: GridFTPSession, confinement: Confinement, place: Sequence[str]) -> Entry:
+        entry = await session.stat(place[0])
         if not ground.shared:
             return entry
-        if ground.shown(real.rstrip("/")) == "/":
-            # The name of the folder on its host is nobody's business.
-            return replace(entry, name="/", link_target=None)
-        [entry] = await confinement.shown(session, real.rstrip("/").rpartition("/")[0], [entry])
-        return entry
+        # Of a link, the place is what it leads to. The name of the root on its host is nobody's business.
+        name = path.rstrip("/").rpartition("/")[2] if not _is_root(ground, path) else "/"
+        target = await confinement.link_target(session, ground.real(path), place[0])
+        return replace(entry, name=name, link_target=target or entry.link_target)
 
-    return endpoint, _on_session(user, ground, work)
+    return endpoint, _on_session(user, ground, [path], work)
 
 
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
@@ -116,12 +112,10 @@ def make_directory(user: User, ref: str, path: str) -> Endpoint:
     ground = access.of(user, endpoint, Verb.WRITE)
     ground.check(path, write=True)
 
-    async def work(session: GridFTPSession) -> None:
-        real = ground.real(path)
-        await Confinement(ground.root).check(session, real)
-        await session.make_directory(real)
+    async def work(session: GridFTPSession, _: Confinement, place: Sequence[str]) -> None:
+        await session.make_directory(place[0])
 
-    _on_session(user, ground, work)
+    _on_session(user, ground, [path], work, write=True)
     return endpoint
 
 
@@ -131,33 +125,36 @@ def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
     pausing.check(user, endpoint, Operation.RENAME)
     ground = access.of(user, endpoint, Verb.WRITE)
     for path in (old_path, new_path):
-        ground.check(path, write=True)
+        _may_move(ground, path)
 
-    async def work(session: GridFTPSession) -> None:
-        old, new = ground.real(old_path), ground.real(new_path)
-        if ground.shared:
-            await _may_move(session, ground, old, new)
-        await session.rename(old, new)
+    async def work(session: GridFTPSession, _: Confinement, places: Sequence[str]) -> None:
+        await session.rename(*places)
 
-    _on_session(user, ground, work)
+    _on_session(user, ground, [old_path, new_path], work, write=True, moves=True)
     return endpoint
 
 
-async def _may_move(session: GridFTPSession, ground: Access, old: str, new: str) -> None:
-    """-> PathNotPermittedError for the root of the share, LeadsOutError"""
-    confinement = Confinement(ground.root)
-    for path in (old, new):
-        if ground.shown(path.rstrip("/")) == "/":
-            raise PathNotPermittedError(ground.endpoint, "/", write=True)
-        await confinement.check(session, path, follow=False)
+def _may_move(ground: Access, path: str) -> None:
+    """What moves changes the folder that it lies in, too. So the folder of a rule stays, and so does the one that is
+    shared. -> PathNotPermittedError"""
+    ground.check(path, write=True)
+    if ground.shared:
+        folder = path.rstrip("/").rpartition("/")[0] + "/"
+        if _is_root(ground, path) or not ground.allows(folder, write=True):
+            raise PathNotPermittedError(ground.endpoint, path, write=True)
+
+
+def _is_root(ground: Access, path: str) -> bool:
+    return ground.shown(ground.real(path).rstrip("/")) == "/"
+
+
+async def _must_be_no_link(session: GridFTPSession, path: str) -> None:
+    """-> LeadsOutError. Where the whole server is shared, links that nobody tells may be among what moves."""
     if not session.tells_links:
-        raise LeadsOutError(_NO_LINKS_TOLD)
-    entry = await session.stat(old.rstrip("/"))
+        raise LeadsOutError("This endpoint's servers do not tell symbolic links, so that nothing on a share moves.")
+    entry = await session.stat(path.rstrip("/"))
     if entry.link_target is not None or entry.kind == "link":
         raise LeadsOutError("A symbolic link on a shared endpoint is not renamed: it could lead elsewhere then.")
-
-
-_NO_LINKS_TOLD = "This endpoint's servers do not tell symbolic links, so that nothing on a share can be renamed."
 
 
 def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
@@ -170,12 +167,12 @@ def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
     if endpoint.host_id is not None:
         raise SymlinkRefusedError(endpoint)
 
-    async def work(session: GridFTPSession) -> None:
+    async def work(session: GridFTPSession, _: Confinement, __: Sequence[str]) -> None:
         if not _makes_links(session):
             raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, advice="This endpoint makes no symbolic links."))
         await session.make_symlink(target, path)
 
-    _on_session(user, access.of(user, endpoint, Verb.WRITE), work)
+    _on_session(user, access.of(user, endpoint, Verb.WRITE), [path], work)
     return endpoint
 
 
@@ -189,18 +186,59 @@ def _from_root(path: str) -> str:
     return path[2:] if path.startswith("/~/") else path
 
 
-def _on_session(user: User, ground: Access, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
-    """-> NotActivatedError, VaultError, TooManyWaitingError, and as this module"""
-    logins = activation.logins(ground.actor_id, ground.host)
+#: What is done on a session, with the places on the host that it is about.
+Work = Callable[[GridFTPSession, Confinement, Sequence[str]], Awaitable[_T]]
+
+
+def _on_session(
+    user: User, ground: Access, paths: Sequence[str], work: Work[_T], *, write: bool = False, moves: bool = False
+) -> _T:
+    """paths: what it is about, as the user names it; on a share all else is out of reach. moves: the first of them
+    itself, and not what it leads to.
+
+    -> NotActivatedError, VaultError, TooManyWaitingError, and as this module
+    """
+    logins = _logins(user, ground)
     servers = list(ground.host.servers.all())
+    allows = None if ground.grounds is None else partial(ground.allows, write=write)
+
+    async def confined(session: GridFTPSession) -> _T:
+        confinement = Confinement(ground.root, allows)
+        places = await _enter(session, ground, confinement, paths, moves=moves) if ground.shared else paths
+        return await work(session, confinement, places)
+
     with patience.waiting(user.pk, patience.OPERATIONS):
         try:
-            return asyncio.run(_run(servers, logins, work))
+            return asyncio.run(_run(servers, logins, confined))
         except FaultError as error:
             if ground.shared and user.pk != ground.actor_id:
                 # The server's own words name its paths.
                 error.fault = replace(error.fault, raw="")
             raise
+
+
+async def _enter(
+    session: GridFTPSession, ground: Access, confinement: Confinement, paths: Sequence[str], *, moves: bool
+) -> list[str]:
+    """Go into the folder that is shared, for good; the places that these paths mean. -> FaultError, LeadsOutError
+
+    To look while the session sees all does no harm, and tells us more than a refusal later.
+    """
+    real = [ground.real(path) for path in paths]
+    places = [await confinement.place(session, path, follow=not moves) for path in real]
+    if moves:
+        await _must_be_no_link(session, real[0])
+    await session.restrict(await confinement.fences(session, ground.fences(paths)))
+    return places
+
+
+def _logins(user: User, ground: Access) -> Logins:
+    """-> NotActivatedError, VaultError"""
+    try:
+        return activation.logins(ground.actor_id, ground.host)
+    except NotActivatedError:
+        reason = activation.why_not_active(ground.endpoint, user.pk)
+        raise NotActivatedError(ground.endpoint, reason) from None
 
 
 async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:

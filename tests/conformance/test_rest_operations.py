@@ -123,7 +123,7 @@ def test_a_listing_is_a_document_with_the_facts_of_each_file(place: Place) -> No
         "path": f"{place.root}/",
         "absolute_path": f"{place.root}/",
         "rename_supported": True,
-        "symlink_supported": False,
+        "symlink_supported": True,
         "limit": 100_000,
         "offset": 0,
         "total": 4,
