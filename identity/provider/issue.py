@@ -98,8 +98,8 @@ def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str
     None: somebody else has used it up since it was looked at. An access token of before stays good until it expires,
     for other processes may be using it.
     """
-    live = RefreshToken.objects.select_for_update(of=("self",)).select_related("access_token")
-    kept = live.filter(pk=renewal.pk, revoked__isnull=True).first()
+    # Its row alone: what is joined to it would be as it was before we waited for the lock.
+    kept = RefreshToken.objects.select_for_update().filter(pk=renewal.pk, revoked__isnull=True).first()
     if kept is None:
         return None
     scope = " ".join(wanted)

@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from oauth2_provider.settings import oauth2_settings
-from oauthlib.oauth2.rfc6749.errors import InvalidScopeError, OAuth2Error
+from oauthlib.oauth2.rfc6749.errors import InvalidScopeError, OAuth2Error, UnsupportedGrantTypeError
 
 from . import scopes
 from .errors import ScopeSyntaxError
 
 FORM = "application/x-www-form-urlencoded"
+GRANTS = ("client_credentials", "authorization_code", "refresh_token")
 #: What the server is told its address is: it looks at the query only, and tokens come in none.
 _ADDRESS = "https://waybill.invalid/v2/oauth2/token"
 
@@ -36,6 +37,8 @@ def server() -> Any:
 
 def token(form: Sequence[tuple[str, str]], authorization: str) -> Answer:
     """Tokens for a secret, a code or a refresh token, or why not (RFC 6749 sections 5.1 and 5.2)."""
+    if dict(form).get("grant_type") not in GRANTS:
+        return refused(UnsupportedGrantTypeError())
     try:
         body = urlencode([(name, _plain(value) if name == "scope" else value) for name, value in form])
         _, text, status = server().create_token_response(

@@ -1,0 +1,497 @@
+"""Auth over HTTP: who users are, their applications, programs that register themselves, OpenID Connect."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import uuid
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+from django.core.cache import cache
+from django.test import Client
+from oauth2_provider.models import AccessToken, Application
+
+from identity.models import ClientSecret, SignIn, User
+from identity.provider import applications, registration, scopes, sign_ins
+from tests.integration.provider import CALLBACK, App, basic, by_server, get, make, post
+from tests.integration.rest import Answer, Api, assert_error, read
+
+pytestmark = pytest.mark.django_db
+
+TEMPLATE = "95fdeba8-fac2-42bd-a357-e068d82ff78e"
+CLIENTS = "/v2/api/clients"
+
+
+@pytest.fixture
+def portal(bob: User) -> App:
+    """bob's, confidential."""
+    return make(bob, CALLBACK)
+
+
+@pytest.fixture
+def api(alice: User) -> Api:
+    return Api(alice, root="")
+
+
+def by_basic(app: App, method: str, path: str, body: object = None, **query: str) -> Answer:
+    data = b"" if body is None else json.dumps(body).encode()
+    client = Client(raise_request_exception=False)
+    return read(client.generic(method, path, data, "application/json", headers=app.basic, query_params=query))
+
+
+# ---- who is asking
+
+
+def test_who_has_signed_in_is_told_as_far_as_was_allowed(portal: App, alice: User) -> None:
+    User.objects.filter(pk=alice.pk).update(email="alice@example.org", first_name="Alice", last_name="Liddell")
+    for scope, expected in (
+        ("openid", {"sub"}),
+        ("openid email", {"sub", "email"}),
+        ("openid profile", {
+            "sub", "name", "preferred_username", "identity_provider", "identity_provider_display_name", "organization",
+        }),
+    ):  # fmt: skip
+        token = portal.tokens(alice, scope)["access_token"]
+        told = get("/v2/oauth2/userinfo", token).body
+        assert set(told) == expected
+        assert told["sub"] == str(alice.pk)
+    whole = portal.tokens(alice, f"openid profile email {scopes.VIEW_IDENTITIES}")["access_token"]
+    told = get("/v2/oauth2/userinfo", whole).body
+    assert (told["preferred_username"], told["name"], told["email"]) == ("alice", "Alice Liddell", "alice@example.org")
+    assert [(one["sub"], one["username"]) for one in told["identity_set"]] == [(str(alice.pk), "alice")]
+    assert post("/v2/oauth2/userinfo", "", {"Authorization": f"Bearer {whole}"}).body == told
+
+
+def test_without_openid_nothing_is_told(portal: App, alice: User) -> None:
+    token = portal.tokens(alice, f"profile {scopes.VIEW_IDENTITIES}")["access_token"]
+    answer = get("/v2/oauth2/userinfo", token)
+    assert (answer.status, answer.code, answer.body["required_scopes"]) == (403, "ConsentRequired", ["openid"])
+
+
+def test_an_api_token_is_told_all(api: Api) -> None:
+    assert api.get("/v2/oauth2/userinfo").body["preferred_username"] == "alice"
+    assert "identity_set" in api.get("/v2/oauth2/userinfo").body
+
+
+# ---- users
+
+
+def test_users_are_found_by_name_and_by_id(api: Api, alice: User, bob: User, charlie: User) -> None:
+    User.objects.update(email="secret@example.org")
+    found = api.get("/v2/api/identities", usernames="charlie,bob,nobody,alice@127.0.0.1,alice@example.org").body
+    assert [one["username"] for one in found["identities"]] == ["charlie", "bob", "alice"]
+    assert [one["email"] for one in found["identities"]] == [None, None, "secret@example.org"]
+    by_id = api.get("/v2/api/identities", ids=f"{bob.pk},{uuid.uuid4()}, {alice.pk}", provision="true").body
+    assert [one["id"] for one in by_id["identities"]] == [str(bob.pk), str(alice.pk)]
+    assert api.get("/v2/api/identities", usernames="nobody", provision="true").body == {"identities": []}
+    assert api.get(f"/v2/api/identities/{bob.pk}").body["identity"]["username"] == "bob"
+    assert User.objects.count() == 3
+
+
+def test_who_was_shut_out_is_found_by_id_alone(api: Api, bob: User) -> None:
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert api.get("/v2/api/identities", usernames="bob").body == {"identities": []}
+    assert api.get("/v2/api/identities", ids=str(bob.pk)).body["identities"][0]["status"] == "closed"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"ids": "", "usernames": ""},
+        {"ids": "x"},
+        {"ids": "00000000-0000-0000-0000-000000000000", "usernames": "bob"},
+        {"usernames": ",".join(f"u{number}" for number in range(101))},
+    ],
+)
+def test_a_look_up_is_of_some_and_not_of_all(api: Api, query: dict[str, str]) -> None:
+    assert_error(api.get("/v2/api/identities", **query), 400, "ClientError.BadRequest")
+
+
+def test_hostile_names_are_nobodys(api: Api) -> None:
+    assert api.get("/v2/api/identities", usernames="\0,%,'; --,x" + "y" * 2000).body == {"identities": []}
+    for wrong in ("x", str(uuid.uuid4())):
+        assert_error(api.get(f"/v2/api/identities/{wrong}"), 404, "ClientError.NotFound")
+
+
+def test_looking_up_needs_its_scope(portal: App, alice: User) -> None:
+    token = portal.tokens(alice, "openid profile email")["access_token"]
+    assert get("/v2/api/identities", token, usernames="bob").code == "ConsentRequired"
+    for scope in (scopes.VIEW_IDENTITIES, scopes.VIEW_ANY_IDENTITIES):
+        token = portal.tokens(alice, scope)["access_token"]
+        assert get("/v2/api/identities", token, usernames="bob").status == 200
+
+
+def test_an_application_looks_up_by_its_secret(portal: App) -> None:
+    assert by_basic(portal, "GET", "/v2/api/identities", usernames="bob").body["identities"][0]["username"] == "bob"
+    wrong = App(portal.id, "wrong")
+    assert_error(by_basic(wrong, "GET", "/v2/api/identities", usernames="bob"), 401, "ClientError.AuthenticationFailed")
+
+
+def test_a_program_that_registered_itself_looks_up_nobody(bob: User) -> None:
+    program = registered()
+    assert_error(by_basic(program, "GET", "/v2/api/identities", usernames="bob"), 401)
+
+
+def test_there_is_one_identity_provider(api: Api) -> None:
+    [one] = api.get("/v2/api/identity_providers").body["identity_providers"]
+    assert one["domains"] == ["127.0.0.1"]
+    asks = [({"ids": one["id"]}, 1), ({"ids": str(uuid.uuid4())}, 0)]
+    asks += [({"domains": "127.0.0.1,x"}, 1), ({"domains": "x"}, 0)]
+    for query, count in asks:
+        assert len(api.get("/v2/api/identity_providers", **query).body["identity_providers"]) == count
+    me = api.get("/v2/oauth2/userinfo").body
+    assert me["identity_provider"] == one["id"]
+
+
+# ---- what was allowed
+
+
+def test_a_user_sees_what_he_has_allowed_and_takes_it_back(portal: App, api: Api, alice: User) -> None:
+    tokens = by_server(portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}"))
+    found = api.get(f"/v2/api/identities/{alice.pk}/consents", all="true").body["consents"]
+    assert [(one["client"], one["scope_name"], one["dependency_path"]) for one in found] == [
+        (portal.id, "openid", [1]),
+        (portal.id, scopes.TRANSFER_ALL, [2]),
+    ]
+    pending = portal.code(alice, "openid")
+    sign_ins.withdraw(alice, Application.objects.get(client_id=portal.id))
+    assert api.get(f"/v2/api/identities/{alice.pk}/consents").body == {"consents": []}
+    for one in tokens.values():
+        assert get("/v2/oauth2/userinfo", one["access_token"]).status == 401
+        assert portal.token(grant_type="refresh_token", refresh_token=one["refresh_token"]).status == 400
+    assert portal.token(grant_type="authorization_code", code=pending, redirect_uri=CALLBACK).status == 400
+
+
+def test_of_what_others_have_allowed_nothing_is_told(api: Api, bob: User) -> None:
+    for wrong in (str(bob.pk), "x", str(uuid.uuid4())):
+        assert_error(api.get(f"/v2/api/identities/{wrong}/consents"), 404, "ClientError.NotFound")
+
+
+# ---- applications
+
+
+def asked(**fields: object) -> dict[str, Any]:
+    return {"client": {"name": "portal", **fields}}
+
+
+def test_a_user_makes_an_application_and_sees_its_secret_once(api: Api, alice: User) -> None:
+    answer = api.post(CLIENTS, asked(redirect_uris=[CALLBACK]))
+    assert answer.status == 201
+    assert answer.headers["Cache-Control"] == "no-store"
+    made, credential = answer.body["client"], answer.body["included"]["client_credential"]
+    assert (made["public_client"], made["redirect_uris"]) == (False, [CALLBACK])
+    assert made["grant_types"] == ["authorization_code", "refresh_token", "client_credentials"]
+    app = App(made["id"], credential["secret"])
+    assert app.own("openid").status == 200
+    assert app.tokens(alice, "openid")["scope"] == "openid"
+    for path in ("", f"/{app.id}", f"/{app.id}/credentials"):
+        assert credential["secret"] not in json.dumps(api.get(CLIENTS + path).body)
+
+
+def test_a_public_application_has_no_secret(api: Api, alice: User) -> None:
+    for more in ({"public_client": True}, {"client_type": "public_installed_client"}):
+        answer = api.post(CLIENTS, asked(redirect_uris=["http://localhost"], **more))
+        assert answer.status == 201
+        assert "included" not in answer.body
+        assert answer.body["client"]["grant_types"] == ["authorization_code", "refresh_token"]
+        wanted = {"credential": {"name": "x"}}
+        assert_error(api.post(f"{CLIENTS}/{answer.body['client']['id']}/credentials", wanted), 400)
+
+
+def test_an_application_without_addresses_asks_no_users(api: Api) -> None:
+    assert api.post(CLIENTS, asked()).body["client"]["grant_types"] == ["client_credentials"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://portal.example.org/callback?x=1",
+        "https://portal.example.org:8443/",
+        "http://localhost",
+        "http://127.0.0.1:8000/x",
+        "http://[::1]/x",
+    ],
+)
+def test_addresses_that_keep_a_code_secret_are_taken(api: Api, uri: str) -> None:
+    assert api.post(CLIENTS, asked(redirect_uris=[uri])).body["client"]["redirect_uris"] == [uri]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://portal.example.org/callback",
+        "https://portal.example.org/callback#x",
+        "https://portal.example.org/callback#",
+        "https://alice@portal.example.org/",
+        "https://*.example.org/",
+        "https:///callback",
+        "https://",
+        "https://portal.example.org/a b",
+        "https://portal.example.org/\n",
+        "https://portal.example.org\\@evil.example/",
+        "https://portal.example.org:port/",
+        "https://[::1/",
+        "http://127.0.0.1.evil.example/",
+        "http://localhost.evil.example/",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "org.example.app:/callback",
+        "portal.example.org/callback",
+        "",
+        "https://portal.example.org/" + "x" * 2000,
+        "https://pörtal.example.org/",
+    ],
+)
+def test_addresses_that_do_not_are_refused(api: Api, uri: str) -> None:
+    answer = api.post(CLIENTS, asked(redirect_uris=[CALLBACK, uri]))
+    assert_error(answer, 400, "ClientError.BadRequest")
+    assert answer.body["message"].startswith("redirect_uris: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        {},
+        [],
+        {"client": None},
+        {"client": []},
+        {"client": {}},
+        asked(name=""),
+        asked(name=" "),
+        asked(name="a\nb"),
+        asked(name="x" * 256),
+        asked(name=1),
+        asked(redirect_uris="https://x/"),
+        asked(redirect_uris=[1]),
+        asked(redirect_uris=[f"https://x/{number}" for number in range(21)]),
+        asked(client_type="resource_server"),
+        asked(public_client="yes"),
+        asked(template_id=1),
+        asked(template_id=str(uuid.uuid4())),
+        asked(template_id="x"),
+    ],
+)
+def test_a_wrong_document_about_an_application_is_refused(api: Api, body: object) -> None:
+    before = Application.objects.count()
+    assert_error(api.post(CLIENTS, body), 400, "ClientError.BadRequest")
+    assert Application.objects.count() == before
+
+
+def test_an_application_changes_but_for_what_it_is(api: Api) -> None:
+    made = api.post(CLIENTS, asked(redirect_uris=[CALLBACK])).body["client"]
+    path = f"{CLIENTS}/{made['id']}"
+    assert api.put(path, {"client": {"name": "new"}}).body["client"] == {**made, "name": "new"}
+    changed = api.put(path, {"client": {"redirect_uris": []}}).body["client"]
+    assert (changed["name"], changed["redirect_uris"]) == ("new", [])
+    assert_error(api.put(path, {"client": {"public_client": True}}), 400, "ClientError.BadRequest")
+    assert api.get(path).body["client"] == changed
+
+
+def test_a_user_has_so_many_applications_and_secrets(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applications, "MAX_APPLICATIONS", 2)
+    monkeypatch.setattr(applications, "MAX_SECRETS", 2)
+    made = [api.post(CLIENTS, asked()).status for _ in range(3)]
+    assert made == [201, 201, 409]
+    path = f"{CLIENTS}/{api.get(CLIENTS).body['clients'][0]['id']}/credentials"
+    assert [api.post(path, {"credential": {"name": "x"}}).status for _ in range(2)] == [201, 409]
+    assert_error(api.post(path, {"credential": {"name": ""}}), 400)
+    assert_error(api.post(path, {}), 400)
+
+
+def test_secrets_come_and_go(api: Api) -> None:
+    made = api.post(CLIENTS, asked()).body["client"]
+    path = f"{CLIENTS}/{made['id']}/credentials"
+    fresh = api.post(path, {"credential": {"name": "of the night"}})
+    assert fresh.headers["Cache-Control"] == "no-store"
+    credential = fresh.body["credential"]
+    app = App(made["id"], credential["secret"])
+    assert app.own("openid").status == 200
+    assert [one["name"] for one in api.get(path).body["credentials"]] == ["first", "of the night"]
+    assert api.delete(f"{path}/{credential['id']}").status == 200
+    assert app.own("openid").status == 401
+    for gone in (credential["id"], "x"):
+        assert_error(api.delete(f"{path}/{gone}"), 404, "ClientError.NotFound")
+
+
+def test_an_application_makes_no_application_that_would_outlive_it(portal: App, alice: User, bob: User) -> None:
+    own = portal.own(scopes.MANAGE_PROJECTS).body["access_token"]
+    for token in (own, portal.tokens(alice, scopes.MANAGE_PROJECTS)["access_token"]):
+        headers = {"Authorization": f"Bearer {token}"}
+        assert get(CLIENTS, token).status == 200
+        made = post(CLIENTS, json.dumps(asked()), headers, "application/json")
+        assert (made.status, made.code) == (403, "PermissionDenied")
+    path = f"{CLIENTS}/{portal.id}/credentials"
+    answer = post(
+        path, json.dumps({"credential": {"name": "x"}}), {"Authorization": f"Bearer {own}"}, "application/json"
+    )
+    assert answer.status == 403
+    assert ClientSecret.objects.count() == 1
+
+
+# ---- programs that register themselves
+
+
+def register(name: str = "Globus CLI", address: str = "192.0.2.1", template: str = TEMPLATE) -> Answer:
+    body = json.dumps({"client": {"template_id": template, "name": name}})
+    client = Client(raise_request_exception=False, REMOTE_ADDR=address)
+    return read(client.post(CLIENTS, body, content_type="application/json"))
+
+
+def registered() -> App:
+    answer = register()
+    assert answer.status == 201, answer.body
+    credential = answer.body["included"]["client_credential"]
+    assert answer.body["client"]["id"] == credential["client"]
+    return App(credential["client"], credential["secret"])
+
+
+@pytest.fixture(autouse=True)
+def forget_registrations(redis_server: object) -> None:
+    cache.clear()
+
+
+def test_the_command_registers_itself_and_users_sign_in_with_it(alice: User) -> None:
+    program = registered()
+    tokens = program.tokens(alice, f"openid {scopes.TRANSFER_ALL}", "http://localhost:51234", prompt="login")
+    assert by_server(tokens)[scopes.TRANSFER]["refresh_token"]
+    page = program.tokens(alice, "openid", "http://127.0.0.1:8000/v2/web/auth-code")
+    assert page["id_token"]
+
+
+def test_it_gets_nothing_by_itself_and_is_nobodys(alice: User, api: Api) -> None:
+    program = registered()
+    assert program.own(scopes.TRANSFER_ALL).body["error"] == "unauthorized_client"
+    assert api.get(CLIENTS).body == {"clients": []}
+    assert_error(api.get(f"{CLIENTS}/{program.id}"), 404, "ClientError.NotFound")
+
+
+def test_it_can_go_and_only_it(portal: App, bob: User) -> None:
+    program, other = registered(), registered()
+    assert by_basic(program, "DELETE", f"{CLIENTS}/{other.id}").status == 404
+    assert by_basic(program, "PUT", f"{CLIENTS}/{program.id}", {"client": {"name": "x"}}).status == 404
+    assert by_basic(program, "GET", f"{CLIENTS}/{program.id}").body["client"]["parent_client"] == TEMPLATE
+    assert by_basic(App(program.id, "wrong"), "DELETE", f"{CLIENTS}/{program.id}").status == 401
+    assert by_basic(program, "DELETE", f"{CLIENTS}/{program.id}").status == 200
+    assert by_basic(program, "GET", f"{CLIENTS}/{program.id}").status == 401
+
+
+def test_an_address_registers_so_many_an_hour(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "MOST_AN_HOUR", 2)
+    assert [register().status for _ in range(3)] == [201, 201, 429]
+    late = register()
+    assert int(late.headers["Retry-After"]) == 3600
+    assert late.code == "ClientError.TooManyRequests"
+    assert register(address="192.0.2.2").status == 201
+
+
+def test_there_are_so_many_that_nobody_uses(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "MOST_UNUSED", 1)
+    program = registered()
+    assert register().status == 429
+    program.tokens(alice, "openid", "http://localhost:1")
+    assert register().status == 201
+
+
+def test_without_redis_the_other_bound_holds(db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1"}
+    }
+    monkeypatch.setattr(registration, "MOST_UNUSED", 1)
+    assert [register().status for _ in range(2)] == [201, 429]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300, "a\nb"])
+def test_a_registration_without_a_name_is_refused(db: None, name: str) -> None:
+    assert register(name).status == 400
+
+
+def test_another_template_is_not_known(db: None) -> None:
+    assert register(template=str(uuid.uuid4())).status == 400
+    assert Client().post(CLIENTS, "{}", content_type="application/json").status_code == 400
+    body = json.dumps(asked())
+    assert Client().post(CLIENTS, body, content_type="application/json").status_code == 401
+
+
+# ---- OpenID Connect
+
+
+def decoded(part: str) -> Any:
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+def number(text: str) -> int:
+    return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def test_the_configuration_names_every_place(db: None) -> None:
+    found = get("/.well-known/openid-configuration")
+    assert found.status == 200
+    assert found.body["id_token_signing_alg_values_supported"] == ["RS256"]
+    here = "http://127.0.0.1:8000"
+    assert found.body["issuer"] == here
+    for name in ("token", "revocation", "introspection", "userinfo"):
+        path = found.body[f"{name}_endpoint"].removeprefix(here)
+        assert post(path, "").status in (400, 401)
+    assert found.body["authorization_endpoint"] == here + "/v2/oauth2/authorize"
+    assert get(found.body["jwks_uri"].removeprefix(here)).status == 200
+    assert get("/.well-known/oauth-authorization-server").body == found.body
+    assert post("/.well-known/openid-configuration", "").status == 405
+
+
+def test_an_identity_token_says_who_signed_in_and_for_whom(portal: App, alice: User) -> None:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    before = int(time.time())
+    tokens = portal.tokens(alice, "openid profile", nonce="n-1", prompt="login")
+    head, body, signature = tokens["id_token"].split(".")
+    [key] = get("/jwk.json").body["keys"]
+    assert (key["kty"], key["alg"], key["use"]) == ("RSA", "RS256", "sig")
+    assert not {"d", "p", "q"} & set(key)
+    assert decoded(head) == {"alg": "RS256", "kid": key["kid"], "typ": "JWT"}
+    public = RSAPublicNumbers(number(key["e"]), number(key["n"])).public_key()
+    signed = base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
+    public.verify(signed, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
+    told = decoded(body)
+    assert (told["sub"], told["aud"], told["iss"]) == (str(alice.pk), portal.id, "http://127.0.0.1:8000")
+    assert (told["nonce"], told["preferred_username"]) == ("n-1", "alice")
+    assert before - 1 <= told["auth_time"] <= told["iat"] <= told["exp"] - 3600
+    assert "email" not in told
+
+
+def test_a_renewal_makes_no_identity_token(portal: App, alice: User) -> None:
+    token = portal.tokens(alice, "openid")["refresh_token"]
+    assert "id_token" not in portal.token(grant_type="refresh_token", refresh_token=token).body
+
+
+def test_without_a_key_all_else_goes_on(portal: App, alice: User, settings: Any) -> None:
+    code = portal.code(alice, "openid")
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "OIDC_RSA_PRIVATE_KEY": ""}
+    for path in ("/.well-known/openid-configuration", "/jwk.json"):
+        answer = get(path)
+        assert (answer.status, answer.code) == (501, "ServiceError.OpenIDNotConfigured")
+        assert "WAYBILL_OIDC_KEY" in answer.body["message"]
+    answer = portal.token(grant_type="authorization_code", code=code, redirect_uri=CALLBACK)
+    assert answer.status == 200
+    assert "id_token" not in answer.body
+    assert portal.own("openid").status == 200
+
+
+# ---- forgotten
+
+
+def test_an_application_of_bob_dies_with_bob(portal: App, bob: User, alice: User) -> None:
+    portal.tokens(alice, "openid")
+    bob.delete()
+    assert not any(model.objects.exists() for model in (Application, AccessToken, SignIn, ClientSecret))
+    assert portal.own("openid").status == 401
+
+
+def test_basic_is_for_applications_only(bob: User) -> None:
+    answer = read(Client().get("/v0.10/task_list", headers=basic("bob", "x")))
+    assert_error(answer, 401, "ClientError.AuthenticationFailed")
