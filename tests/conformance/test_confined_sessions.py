@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession, Ground
 from endpoints.gridftp.commands import MAX_ARGUMENT
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.server.confined import Ground as Folder
 from endpoints.gridftp.server.confined import parse_grounds
 from endpoints.gridftp.server.errors import RefusedError
+from endpoints.sshftp import SshLogin
 from tests.conformance.test_client_on_both import Site, site  # noqa: F401
+from tests.ssh_grid import NEEDS_SSHD
 
 
 @pytest.fixture
@@ -129,6 +132,19 @@ def test_more_folders_than_a_command_can_name_are_not_guessed(shared: Site) -> N
             assert await refused(session.restrict(many)) is Kind.LIMIT_EXCEEDED
 
     asyncio.run(scene())
+
+
+@pytest.mark.toolkit
+@NEEDS_SSHD
+async def test_a_server_behind_ssh_does_it_too(ssh_server: SshServer, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "key", "ed25519")
+    ssh_server.authorize(key)
+    login = SshLogin(ssh_server.username, key.read_bytes(), ssh_server.fingerprint())
+    session = await GridFTPSession.open("127.0.0.1", ssh_server.port, login=login)
+    await session.restrict([Ground("/tmp/", write=True)])
+    assert (await session.stat("/tmp")).is_directory
+    assert await refused(session.stat("/etc/hostname")) is Kind.PERMISSION_DENIED
+    await session.close()
 
 
 @pytest.mark.parametrize("argument", [b"", b"RW", b"relative", b"X/a", b"RW/a,b", b"/a,,/b"])

@@ -203,3 +203,17 @@ def test_all_goes_whatever_fails_and_whenever_workers_die(
         assert kept(world)
 
     run(main())
+
+
+def test_a_right_that_was_taken_away_ends_a_deletion() -> None:
+    async def main() -> None:
+        world = delete_world("/old")
+        fill(world)
+        gone = Fault(Kind.ACL_CHANGED, retryable=False, advice="No access rule covers it any more.")
+        world.script.add("remove", "/old/a1", gone, -1)
+        assert await world.run() == "FAILED"
+        assert world.store.fatal
+        assert world.store.fatal[0] == "ACL_CHANGED"
+        assert "/old/a1" in world.source.paths()
+
+    run(main())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.faults import Kind, Scope, Side, classify, make_fault
+from endpoints.gridftp.faults import Fault, Kind, Scope, Side, classify, make_fault
 from endpoints.gridftp.replies import Reply
 from tests.unit.engine_world import World
 from tests.unit.test_engine_retry import JITTER, LATER, NOW
@@ -200,3 +200,40 @@ def test_a_lost_connection_is_no_source_error() -> None:
         assert world.store.totals.skipped_errors == 0
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [("stat", "/src"), ("list", "/src/d1"), ("retr", "/src/d0/f0"), ("mkdir", "/dst/d2"), ("stor", "/dst/d0/f0")],
+)
+def test_a_right_that_was_taken_away_ends_the_task_whatever_was_asked(step: str, path: str) -> None:
+    async def main() -> None:
+        world = tree_world(SKIPPING)
+        gone = Fault(Kind.ACL_CHANGED, retryable=False, advice=f"No access rule covers {path} any more.")
+        world.script.add(step, path, gone, -1)
+        assert await world.run() == "FAILED"
+        assert world.store.fatal == ("ACL_CHANGED", f"No access rule covers {path} any more.")
+        assert len(world.outcomes) == 1
+        assert world.seconds() < 10
+
+    run(main())
+
+
+def test_what_was_under_way_when_a_right_was_taken_away_arrives() -> None:
+    async def main() -> None:
+        world = tree_world({"perf_cc": 1, "perf_pp": 4})
+        gone = Fault(Kind.ACL_CHANGED, retryable=False, advice="No access rule covers it any more.")
+        world.script.add("stor", "/dst/d2", gone, -1)
+        assert await world.run() == "FAILED"
+        whole = [path for path in world.destination.files() if world.destination.get(path).content]
+        assert world.store.totals.transferred == len(whole) > 0
+
+    run(main())
+
+
+@given(JITTER, st.integers(0, 100))
+def test_a_right_that_was_taken_away_is_neither_passed_over_nor_tried_again(jitter: float, attempts: int) -> None:
+    policy = Policy(skip_source_errors=True)
+    fault = make_fault(Kind.ACL_CHANGED, side=Side.SOURCE)
+    assert isinstance(decide(fault, attempts, NOW, LATER, jitter, policy=policy), Fail)
+    assert policy.spoils_all(fault)

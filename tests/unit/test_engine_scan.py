@@ -10,8 +10,11 @@ import pytest
 from endpoints.gridftp.faults import Kind, Scope, make_fault
 from tests.unit.engine_world import World
 from workers.engine import scan
+from workers.engine.credentials import Credentials
 from workers.engine.fakes import run
 from workers.engine.paths import is_a_name, is_within, parent
+from workers.engine.ports import EndpointRef
+from workers.engine.work import Work
 
 
 def statuses(world: World) -> dict[str, str]:
@@ -446,5 +449,28 @@ def test_a_scan_holds_up_the_end_of_a_slice_only_for_so_long(monkeypatch: pytest
         await world.slice()
         assert 24 < (world.clock.now() - began).total_seconds() < 35
         assert world.store.status == "ACTIVE"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("source_root", "destination_root", "item"),
+    [("/srv", None, ("/a", "/srv/a/b")), (None, "/srv/a", ("/srv", "/x")), ("/srv", "/srv/a", ("/a", "/"))],
+)
+def test_two_names_of_one_place_are_seen_by_what_the_servers_call_them(
+    source_root: str | None, destination_root: str | None, item: tuple[str, str]
+) -> None:
+    """A shared endpoint and its host, or two of one host."""
+
+    async def main() -> None:
+        world = World([(*item, True)], same_endpoint=True)
+        source = EndpointRef("1", "go#one", host_id="h", root=source_root)
+        destination = EndpointRef("2", "go#two", host_id="h", root=destination_root)
+        spec = replace(world.spec(), source=source, destination=destination)
+        credentials = Credentials(world.wallet, world.clock)
+        work = Work(spec, world.store.lease(), world.sessions, credentials, world.clock, float)
+        assert work.same_endpoint
+        assert work.is_into_itself(*item)
+        assert not work.is_into_itself("/else/where", "/elsewhere")
 
     run(main())
