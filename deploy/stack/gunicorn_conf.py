@@ -8,7 +8,8 @@ from typing import Any
 from .child import die_with_parent
 
 workers = 2
-worker_class = "gthread"
+#: gthread, which can give connections away to streams of events.
+worker_class = "deploy.stack.web.StreamWorker"
 threads = 8
 #: Load once and fork: half the time to start and half the memory.
 preload_app = True

@@ -163,6 +163,8 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("POST", f"{_M}/admin_pause"): Row(200, body=_TASKS),
     ("POST", f"{_M}/admin_resume"): Row(200, body=_TASKS),
     # ---- webhooks and streams of events: their owner's alone
+    ("GET", f"{V}/event_stream"): Row(200),
+    ("GET", f"{_T}/event_stream"): Row(200),
     ("GET", f"{V}/webhook_list"): Row(200),
     ("POST", f"{V}/webhook"): Row(201, body={"url": "https://1.1.1.1/"}),
     ("GET", _W): Row(200),

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from . import canned
 from .requests import REQUESTS
-from .schema import list_of, ref
+from .schema import Schema, list_of, ref
 from .shapes import ANSWERS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,6 +112,25 @@ def operation(
             ("5XX", "application/json"): ref("error"),
         },
         examples=examples,
+    )
+
+
+def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
+    """Describe a method whose answer is a stream of events."""
+    where = "where to go on: an id of this stream; 0: all from the beginning. Else what comes from now on"
+    places = [
+        OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description=where),
+        OpenApiParameter("last_event_id", str, OpenApiParameter.QUERY, description="the same, without a header"),
+    ]
+    return extend_schema(
+        summary=summary,
+        parameters=[*places, _ERROR_HEADER],
+        responses={
+            (200, "text/event-stream"): shape,
+            204: OpenApiResponse(description="the task is done, and all was told"),
+            ("4XX", "application/json"): ref("error"),
+            ("5XX", "application/json"): ref("error"),
+        },
     )
 
 

@@ -8,6 +8,7 @@ from . import (
     activation,
     bookmarks,
     endpoints,
+    event_streams,
     forecasts,
     landing,
     managed_endpoints,
@@ -85,6 +86,8 @@ urlpatterns = [
     path(f"{M}/admin_pause", managed_tasks.AdminPause.as_view()),
     path(f"{M}/admin_resume", managed_tasks.AdminResume.as_view()),
     # ---- webhooks and streams of events
+    path("event_stream", event_streams.EventStream.as_view()),
+    path(f"{T}/event_stream", event_streams.TaskEventStream.as_view()),
     path("webhook", webhooks.WebhookCreate.as_view()),
     path("webhook_list", webhooks.WebhookList.as_view()),
     path(W, webhooks.WebhookDetail.as_view()),
