@@ -11,12 +11,14 @@ from django.urls import Resolver404, resolve
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema_rs import Draft202012Validator
 
+from transferapi.rest import xml_documents
 from transferapi.rest.schema import SOMETIMES
+from transferapi.rest.shapes import ANSWERS
 
 if TYPE_CHECKING:
     from tests.integration.rest import Answer
 
-JSON = "application/json"
+JSON, XML = "application/json", ("application/xml", "text/xml")
 
 
 @cache
@@ -47,11 +49,13 @@ def assert_described(method: str, route: str, answer: Answer, *, whole: bool = T
     assert status in answers, (answer.status, answer.body)
     content = answers[status].get("content", {})
     kind = answer.headers.get("Content-Type", JSON if content else "").split(";")[0]
-    if JSON not in (kind, *content):
-        return
-    assert kind in content, (kind, answer.body)
-    if kind == JSON:
-        _assert_valid(_validator_of(method, route, status, whole), answer.body)
+    if kind in XML and JSON in content:
+        document = xml_documents.loads(answer.body, content[JSON]["schema"], ANSWERS)
+        _assert_valid(_validator_of(method, route, status, whole), document)
+    elif JSON in (kind, *content):
+        assert kind in content, (kind, answer.body)
+        if kind == JSON:
+            _assert_valid(_validator_of(method, route, status, whole), answer.body)
 
 
 def check(method: str, path: str, answer: Answer) -> None:

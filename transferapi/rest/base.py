@@ -1,4 +1,4 @@
-"""What all views share: authentication, JSON both ways, and the errors."""
+"""What all views share: authentication, JSON and XML both ways, and the errors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,12 @@ from rest_framework.views import APIView
 from identity.models import User
 from identity.provider import scopes
 
-from . import documents, fairness
+from . import fairness
 from .auth import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
 from .errors import TooManyRequests, request_id, resource
+from .formats import RENDERERS, TextXMLParser, XMLParser
 from .front import address_of
 from .parsing import MAX_BODY, StrictJSONParser
-
-
-class LeanJSONRenderer(BaseRenderer):
-    """JSON by the standard library, in ASCII."""
-
-    media_type = "application/json"
-    format = "json"
-    charset = None
-
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        return b"" if data is None else documents.dumps(data)
 
 
 class View(APIView):
@@ -49,8 +39,8 @@ class View(APIView):
     max_body = MAX_BODY
     #: What a request costs of its user's fair share (`fairness`).
     cost = 1
-    parser_classes = (StrictJSONParser,)
-    renderer_classes: Sequence[type[BaseRenderer]] = (LeanJSONRenderer,)
+    parser_classes = (StrictJSONParser, XMLParser, TextXMLParser)
+    renderer_classes: Sequence[type[BaseRenderer]] = RENDERERS
 
     def perform_authentication(self, request: Request) -> None:
         """Who asks, and whether he has not asked too often: before anything of the body is read."""

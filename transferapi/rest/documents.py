@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -377,10 +377,14 @@ class Rows(Generic[T]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def documents(self) -> Iterator[list[dict[str, Any]]]:
+        """Them all, in parts."""
+        for start in range(0, len(self._rows), PART):
+            yield list(map(self._document, self._rows[start : start + PART]))
+
     def dumps(self) -> bytes:
-        """The JSON list, made in parts."""
-        parts = (self._rows[start : start + PART] for start in range(0, len(self._rows), PART))
-        return b"[" + b",".join(dumps(list(map(self._document, part)))[1:-1] for part in parts) + b"]"
+        """The JSON list."""
+        return b"[" + b",".join(dumps(part)[1:-1] for part in self.documents()) + b"]"
 
 
 def dumps(value: object) -> bytes:

@@ -101,7 +101,11 @@ from transferapi.tasks.errors import (
 )
 from transferapi.timers.errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
 
+from . import xml_documents
+
 log = logging.getLogger(__name__)
+
+_XML = ("application/xml", "text/xml")
 
 #: The oldest clients tell an error by this header alone.
 ERROR_HEADER = "X-Transfer-API-Error"
@@ -301,8 +305,8 @@ _STATUS_CODES = {
 
 
 _ADVICE = {
-    406: "Only JSON goes out: accept application/json",
-    415: "Only JSON comes in: send a document, with Content-Type: application/json",
+    406: "Only JSON and XML go out: accept application/json or application/xml",
+    415: "Only JSON and XML come in: send a document, with Content-Type: application/json or application/xml",
 }
 
 #: Seconds after which a client of ours asks again when the database was away, or no place was free.
@@ -427,4 +431,9 @@ def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse
 
 
 def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
-    return JsonResponse(document(request, code, message), status=status, headers={ERROR_HEADER: code})
+    body, headers = document(request, code, message), {ERROR_HEADER: code}
+    if request.get_preferred_type(["application/json", *_XML]) in _XML:
+        return HttpResponse(
+            xml_documents.dumps(body, "error"), status=status, headers=headers, content_type=f"{_XML[0]}; charset=utf-8"
+        )
+    return JsonResponse(body, status=status, headers=headers)

@@ -11,8 +11,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from .base import LeanJSONRenderer, View
+from .base import View
 from .documents import VERSION
+from .formats import LeanJSONRenderer
 
 
 class Landing(View):

@@ -103,6 +103,7 @@ _TRANSFER_OPTIONS = {
         "description": "copy only what is missing (0), has another size (1), is older (2), has another checksum (3)",
     },
     "verify_checksum": about("compare checksums of both sides after the transfer", MAYBE_FLAG),
+    "encrypt_data": about("nobody reads the data on their way", MAYBE_FLAG),
     "preserve_timestamp": about("files keep their modification times", MAYBE_FLAG),
     "skip_source_errors": about("go on without what cannot be read at the source", MAYBE_FLAG),
     "fail_on_quota_errors": about("end the task when a quota is used up", MAYBE_FLAG),

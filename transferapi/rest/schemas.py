@@ -102,7 +102,7 @@ def operation(
         for name in query
     ]
     examples = [OpenApiExample(body, canned.REQUESTS[body], request_only=True)] if body else []
-    return extend_schema(
+    describe = extend_schema(
         summary=summary,
         parameters=[*parameters, _ERROR_HEADER],
         request={"application/json": REQUESTS[body]} if body else None,
@@ -113,6 +113,12 @@ def operation(
         },
         examples=examples,
     )
+
+    def named(method: F) -> F:
+        method.document = body  # type: ignore[attr-defined]  # by whose schema XML is read
+        return describe(method)
+
+    return named
 
 
 def streaming(summary: str, shape: Schema) -> Callable[[F], F]:

@@ -1,0 +1,258 @@
+"""The documents of the API in XML, both ways, without a loss.
+
+An object is an element with its fields as children. The root, and each object in a list, is named by its DATA_TYPE
+(`item` where there is none); elsewhere DATA_TYPE is a child like others. A list holds its elements as children, null
+is `xsi:nil="true"`, and a field whose name XML cannot have is `<field name="...">`. XML has no types: what comes in is
+read by the schema of the document that is wanted.
+
+XML 1.0 has no form for some characters (controls, and the lone surrogates that stand for octets which are no UTF-8):
+the text of an element that has them is escaped as in JSON (\\u0001, \\udcff, \\\\), and says so by `escaped="true"`.
+
+What comes in is read by expat with DTDs, entities of one's own and processing instructions refused, to a bounded depth.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+import xmltodict
+
+from .schema import Schema
+
+#: Elements in each other; our deepest document has six.
+MAX_DEPTH = 32
+XSI = "http://www.w3.org/2001/XMLSchema-instance"
+_HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n'
+_NAME = re.compile(r"(?!(?i:xml))[A-Za-z_][A-Za-z0-9_.-]*\Z")
+#: What XML 1.0 has no character for (section 2.2), and not even a reference.
+_NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: A parser would read it as a line feed (section 2.11).
+_REFERENCES = {"\r": "&#13;"}
+#: What is called so has no DATA_TYPE; and what holds a field by its `name`.
+_ITEM, _ROOT, _FIELD = "item", "document", "field"
+
+# ---- out
+
+
+def dumps(document: Any, root: str = _ROOT) -> bytes:
+    """A document, also one with `Rows` for a list, as UTF-8. root: what it is called when it has no DATA_TYPE."""
+    name = _type_of(document) or root
+    return b"".join([_HEAD, *_parts(name, document, f' xmlns:xsi="{XSI}"', named=True)])
+
+
+def _parts(name: str, value: Any, attributes: str = "", *, named: bool = False) -> Iterator[bytes]:
+    """An element in octets; a long list in parts, so that it is never there as text. named: the DATA_TYPE is said."""
+    if hasattr(value, "documents"):
+        yield f"<{name}{attributes}>".encode()
+        for part in value.documents():
+            yield "".join(map(_item, part)).encode()
+        yield f"</{name}>".encode()
+    elif isinstance(value, Mapping) and any(hasattr(one, "documents") for one in value.values()):
+        yield f"<{name}{attributes}>".encode()
+        for field, one in _fields(value, named):
+            yield from _parts(field, one)
+        yield f"</{name}>".encode()
+    else:
+        yield _element(name, value, attributes, named=named).encode()
+
+
+def _element(name: str, value: Any, attributes: str = "", *, named: bool = False) -> str:
+    if value is None:
+        return f'<{name}{attributes} xsi:nil="true"/>'
+    if isinstance(value, Mapping):
+        inner = "".join(_field(field, one) for field, one in _fields(value, named))
+    elif isinstance(value, (list, tuple)):
+        inner = "".join(map(_item, value))
+    elif isinstance(value, str):
+        if _NO_CHARACTER.search(value):
+            value, attributes = _escaped(value), f'{attributes} escaped="true"'
+        inner = escape(value, _REFERENCES)
+    else:
+        inner = json.dumps(value)
+    return f"<{name}{attributes}>{inner}</{name}>"
+
+
+def _fields(value: Mapping[str, Any], named: bool) -> Iterable[tuple[str, Any]]:
+    return (pair for pair in value.items() if not (named and pair[0] == "DATA_TYPE"))
+
+
+def _field(name: str, value: Any) -> str:
+    plain = _NAME.match(name) and name != _FIELD
+    return _element(name, value) if plain else _element(_FIELD, value, f" name={quoteattr(name)}")
+
+
+def _item(value: Any) -> str:
+    """An element of a list."""
+    name = _type_of(value)
+    return _element(name or _ITEM, value, named=name is not None)
+
+
+def _type_of(value: Any) -> str | None:
+    name = value.get("DATA_TYPE") if isinstance(value, Mapping) else None
+    plain = isinstance(name, str) and _NAME.match(name) and name not in (_ITEM, _ROOT)
+    return str(name) if plain else None
+
+
+def _escaped(text: str) -> str:
+    """What JSON would have between its quotes, but for what XML can show."""
+    return _NO_CHARACTER.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\\", "\\\\"))
+
+
+# ---- in
+
+
+class XMLError(ValueError):
+    """The document is no XML, or has something that is refused; says what."""
+
+
+def loads(data: bytes, schema: Schema, among: Mapping[str, Schema] | None = None) -> Any:
+    """A document of this schema. among: what `$ref` may name. Raises XMLError.
+
+    What the schema does not know stays text, and so does what is no value of its type: who reads the document says so.
+    """
+    names = _lists(schema, among or {})
+    try:
+        _examine(data)
+        tree = xmltodict.parse(data, strip_whitespace=False, postprocessor=lambda *one: _placed(names, *one))
+    except expat.ExpatError as error:
+        raise XMLError(f"{expat.errors.messages[error.code]}: line {error.lineno}, column {error.offset}") from None
+    except (LookupError, ValueError) as error:
+        raise error if isinstance(error, XMLError) else XMLError("the encoding is not known") from None
+    ((name, value),) = tree.items()
+    return _read(value, schema, among or {}, name)
+
+
+def _examine(data: bytes) -> None:
+    """Look at the outside of a document: whether it is sound, and has only what documents of data need."""
+    parser = expat.ParserCreate()
+    depth = 0
+
+    def begin(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise XMLError("the document is nested too deeply")
+
+    def end(_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.StartDoctypeDeclHandler = lambda *_: _refuse("a DTD")
+    parser.EntityDeclHandler = lambda *_: _refuse("an entity")
+    parser.ProcessingInstructionHandler = lambda *_: _refuse("a processing instruction")
+    parser.Parse(data, True)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise XMLError(f"{what} is not allowed")
+
+
+def _lists(schema: Schema, among: Mapping[str, Schema], seen: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names of fields that hold lists, anywhere in a document."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return _lists(among[name], among, seen | {name}) if name not in seen else frozenset()
+    found = {name for name, one in schema.get("properties", {}).items() if one.get("type") == "array"}
+    inner = [*schema.get("properties", {}).values(), *schema.get("oneOf", ()), schema.get("items", {})]
+    return frozenset(found).union(*(_lists(one, among, seen) for one in inner if one))
+
+
+def _placed(lists: frozenset[str], path: list[tuple[str, Any]], key: str, value: Any) -> tuple[str, Any] | None:
+    """For xmltodict: elements of a list keep their order also where their names differ."""
+    if key.startswith("@"):
+        short = "@nil" if key.endswith(":nil") else key
+        return (short, value) if short in ("@escaped", "@name", "@nil") else None
+    if not key.startswith("#") and len(path) > 1 and path[-2][0] in lists:
+        return _ITEM, (key, value)
+    return key, value
+
+
+def _read(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | None = None) -> Any:
+    """name: of the element, where it says the DATA_TYPE."""
+    if "$ref" in schema:
+        schema = among[schema["$ref"].rpartition("/")[2]]
+    if isinstance(value, list):  # twice the same field: the last counts, as in JSON
+        value = value[-1]
+    if isinstance(value, dict) and value.get("@nil") in ("true", "1"):
+        return None
+    if "oneOf" in schema:
+        return _read_choice(value, schema["oneOf"], among, name)
+    kind = schema.get("type")
+    if kind == "array":
+        return [_read(one, schema.get("items", {}), among, key) for key, one in _items(value)]
+    if kind == "object" or (kind is None and _has_fields(value)):
+        return _read_object(value, schema, among, name)
+    return _read_text(_text(value), kind)
+
+
+def _read_choice(value: Any, choices: list[Schema], among: Mapping[str, Schema], name: str | None) -> Any:
+    """By the DATA_TYPE where there are several objects; else the first that is there."""
+    told = name if name != _ITEM else None
+    for one in choices:
+        if told in one.get("properties", {}).get("DATA_TYPE", {}).get("enum", ()):
+            return _read(value, one, among, name)
+    return _read(value, choices[0], among, name)
+
+
+def _read_object(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | None) -> dict[str, Any]:
+    known = schema.get("properties", {})
+    other = schema.get("additionalProperties")
+    other = other if isinstance(other, dict) else {}
+    found: dict[str, Any] = {}
+    if name not in (None, _ITEM, _ROOT) and ("DATA_TYPE" in known or not known):
+        found["DATA_TYPE"] = name
+    for field, one in _children(value):
+        found[field] = _read(one, known.get(field, other), among)
+    return found
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    for field, one in value.items() if isinstance(value, dict) else ():
+        if field == _FIELD:
+            for each in one if isinstance(one, list) else [one]:
+                if isinstance(each, dict) and "@name" in each:
+                    yield each["@name"], {key: inner for key, inner in each.items() if key != "@name"}
+        elif not field.startswith(("@", "#")):
+            yield field, one
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    found = value.get(_ITEM, []) if isinstance(value, dict) else []
+    return found if isinstance(found, list) else [found]
+
+
+def _has_fields(value: Any) -> bool:
+    return isinstance(value, dict) and any(not key.startswith(("@", "#")) for key in value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, dict):
+        return value or ""
+    text = str(value.get("#text") or "")
+    return _unescaped(text) if value.get("@escaped") in ("true", "1") else text
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|\\)", lambda found: chr(int(found[1], 16)) if found[1] else "\\", text)
+
+
+_WHOLE = re.compile(r"\s*([+-]?[0-9]{1,4000})\s*\Z", re.ASCII)
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _read_text(text: str, kind: str | None) -> Any:
+    """A value of a type, or the text where it is none."""
+    if kind == "integer" and (found := _WHOLE.match(text)):
+        return int(found[1])
+    if kind == "number":
+        try:
+            return json.loads(text, parse_constant=_refuse)
+        except ValueError:
+            return text
+    return _WORDS.get(text.strip(), text) if kind == "boolean" else text
