@@ -74,8 +74,8 @@ def test_a_task_is_submitted_in_xml(api: Api, ep1: Endpoint, ep2: Endpoint) -> N
     assert (task.label, task.options["sync_level"], task.options["verify_checksum"]) == (None, 2, True)
     assert task.options["filter_rules"] == [{"method": "exclude", "name": "*.tmp", "type": None}]
     rows = Item.objects.filter(task=task).order_by("position").values_list("source_path", "recursive")
-    found: list[Any] = list(rows)
-    assert found == [
+    stored: list[Any] = list(rows)
+    assert stored == [
         ("/a/\udcff\\u0041 ", None), ("/l", rows[1][1]), ("/c/", True),
     ]  # fmt: skip
     again = api.call("POST", "/transfer", document)
