@@ -25,8 +25,9 @@ from transferapi.tasks.feed import Cursor, Scope
 from transferapi.tasks.states import Phase
 
 from . import hub, schemas
-from .base import LeanJSONRenderer, View
+from .base import View
 from .errors import ApiError, BadRequest
+from .formats import LeanJSONRenderer
 from .hub import TooManyStreamsError
 from .outlets import SocketOutlet, ThreadOutlet
 from .shapes_push import EVENT_STREAM
