@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import sys
 import textwrap
@@ -61,6 +62,12 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
+    password = command(commands, "password", run_password, "give a user a password for the pages")
+    password.add_argument("name")
+    password.add_argument("--generate", action="store_true", help="make one and print it, instead of asking for it")
+    certificate = command(commands, "certificate", run_certificate, "let a certificate subject sign in as a user")
+    certificate.add_argument("name")
+    certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
     command(commands, "token", run_token, "make an API token and print it").add_argument("name")
     client = command(commands, "client", run_client, "make an application of a user and print its id and secret")
     client.add_argument("name", help="the user that it acts as")
@@ -128,6 +135,49 @@ def run_token(config: Config, arguments: argparse.Namespace) -> int:
     from identity import tokens
 
     say(tokens.issue(user, "waybill token"))
+    return 0
+
+
+def run_password(config: Config, arguments: argparse.Namespace) -> int:
+    """Other sessions of the user end."""
+    user = _user(arguments.name)
+    from identity import signing_in
+    from identity.hidden import Secret
+
+    new = signing_in.generated() if arguments.generate else Secret(_asked_for_password())
+    try:
+        signing_in.set_password(user, new)
+    except signing_in.PasswordRefusedError as error:
+        raise StackError(error.reason) from None
+    say(new.value if arguments.generate else f"{user.username} has a new password.")
+    return 0
+
+
+def _asked_for_password() -> str:
+    """Twice on a terminal; a line of the standard input where that is none."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    new = getpass.getpass("New password: ")
+    if getpass.getpass("The same again: ") != new:
+        raise StackError("the two were not the same")
+    return new
+
+
+def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
+    user = _user(arguments.name)
+    from endpoints.gridftp.written_names import BadNameError, one_form
+    from identity import certificates
+
+    try:
+        subject = one_form(arguments.subject)
+        certificates.add(user, subject, "by the operator", proven=[subject])
+    except (BadNameError, certificates.SubjectInvalidError) as error:
+        raise StackError(error.reason) from None
+    except certificates.SubjectTakenError:
+        raise StackError(f"{subject} is registered already") from None
+    except certificates.TooManySubjectsError as error:
+        raise StackError(f"a user has at most {error.limit} subjects") from None
+    say(f"{subject} signs in as {user.username}.")
     return 0
 
 

@@ -2,13 +2,15 @@
 
     python -m deploy.tour HOME
 
-Only the standard library: it is also an example of a client.
+The client uses the standard library only: it is also an example of one.
 """
 
 from __future__ import annotations
 
 import filecmp
 import json
+import os
+import ssl
 import sys
 import time
 import urllib.error
@@ -19,6 +21,7 @@ from typing import Any
 
 from .stack.home import Home
 from .stack.sample import FOLDER, sizes
+from .stack.tls import client_context
 
 SECONDS = 300.0
 PAUSE = 0.2
@@ -30,6 +33,8 @@ class Client:
 
     url: str
     token: str
+    #: How to trust it, where it is https with a certificate of our own.
+    context: ssl.SSLContext | None = None
 
     def call(self, method: str, resource: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request; raises urllib.error.HTTPError, whose body is the error document."""
@@ -39,7 +44,7 @@ class Client:
             data=None if document is None else json.dumps(document).encode(),
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30, context=self.context) as answer:  # noqa: S310
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -70,7 +75,9 @@ class Client:
 def main(argv: list[str]) -> int:
     home = Home(Path(argv[0]))
     connection: Any = home.read_json(home.connection)
-    client = Client(connection["url"], connection["token"])
+    certificate = os.environ.get("WAYBILL_TLS_CERTIFICATE")
+    context = client_context(Path(certificate) if certificate else None)
+    client = Client(connection["url"], connection["token"], context)
     ids, roots = connection["endpoints"], connection["roots"]
     sys.stdout.write(f"\nThe first transfer: {FOLDER} from go#ep1 to go#ep2\n")
     task_id = client.submit(ids["go#ep1"], ids["go#ep2"], FOLDER)

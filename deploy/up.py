@@ -99,6 +99,7 @@ def write_connection(instance: Instance, supervisor: Supervisor) -> None:
         {
             "url": instance.url,
             "username": prepared["username"],
+            "password": home.read_password(),
             "token": home.read_token(),
             "client": home.read_json(home.client),
             "endpoints": prepared["endpoints"],
@@ -130,6 +131,7 @@ def how_to_go_on(instance: Instance) -> str:
 Waybill is up.
   URL     {url}
   user    {user}
+  sign in {url}/signin with the password {home.read_password()}
   token   {token}
   curl    curl -H 'Authorization: Bearer {token}' '{url}/v0.10/operation/endpoint/go%23ep1/ls?path=/share/godata/'
   Python  python3 -c "{python}"

@@ -49,7 +49,7 @@ KNOWN = {
     "WAYBILL_MAIL_FROM": "the sender of all mails (default waybill@localhost)",
     "WAYBILL_DEBUG": "1 shows tracebacks in answers; never where others can reach it (default 0)",
     "WAYBILL_HOSTS": "host names that the web server answers to, with commas (default: the loopback ones)",
-    "WAYBILL_PUBLIC_URL": "how users reach this service (default http://127.0.0.1:WAYBILL_PORT)",
+    "WAYBILL_PUBLIC_URL": "how users reach this service (default http://127.0.0.1:WAYBILL_PORT, or https)",
     "WAYBILL_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR (default INFO)",
     "DATABASE_URL": "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
     "REDIS_URL": "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
@@ -133,6 +133,9 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
             return None
 
     port = read("WAYBILL_PORT", _port, "8000")
+    scheme = "https" if values.get("WAYBILL_TLS_CERTIFICATE") else "http"
+    if bool(values.get("WAYBILL_TLS_CERTIFICATE")) != bool(values.get("WAYBILL_TLS_KEY")):
+        problems.append("WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY belong together: give both, or neither")
     config = Config(
         home=read("WAYBILL_HOME", _absolute, str(CHECKOUT / ".waybill")),
         port=port,
@@ -148,13 +151,13 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         oidc_key=secret("WAYBILL_OIDC_KEY", _rsa_key),
         rate_limit=read("WAYBILL_RATE_LIMIT", _rate, "50"),
         front_servers=read("WAYBILL_FRONT_SERVERS", _networks, ""),
-        tls_certificate=read("WAYBILL_TLS_CERTIFICATE", _path_or_none, ""),
-        tls_key=read("WAYBILL_TLS_KEY", _path_or_none, ""),
+        tls_certificate=read("WAYBILL_TLS_CERTIFICATE", _file_or_none, ""),
+        tls_key=read("WAYBILL_TLS_KEY", _file_or_none, ""),
         mail=secret("WAYBILL_MAIL", mail_settings.parse),
         mail_from=read("WAYBILL_MAIL_FROM", str, "waybill@localhost"),
         debug=read("WAYBILL_DEBUG", _flag, "0"),
         hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),
-        public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"http://127.0.0.1:{port}"),
+        public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"{scheme}://127.0.0.1:{port}"),
         log_level=read("WAYBILL_LOG_LEVEL", _level, "INFO"),
     )
     if problems:
@@ -239,6 +242,13 @@ def _absolute(text: str) -> Path:
 
 def _path_or_none(text: str) -> Path | None:
     return _absolute(text) if text else None
+
+
+def _file_or_none(text: str) -> Path | None:
+    path = _path_or_none(text)
+    if path is not None and not os.access(path, os.R_OK):
+        raise ValueError(f"the file {path} cannot be read")
+    return path
 
 
 def _long_enough(text: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import ssl
 from typing import Any
 
 from .child import die_with_parent
+from .tls import Door
 
 workers = 2
 #: gthread, which can give connections away to streams of events.
@@ -23,6 +25,22 @@ limit_request_line = 8190
 control_socket_disable = True
 #: Workers' heartbeats are files: in memory where there is such a place.
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+#: Where both are set we end TLS ourselves, and ask clients for a certificate that they may have.
+certfile = os.environ.get("WAYBILL_TLS_CERTIFICATE") or None
+keyfile = os.environ.get("WAYBILL_TLS_KEY") or None
+_door = Door()
+
+
+def on_starting(server: object) -> None:
+    """Files that cannot be used stop the start; gunicorn would read them with the first connection."""
+    if certfile:
+        _door.context()
+
+
+def ssl_context(conf: object, default_ssl_context_factory: object) -> ssl.SSLContext:
+    """Asked at each connection."""
+    return _door.context()
 
 
 def when_ready(server: object) -> None:

@@ -30,6 +30,8 @@ class Home:
         self.mails = path / "mails"
         self.connection = path / "connection.json"
         self.token = path / "token"
+        #: What the sample user signs in with on the pages.
+        self.password = path / "password"
         self.secret_key = path / "secret-key"
         self.vault_key = path / "vault-key"
         self.oidc_key = path / "oidc-key.pem"
@@ -101,6 +103,11 @@ class Home:
                 until += DOWN_SECONDS
             time.sleep(0.02)
         return True
+
+    def read_password(self) -> str | None:
+        with contextlib.suppress(OSError):
+            return self.password.read_text().strip() or None
+        return None
 
     def read_token(self) -> str | None:
         with contextlib.suppress(OSError):

@@ -32,6 +32,7 @@ def main(argv: list[str]) -> None:
     ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items()}
     _token(home)
     _client(home)
+    _password(home)
     home.write_json(
         home.prepared,
         {"fingerprint": migrations_fingerprint(), "username": USER, "endpoints": ids, "ports": ports},
@@ -65,6 +66,18 @@ def _token(home: Home) -> None:
     token = home.read_token()
     if token is None or tokens.authenticate(token) != user:
         write_private(home.token, tokens.issue(user, "make up") + "\n")
+
+
+def _password(home: Home) -> None:
+    """Make one where there is none; one that the user has changed since stays his."""
+    from identity import signing_in
+    from identity.models import User
+
+    user = User.objects.get(username=USER)
+    if home.read_password() is None or not user.has_usable_password():
+        password = signing_in.generated()
+        signing_in.set_password(user, password)
+        write_private(home.password, password.value + "\n")
 
 
 def _client(home: Home) -> None:

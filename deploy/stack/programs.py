@@ -23,6 +23,7 @@ from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
 from .supervisor import Program
+from .tls import client_context
 
 HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
@@ -41,7 +42,8 @@ class Instance:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.config.port}"
+        """Where users find it."""
+        return self.config.public_url if self.config.tls_certificate else f"http://{HOST}:{self.config.port}"
 
     @property
     def roots(self) -> dict[str, Path]:
@@ -63,6 +65,7 @@ class Instance:
             and found.get("fingerprint") == migrations_fingerprint()
             and found.get("ports") == dict(self.ports)
             and self.home.read_token() is not None
+            and self.home.password.exists()
             and self.home.read_json(self.home.client).keys() == {"id", "secret"}
         )
 
@@ -146,9 +149,11 @@ class Instance:
     def web_status(self) -> int:
         """HTTP status of a small authenticated request; 0 when nobody answers."""
         headers = {"Authorization": f"Bearer {self.home.read_token()}"}
-        request = urllib.request.Request(f"{self.url}/v0.10/submission_id", headers=headers)  # noqa: S310
+        context = client_context(self.config.tls_certificate)
+        address = f"{'https' if context else 'http'}://{HOST}:{self.config.port}/v0.10/submission_id"
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=1, context=context) as answer:  # noqa: S310
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             error.close()

@@ -139,6 +139,27 @@ class TrustFolder:
         context.num_tickets = 0
         return context
 
+    def door_context(self, certificate: Path, key: Path) -> ssl.SSLContext:
+        """TLS of a web server with this certificate chain and key (PEM files); clients may show a certificate.
+
+        One that is shown must hold here, or the handshake fails; proxies may. The same duties as with clients. Without a
+        folder of authorities nobody is asked for one. -> OSError, ssl.SSLError: the files cannot be used
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(certificate, key)
+        # A session that is resumed from a ticket has the client's certificate, and not the chain that proxies need.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+        try:
+            self._load_authorities(context)
+        except NoAuthoritiesError as error:
+            log.warning("No client certificates: %s", error.reason)
+            return context
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS | ssl.VERIFY_X509_TRUSTED_FIRST
+        return context
+
     def _context(self, protocol: int, credential: Credential | None) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -178,15 +199,15 @@ def _load(context: ssl.SSLContext, credential: Credential) -> None:
 
 def peer_chain(tls: ssl.SSLObject | ssl.SSLSocket) -> tuple[x509.Certificate, ...]:
     """What the other side sent, leaf first; the leaf alone where Python does not tell more. () when it sent none."""
+    leaf = tls.getpeercert(binary_form=True)
+    if not leaf:
+        return ()
     # Public since Python 3.13; the same function is there before, one object further in.
     source = tls if hasattr(tls, "get_unverified_chain") else getattr(tls, "_sslobj", None)
     tell = getattr(source, "get_unverified_chain", None)
     chain = [_der(one) for one in tell() or ()] if tell is not None else []
-    if not chain:
-        leaf = tls.getpeercert(binary_form=True)
-        chain = [leaf] if leaf else []
     try:
-        return tuple(x509.load_der_x509_certificate(one) for one in chain)
+        return tuple(x509.load_der_x509_certificate(one) for one in chain or [leaf])
     except UNREADABLE:
         raise UnreadableCertificateError("A certificate of the other side cannot be read.") from None
 

@@ -133,7 +133,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert "SUCCEEDED: 301 files" in waybill.output
     assert "source and destination are the same" in waybill.output
     connection = waybill.connection()
-    assert set(connection) == {"url", "username", "token", "client", "endpoints", "roots", "pids"}
+    assert set(connection) == {"url", "username", "password", "token", "client", "endpoints", "roots", "pids"}
     for name in ("connection.json", "client.json", "oidc-key.pem"):
         assert stat.S_IMODE((waybill.home / name).stat().st_mode) == 0o600
     source, destination = (Path(connection["roots"][name]) / FOLDER.strip("/") for name in ("go#ep1", "go#ep2"))
