@@ -142,8 +142,8 @@ class TrustFolder:
     def door_context(self, certificate: Path, key: Path) -> ssl.SSLContext:
         """TLS of a web server with this certificate chain and key (PEM files); clients may show a certificate.
 
-        One that is shown must hold here, or the handshake fails; proxies may. The same duties as with clients. Without a
-        folder of authorities nobody is asked for one. -> OSError, ssl.SSLError: the files cannot be used
+        One that is shown must hold here, or the handshake fails; proxies may. The same duties as with clients. Where no
+        authority is trusted nobody is asked for one. -> OSError, ssl.SSLError: the files cannot be used
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
