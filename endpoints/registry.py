@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
@@ -194,7 +195,14 @@ def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
     return endpoint
 
 
-def delete(user: User, ref: str) -> Endpoint:
+class Deleted(NamedTuple):
+    """shares: how many were shared from it, and went with it."""
+
+    endpoint: Endpoint
+    shares: int
+
+
+def delete(user: User, ref: str) -> Deleted:
     """Take an endpoint away, and all credentials that were given for it alone; its row stays for the history.
 
     What is shared from it goes with it. Tasks that still run meet a fault. -> as `resolve`
@@ -203,9 +211,9 @@ def delete(user: User, ref: str) -> Endpoint:
     with transaction.atomic():
         # First the host: who shares from it at this moment holds its row, and is done when we have it.
         living().filter(pk=endpoint.pk).update(deleted_at=Now())
-        living().filter(host=endpoint.pk).update(deleted_at=Now())
+        shares = living().filter(host=endpoint.pk).update(deleted_at=Now())
     vault.forget_all(vault.endpoint_binding(endpoint.pk))
-    return endpoint
+    return Deleted(endpoint, shares)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,9 @@ class EndpointDetail(View):
 
     @schemas.operation("Delete an endpoint", answer="result")
     def delete(self, request: Request, endpoint: str) -> Response:
-        found = registry.delete(self.user, endpoint)
-        return result(request, "Deleted", "Endpoint deleted successfully", id=str(found.pk))
+        found, shares = registry.delete(self.user, endpoint)
+        more = f", with {shares} shared endpoint{'s' * (shares > 1)} of it" if shares else ""
+        return result(request, "Deleted", f"Endpoint deleted successfully{more}", id=str(found.pk))
 
 
 class EndpointSearch(View):

@@ -1,0 +1,241 @@
+"""Who may do what to an endpoint and to what is shared from it."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from endpoints import permissions, registry
+from endpoints.errors import EndpointNotFoundError
+from endpoints.models import AccessRule, Endpoint, Role
+from endpoints.permissions import RoleName, Verb, may
+from identity.models import Group, Membership, User
+
+pytestmark = pytest.mark.django_db
+
+DATA = {Verb.BROWSE, Verb.WRITE, Verb.TRANSFER_FROM, Verb.TRANSFER_TO}
+READ = {Verb.VIEW, Verb.BROWSE, Verb.TRANSFER_FROM}
+ON_SHARES = set(Verb) - {Verb.ACTIVATE, Verb.SHARE}
+
+
+@pytest.fixture
+def share(alice: User, ep1: Endpoint) -> Endpoint:
+    """alice's, of her ep1."""
+    return Endpoint.objects.create(owner=alice, name="share", host=ep1, host_path="/shared/")
+
+
+def verbs(user: User, endpoint: Endpoint) -> set[Verb]:
+    """As it is in the database now."""
+    fresh = Endpoint.objects.select_related("owner", "host__owner").get(pk=endpoint.pk)
+    return {verb for verb in Verb if may(user, verb, fresh)}
+
+
+def give(share: Endpoint, to: User | Group | str, permissions: str = "r", path: str = "/", **more: Any) -> AccessRule:
+    kind = to if isinstance(to, str) else "identity" if isinstance(to, User) else "group"
+    principal = None if isinstance(to, str) else to.pk
+    return AccessRule.objects.create(
+        endpoint=share, principal_type=kind, principal=principal, path=path, permissions=permissions, **more
+    )
+
+
+def appoint(endpoint: Endpoint, who: User | Group, role: str) -> Role:
+    kind = "identity" if isinstance(who, User) else "group"
+    return Role.objects.create(endpoint=endpoint, principal_type=kind, principal=who.pk, role=role)
+
+
+def group_of(*members: User, status: str = "active") -> Group:
+    group = Group.objects.create(name="people")
+    for member in members:
+        Membership.objects.create(group=group, user=member, status=status)
+    return group
+
+
+# ---- endpoints that are no shares
+
+
+@pytest.mark.parametrize(
+    ("role", "wanted"),
+    [
+        (RoleName.ADMINISTRATOR, set(Verb)),
+        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+    ],
+)
+def test_a_role_gives_what_it_is_for(bob: User, charlie: User, ep1: Endpoint, role: str, wanted: set[Verb]) -> None:
+    appoint(ep1, bob, role)
+    assert verbs(bob, ep1) == wanted
+    assert verbs(charlie, ep1) == set()
+    appoint(ep1, group_of(charlie), role)
+    assert verbs(charlie, ep1) == wanted
+
+
+def test_a_role_at_one_endpoint_is_none_at_another(bob: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    appoint(ep1, bob, RoleName.ADMINISTRATOR)
+    assert verbs(bob, ep2) == set()
+
+
+def test_nobody_shares_folders_of_a_public_endpoint_but_those_who_run_it(
+    bob: User, public: Endpoint, alice: User
+) -> None:
+    assert Verb.SHARE not in verbs(alice, public)
+    assert Verb.SHARE in verbs(bob, public)
+
+
+# ---- shares
+
+
+def test_the_owner_of_a_share_does_all_but_what_is_done_at_its_host(alice: User, share: Endpoint) -> None:
+    assert verbs(alice, share) == ON_SHARES
+
+
+def test_without_a_rule_there_is_nothing(bob: User, charlie: User, share: Endpoint) -> None:
+    give(share, charlie)
+    assert verbs(bob, share) == set()
+
+
+def test_rules_add_up(bob: User, share: Endpoint) -> None:
+    give(share, bob, "r", "/a/")
+    assert verbs(bob, share) == READ
+    give(share, bob, "rw", "/b/")
+    assert verbs(bob, share) == DATA | {Verb.VIEW}
+
+
+@pytest.mark.parametrize("everybody", ["all_authenticated_users", "anonymous"])
+def test_what_is_for_everybody_is_for_each(bob: User, charlie: User, share: Endpoint, everybody: str) -> None:
+    give(share, everybody, "rw")
+    assert verbs(bob, share) == verbs(charlie, share) == DATA | {Verb.VIEW}
+
+
+@pytest.mark.parametrize("status", ["invited", "pending", "rejected", "removed", "left", "declined"])
+def test_only_active_members_of_a_group_have_what_it_is_given(
+    bob: User, charlie: User, share: Endpoint, status: str
+) -> None:
+    group = group_of(bob)
+    Membership.objects.create(group=group, user=charlie, status=status)
+    give(share, group, "rw")
+    appoint(share, group, RoleName.ACTIVITY_MONITOR)
+    assert verbs(bob, share) == DATA | {Verb.VIEW, Verb.OVERSEE}
+    assert verbs(charlie, share) == set()
+    Membership.objects.filter(user=bob).update(status=status)
+    assert verbs(bob, share) == set()
+
+
+def test_the_id_of_a_user_is_not_taken_for_that_of_a_group(bob: User, share: Endpoint) -> None:
+    group = Group.objects.create(id=bob.pk, name="of the same id")
+    give(share, group, "rw")
+    appoint(share, group, RoleName.ADMINISTRATOR)
+    assert verbs(bob, share) == set()
+
+
+def test_a_rule_ends_with_its_day(bob: User, share: Endpoint) -> None:
+    now = timezone.now()
+    rule = give(share, bob, expires_at=now + timedelta(hours=1))
+    assert verbs(bob, share) == READ
+    assert permissions.rules_for(bob, share, now + timedelta(minutes=59)) == [rule]
+    assert permissions.rules_for(bob, share, now + timedelta(hours=1)) == []
+    AccessRule.objects.filter(pk=rule.pk).update(expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    assert verbs(bob, share) == set()
+
+
+@pytest.mark.parametrize(
+    ("role", "wanted"),
+    [
+        (RoleName.ADMINISTRATOR, ON_SHARES),
+        (RoleName.ACCESS_MANAGER, DATA | {Verb.VIEW, Verb.GRANT}),
+        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+    ],
+)
+def test_roles_on_a_share(bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Verb]) -> None:
+    appoint(share, bob, role)
+    assert verbs(bob, share) == wanted
+    assert verbs(bob, ep1) == set()
+
+
+@pytest.mark.parametrize(
+    ("role", "wanted"),
+    [
+        (RoleName.ADMINISTRATOR, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL, Verb.MANAGE}),
+        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+    ],
+)
+def test_those_who_run_the_host_do_not_read_what_others_share_of_it(
+    bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Verb]
+) -> None:
+    appoint(ep1, bob, role)
+    assert verbs(bob, share) == wanted
+
+
+def test_who_uses_a_public_host_sees_nothing_of_what_is_shared_from_it(
+    alice: User, bob: User, public: Endpoint
+) -> None:
+    share = Endpoint.objects.create(owner=bob, name="share", host=public, host_path="/shared/")
+    assert verbs(alice, share) == set()
+
+
+def test_a_public_share_is_seen_by_all_and_read_by_those_with_a_rule(bob: User, charlie: User, share: Endpoint) -> None:
+    Endpoint.objects.filter(pk=share.pk).update(public=True)
+    assert verbs(bob, share) == {Verb.VIEW}
+    give(share, bob, "rw")
+    assert verbs(bob, share) == DATA | {Verb.VIEW}
+    assert verbs(charlie, share) == {Verb.VIEW}
+
+
+def test_a_user_who_is_shut_out_may_nothing_and_lets_nobody_in(alice: User, bob: User, share: Endpoint) -> None:
+    give(share, bob, "rw")
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert verbs(User.objects.get(pk=bob.pk), share) == set()
+    User.objects.update(is_active=True)
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    assert verbs(User.objects.get(pk=bob.pk), share) == set()
+
+
+def test_a_share_of_a_deleted_host_is_nobodys_but_its_owners(
+    alice: User, bob: User, share: Endpoint, ep1: Endpoint
+) -> None:
+    give(share, bob, "rw")
+    Endpoint.objects.filter(pk=ep1.pk).update(deleted_at=timezone.now())
+    assert verbs(alice, share) == {Verb.VIEW, Verb.MANAGE}
+    assert verbs(bob, share) == set()
+    Endpoint.objects.filter(pk=share.pk).update(deleted_at=timezone.now())
+    assert verbs(alice, share) == set()
+
+
+def test_a_share_sleeps_while_its_host_does_not_let_its_owner_in(
+    alice: User, bob: User, charlie: User, ep1: Endpoint
+) -> None:
+    role = appoint(ep1, bob, RoleName.ADMINISTRATOR)
+    share = Endpoint.objects.create(owner=bob, name="share", host=ep1, host_path="/shared/")
+    give(share, charlie, "rw")
+    appoint(share, charlie, RoleName.ADMINISTRATOR)
+    assert verbs(bob, share) == verbs(charlie, share) == ON_SHARES
+    role.delete()
+    assert verbs(charlie, share) == set()
+    # Its owner, and who runs the host, can still take it away.
+    assert verbs(bob, share) == verbs(alice, share) == {Verb.VIEW, Verb.MANAGE}
+    appoint(ep1, bob, RoleName.ACTIVITY_MANAGER)
+    assert verbs(charlie, share) == set()
+    Endpoint.objects.filter(pk=ep1.pk).update(public=True)
+    assert verbs(charlie, share) == ON_SHARES
+
+
+def test_deleting_a_host_deletes_what_is_shared_from_it(alice: User, bob: User, share: Endpoint, ep1: Endpoint) -> None:
+    give(share, bob)
+    registry.delete(alice, "ep1")
+    for user in (alice, bob):
+        with pytest.raises(EndpointNotFoundError):
+            registry.resolve(user, str(share.pk), Verb.VIEW)
+    share.refresh_from_db()
+    assert share.deleted_at is not None
+
+
+def test_a_rule_for_nobody_opens_nothing(bob: User, share: Endpoint) -> None:
+    AccessRule.objects.create(
+        endpoint=share, principal_type="identity", principal=uuid.uuid4(), path="/", permissions="rw"
+    )
+    assert verbs(bob, share) == set()
