@@ -119,6 +119,11 @@ class GuardedSession(PooledSession):
     def told(self, fault: Fault) -> Fault:
         return self._guard.told(fault)
 
+    @property
+    def resolves_links(self) -> bool:
+        """The guard tells where in the share they lead, whatever the server does."""
+        return self._guard.follows_links or self.inner.resolves_links
+
     async def stat(self, path: str) -> Entry:
         """With a slash behind its name a link would be looked through, and not be seen."""
         real = self._guard.real(path, fed=True)

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -161,14 +161,13 @@ def take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return None
-    ends: dict[Side, Access] = {}
-    for side in (Side.SOURCE, Side.DESTINATION) if grant.destination else (Side.SOURCE,):
-        found = _access(grant, side)
-        if found is None:
-            _refuse(grant, side)
-            return None
-        ends[side] = found
-    return grant, ends
+    sides = (Side.SOURCE, Side.DESTINATION) if grant.destination else (Side.SOURCE,)
+    found = _accesses(grant, sides)
+    refused = next((side for side in sides if found[side] is None), None)
+    if refused is not None:
+        _refuse(grant, refused)
+        return None
+    return grant, {side: end for side, end in found.items() if end is not None}
 
 
 def _refuse(grant: leases.Grant, side: Side) -> None:
@@ -239,12 +238,23 @@ def _end(grant: leases.Grant, side: Side) -> leases.End:
     return end
 
 
-def _access(grant: leases.Grant, side: Side) -> Access | None:
-    """How the owner of the task reaches one of its endpoints now; None when he may not use it (any more)."""
-    verb = Verb.TRANSFER_TO if side is Side.DESTINATION else Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM
+def _accesses(grant: leases.Grant, sides: Sequence[Side]) -> dict[Side, Access | None]:
+    """How the owner of the task reaches its endpoints now; None where he may not use one (any more)."""
+    user = User.objects.get(pk=grant.owner_id)
     rows = Endpoint.objects.select_related("owner", "host__owner").prefetch_related("servers", "host__servers")
+    endpoints = rows.in_bulk([_end(grant, side).id for side in sides])
+    return {side: _access(user, endpoints[_end(grant, side).id], _verb(grant, side)) for side in sides}
+
+
+def _verb(grant: leases.Grant, side: Side) -> Verb:
+    if side is Side.DESTINATION:
+        return Verb.TRANSFER_TO
+    return Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM
+
+
+def _access(user: User, endpoint: Endpoint, verb: Verb) -> Access | None:
     try:
-        return access.of(User.objects.get(pk=grant.owner_id), rows.get(pk=_end(grant, side).id), verb)
+        return access.of(user, endpoint, verb)
     except NotPermittedError:
         return None
 
@@ -254,7 +264,7 @@ def _guard(grant: leases.Grant, side: Side, found: Access) -> Guard:
     return Guard(
         found,
         side,
-        lambda: _access(grant, side),
+        lambda: _accesses(grant, [side])[side],
         write=grant.is_delete or side is Side.DESTINATION,
         foreign=found.actor_id != grant.owner_id,
     )

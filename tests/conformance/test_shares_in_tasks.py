@@ -343,6 +343,39 @@ def test_nothing_is_deleted_through_a_link(site: Site, bob: User) -> None:
     assert everything_in(site.folder / "secret") == {"file": "secret"}
 
 
+def test_extras_and_patterns_stay_within_what_is_shared(site: Site, home: Site, bob: User) -> None:
+    site.write(
+        shared__inbox__old="old", shared__inbox__stays="old", shared__inbox__gone__deep="old", shared__beside="1"
+    )
+    home.write(copy__stays="new")
+    hostile(site)
+    (site.folder / "shared" / "inbox" / "inner").symlink_to("gone")
+    share = site.share()
+    give(share, bob, "/inbox/", write=True)
+    mirror = submit(bob, home.endpoint, share, ("/copy/", "/inbox/"), options={"delete_destination_extra": True})
+    assert run(mirror) == "SUCCEEDED", told(mirror)
+    assert everything_in(site.folder / "shared" / "inbox") == {"stays": "new"}
+    site.write(shared__inbox__a1="1", shared__inbox__a2="2")
+    globs = submit_delete(bob, share, "/inbox/a*", options={"interpret_globs": True})
+    assert run(globs) == "SUCCEEDED", told(globs)
+    assert everything_in(site.folder / "shared" / "inbox") == {"stays": "new"}
+    assert (site.folder / "shared" / "beside").exists()
+    assert everything_in(site.folder / "secret") == {"file": "secret"}
+
+
+def test_links_of_a_share_are_kept_without_a_word_of_its_host(site: Site, home: Site, bob: User) -> None:
+    site.write(shared__data__one="1")
+    (site.folder / "shared" / "data" / "also").symlink_to("one")
+    site.open_to_all()
+    share = site.share()
+    give(share, bob)
+    options = {"recursive_symlinks": "keep"}
+    task = submit(bob, share, home.endpoint, ("/data/", "/data/"), options=options)
+    assert run(task) == "SUCCEEDED", told(task)
+    assert (home.folder / "data" / "also").readlink() == Path("one")
+    assert (home.folder / "data" / "also").read_text() == "1"
+
+
 # ---- rules that change while a task runs
 
 
