@@ -16,12 +16,13 @@ from workers.store import on_a_connection
 
 log = logging.getLogger(__name__)
 
-#: Deliveries of this process at one time. Its threads wait for sockets, and hold no connection to the database longer
-#: than it takes to write down what came of one.
+#: Deliveries of this process at one time.
 PARALLEL = 16
 
 _lock = threading.Lock()
+#: These wait for sockets, and have no connection to the database ...
 _pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="courier")
+#: ... which this one has for all of them.
 _rounds = ThreadPoolExecutor(1, thread_name_prefix="courier-rounds")
 _round_waits = False
 _under_way: Counter[uuid.UUID] = Counter()
@@ -57,7 +58,7 @@ def _round() -> None:
 def _send(job: Job) -> None:
     try:
         outcome = deliveries.attempt(job, timezone.now())
-        on_a_connection(lambda: deliveries.settle(job, outcome))
+        _rounds.submit(on_a_connection, lambda: deliveries.settle(job, outcome)).result()
     except Exception as error:
         # It is claimed for a while only: somebody tries again.
         log.warning("what came of delivery %s is not known: %s", job.id, type(error).__name__)

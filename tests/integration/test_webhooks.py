@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import ipaddress
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,23 +61,14 @@ def receiver() -> Iterator[Callable[..., LyingServer]]:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Those of a worker; their connections to the database end with them."""
+    """Those of a worker; their connection to the database ends with them."""
     with ThreadPoolExecutor(courier.PARALLEL) as pool, ThreadPoolExecutor(1) as rounds:
         monkeypatch.setattr(courier, "_pool", pool)
         monkeypatch.setattr(courier, "_rounds", rounds)
         yield
         Webhook.objects.all().delete()
         eventually(lambda: not courier._under_way)
-        together = threading.Barrier(courier.PARALLEL)
-        for one in [pool.submit(_close_connection, together) for _ in range(courier.PARALLEL)]:
-            one.result(60)
-        rounds.submit(_close_connection, threading.Barrier(1)).result(60)
-
-
-def _close_connection(together: threading.Barrier) -> None:
-    """Of each thread: none is done before all have begun."""
-    together.wait(30)
-    connection.close()
+        rounds.submit(lambda: connection.close()).result(60)
 
 
 def hook(user: User, url: str = "https://1.1.1.1/", *statuses: str) -> Webhook:

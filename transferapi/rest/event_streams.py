@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from identity import bearer
+from identity import bearer, certificates
 from identity.bearer import Bearer
 from identity.hidden import Secret
 from identity.models import User
@@ -25,6 +25,7 @@ from transferapi.tasks.feed import Cursor, Scope
 from transferapi.tasks.states import Phase
 
 from . import hub, schemas
+from .auth import Certified
 from .base import View
 from .errors import ApiError, BadRequest
 from .formats import LeanJSONRenderer
@@ -46,6 +47,8 @@ class StreamView(View):
 
     def stream(self, request: Request, scope: Scope, at: Cursor | None) -> HttpResponseBase:
         """-> ApiError when there are too many."""
+        if request.method == "HEAD":
+            return HttpResponse(content_type="text/event-stream")
         try:
             body = _Body(request, scope, at, _may_listen(request, self.scope))
         except TooManyStreamsError as error:
@@ -101,6 +104,9 @@ def _may_listen(request: Request, wanted: str) -> Callable[[], bool]:
             return found is not None and found.user.pk == user.pk and found.covers(wanted)
 
         return may
+    if isinstance(request.auth, Certified):
+        subject = request.auth.subject
+        return lambda: certificates.user_of(subject) == user
     session: Any = getattr(request, "session", None)
     key = session.session_key if session is not None and SESSION_KEY in session else None
 
