@@ -14,6 +14,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
+from deploy.stack.redis import Redis
 from endpoints.models import Endpoint
 from identity import tokens
 from identity.models import ApiToken, User
@@ -390,6 +391,27 @@ def test_who_may_not_listen_any_more_is_hung_up_on(
     listener = Listener(alice, "/event_stream")
     shut_out(alice)
     eventually(lambda: listener.over)
+
+
+def test_who_signs_out_is_hung_up_on(alice: User, redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "CHECK_SECONDS", 0.1)
+    browser = Client()
+    browser.force_login(alice)
+    answer = browser.get("/v0.10/event_stream", headers={"Accept": "text/event-stream"})
+    chunks = iter(answer.streaming_content)  # type: ignore[attr-defined]
+    taken = b""
+    while b"id: " not in taken:
+        taken += next(chunks)
+    monkeypatch.setattr(outlets, "HEARTBEAT_SECONDS", 0.05)
+    assert next(chunks) == outlets.HEARTBEAT, "as long as he is signed in he may listen"
+    browser.logout()
+    assert set(chunks) <= {outlets.HEARTBEAT}
+
+
+def test_head_gets_no_stream(alice: User, task: Task) -> None:
+    for path in ("/event_stream", f"/task/{task.pk}/event_stream"):
+        answer = Api(alice).call("HEAD", path)
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
 
 
 def test_a_user_has_so_many_streams_and_no_more(

@@ -26,6 +26,7 @@ from tests.integration.rest import Api, assert_error
 from tests.integration.test_mails import fail, succeed
 from tests.integration.test_renewal import ENDED, unchecked
 from tests.lying_https import LyingServer, Script, answer, drip
+from tests.secrets_search import search
 from tests.waiting import eventually
 from transferapi.tasks import deliveries, moves, webhooks, work
 from transferapi.tasks.clock import moment
@@ -542,6 +543,20 @@ def test_a_secret_opens_in_its_own_row_only(alice: User, bob: User) -> None:
     [outcome] = send_due()
     assert "changed where it is kept" in outcome.error
     assert vault.status().broken == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_secret_is_nowhere_to_be_found(
+    alice: User, receiver: Callable[..., LyingServer], database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for said in (answer("204 No Content"), answer("500 Oops"), b"nonsense"):
+        row, secret = webhooks.create(alice, receiver(said).url)
+        webhooks.send_test(alice, str(row.pk))
+        send_due()
+        key = webhooks.signing_key(row).value
+        kept = {"the secret": secret.value, "the key": key}
+        shown = {"the log": caplog.text, "what it shows of itself": repr([row, secret, vars(row)])}
+        assert search(kept, database=database_url, texts=shown) == []
 
 
 def test_without_a_key_of_the_vault_there_are_no_webhooks(alice: User, settings: Any) -> None:
