@@ -34,7 +34,7 @@ CREDENTIAL_TROUBLES = ("NO_CREDENTIALS", "AUTH")
 MAX_SUBJECT = 200
 TASK = "/v0.10/task/"
 WEBHOOK = "/v0.10/webhook/"
-#: The owner knows.
+#: The owner knows, unless a manager of an endpoint did it.
 SILENT = frozenset({"CANCELED"})
 
 
@@ -44,7 +44,7 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
     task = Task.objects.select_related(*ends).get(pk=task_id)
     succeeded = task.status == Status.SUCCEEDED
     option = "notify_on_succeeded" if succeeded else "notify_on_failed"
-    if task.fatal_error_code in SILENT or not _wanted(task, option):
+    if (task.fatal_error_code in SILENT and not task.canceled_by_admin) or not _wanted(task, option):
         return
     how = "succeeded" if succeeded else "failed"
     lines = [f"{_what(task)} has {how}.", ""]

@@ -1,0 +1,278 @@
+"""Pause rules: who may write them and where, whom they stop, and what is refused under them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from endpoints import operations, pausing, permissions, registry, roles
+from endpoints.errors import (
+    EndpointInvalidError,
+    EndpointNotFoundError,
+    NotPermittedError,
+    OperationPausedError,
+    PauseRuleNotEditableError,
+    PauseRuleNotFoundError,
+    TooManyPauseRulesError,
+)
+from endpoints.models import Endpoint, PauseRule
+from endpoints.pausing import FLAGS, MAX_MESSAGE, MAX_RULES, Operation
+from endpoints.permissions import Verb, may
+from identity import groups, memberships
+from identity.memberships import Action
+from identity.memberships import Verb as GroupVerb
+from identity.models import User
+from tests.integration.cast import all_at_once, later, make_endpoint, make_user
+from tests.integration.shared import give, make_share
+from transferapi.rest.errors import _meaning
+
+
+def ref(endpoint: Endpoint) -> str:
+    return str(endpoint.pk)
+
+
+def make(user: User, endpoint: Endpoint, **fields: Any) -> PauseRule:
+    return pausing.create(user, ref(endpoint), fields)
+
+
+def grant(owner: User, endpoint: Endpoint, user: User, role: str) -> None:
+    roles.create(owner, ref(endpoint), "identity", str(user.pk), role)
+
+
+@pytest.fixture
+def share(bob: User, public: Endpoint) -> Endpoint:
+    """alice's, of bob's public endpoint."""
+    return make_share(public, "share", owner=User.objects.get_or_create(username="alice")[0])
+
+
+# ---- who
+
+
+@pytest.mark.parametrize(
+    ("role", "reads", "writes"),
+    [("administrator", True, True), ("activity_manager", True, True), ("activity_monitor", True, False)],
+)
+def test_roles_say_who_may_read_and_write_rules(
+    alice: User, bob: User, ep1: Endpoint, role: str, reads: bool, writes: bool
+) -> None:
+    rule = make(alice, ep1)
+    grant(alice, ep1, bob, role)
+    assert (pausing.listed(bob, ref(ep1)) == [rule]) is reads
+    assert pausing.get(bob, str(rule.pk)).pk == rule.pk
+    assert pausing.editable(bob, rule) is writes
+    assert pausing.editable_ones(bob, [rule]) == ({rule.pk} if writes else set())
+    actions: list[Callable[[], object]] = [
+        partial(make, bob, ep1),
+        partial(pausing.update, bob, str(rule.pk), {"message": "bob's"}),
+        partial(pausing.delete, bob, str(rule.pk)),
+    ]
+    for action in actions:
+        if writes:
+            action()
+        else:
+            with pytest.raises((NotPermittedError, PauseRuleNotEditableError)):
+                action()
+
+
+def test_who_is_nobody_there_sees_no_rule(
+    alice: User, bob: User, charlie: User, ep1: Endpoint, public: Endpoint
+) -> None:
+    rule = make(alice, ep1)
+    for user in (bob, charlie):
+        assert pausing.listed(user) == []
+        for action in (pausing.get, pausing.delete, lambda user, id_: pausing.update(user, id_, {"message": "x"})):
+            with pytest.raises(PauseRuleNotFoundError):
+                action(user, str(rule.pk))
+    with pytest.raises(EndpointNotFoundError):
+        pausing.listed(charlie, ref(ep1))
+    with pytest.raises(NotPermittedError):
+        pausing.listed(charlie, ref(public))
+    with pytest.raises(NotPermittedError):
+        make(charlie, public)
+    for unknown in (str(uuid.uuid4()), "nonsense", ""):
+        with pytest.raises(PauseRuleNotFoundError):
+            pausing.get(alice, unknown)
+
+
+def test_a_rule_that_the_host_makes_on_a_share_is_not_the_sharers_to_take_back(
+    alice: User, bob: User, share: Endpoint
+) -> None:
+    hosts, own = make(bob, share, message="by the host"), make(alice, share, message="by the sharer")
+    assert (hosts.created_by_host_manager, own.created_by_host_manager) == (True, False)
+    assert pausing.editable_ones(alice, [hosts, own]) == {own.pk}
+    assert pausing.editable_ones(bob, [hosts, own]) == {hosts.pk, own.pk}
+    for action in (partial(pausing.delete, alice), lambda id_: pausing.update(alice, id_, {"message": "x"})):
+        with pytest.raises(PauseRuleNotEditableError):
+            action(str(hosts.pk))
+    pausing.delete(bob, str(own.pk))
+    pausing.delete(bob, str(hosts.pk))
+
+
+def test_a_list_holds_the_rules_of_an_endpoint_and_of_what_is_shared_of_it(
+    alice: User, bob: User, public: Endpoint, share: Endpoint, ep1: Endpoint
+) -> None:
+    on_host, on_share, elsewhere = make(bob, public), make(alice, share), make(alice, ep1)
+    assert {rule.pk for rule in pausing.listed(bob)} == {on_host.pk, on_share.pk}
+    assert {rule.pk for rule in pausing.listed(bob, ref(public))} == {on_host.pk, on_share.pk}
+    assert {rule.pk for rule in pausing.listed(alice)} == {on_share.pk, elsewhere.pk}
+    assert [rule.pk for rule in pausing.listed(alice, ref(share))] == [on_share.pk]
+    registry.delete(bob, ref(public))
+    assert pausing.listed(bob) == []
+
+
+# ---- what
+
+
+def test_a_flag_that_is_not_given_is_true_and_changes_keep_the_rest(alice: User, bob: User, ep1: Endpoint) -> None:
+    rule = make(alice, ep1, pause_ls=False)
+    assert {flag: getattr(rule, flag) for flag in FLAGS} == {flag: flag != "pause_ls" for flag in FLAGS}
+    grant(alice, ep1, bob, "activity_manager")
+    when = later(60)
+    changed = pausing.update(bob, str(rule.pk), {"message": "new", "start_time": when, "pause_mkdir": False})
+    assert (changed.message, changed.start_time, changed.pause_mkdir, changed.pause_rename) == (
+        "new",
+        when,
+        False,
+        True,
+    )
+    assert (changed.modified_by, changed.created_by) == (bob, alice)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"message": "x" * (MAX_MESSAGE + 1)}, "message"),
+        ({"message": "\0"}, "message"),
+        ({"message": "\udcff"}, "message"),
+        ({"identity_id": uuid.uuid4()}, "identity_id"),
+        (dict.fromkeys(FLAGS, False), "pause_ls"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(alice: User, ep1: Endpoint, fields: dict[str, object], field: str) -> None:
+    with pytest.raises(EndpointInvalidError) as refused:
+        make(alice, ep1, **fields)
+    assert refused.value.field == field
+    assert not PauseRule.objects.exists()
+
+
+def test_a_change_cannot_leave_a_rule_that_stops_nothing(alice: User, ep1: Endpoint) -> None:
+    rule = make(alice, ep1)
+    with pytest.raises(EndpointInvalidError):
+        pausing.update(alice, str(rule.pk), dict.fromkeys(FLAGS, False))
+    assert PauseRule.objects.get().pause_ls
+
+
+def test_an_endpoint_has_a_bounded_number_of_rules(alice: User, ep1: Endpoint) -> None:
+    for _ in range(MAX_RULES):
+        make(alice, ep1)
+    with pytest.raises(TooManyPauseRulesError) as refused:
+        make(alice, ep1)
+    assert refused.value.limit == MAX_RULES
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_number_of_rules_is_bounded_when_all_ask_at_once(
+    alice: User, ep1: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pausing, "MAX_RULES", 3)
+    results = all_at_once([partial(make, alice, ep1)] * 8)
+    assert sum(isinstance(result, PauseRule) for result in results) == 3
+    assert sum(isinstance(result, TooManyPauseRulesError) for result in results) == 5
+
+
+# ---- whom
+
+
+def test_the_rules_that_hold_are_those_for_the_user_or_for_all_of_the_endpoint_and_its_host(
+    alice: User, bob: User, charlie: User, public: Endpoint, share: Endpoint
+) -> None:
+    for_all, for_charlie, on_share = make(bob, public), make(bob, public, identity_id=charlie.pk), make(alice, share)
+    make(bob, public, start_time=later(100))
+    give(share, charlie)
+
+    def held(user: User, endpoint: Endpoint) -> set[uuid.UUID]:
+        return {rule.pk for rule in pausing.effective_by_ref(user, ref(endpoint))[1]}
+
+    assert held(alice, public) == held(bob, public) == {for_all.pk}
+    assert held(charlie, public) == {for_all.pk, for_charlie.pk}
+    assert held(charlie, share) == {for_all.pk, for_charlie.pk, on_share.pk}
+    assert len(pausing.effective(alice, public, now=later(101))) == 2
+    with pytest.raises(EndpointNotFoundError):
+        pausing.effective_by_ref(make_user("dave"), ref(make_endpoint(alice, "hidden")))
+
+
+# ---- what is done at once
+
+_OPERATIONS: dict[Operation, list[Callable[[User, str], object]]] = {
+    Operation.LS: [
+        lambda user, ep: operations.list_directory(user, ep, "/"),
+        lambda user, ep: operations.stat(user, ep, "/a"),
+    ],
+    Operation.MKDIR: [lambda user, ep: operations.make_directory(user, ep, "/a")],
+    Operation.RENAME: [lambda user, ep: operations.rename(user, ep, "/a", "/b")],
+    Operation.SYMLINK: [lambda user, ep: operations.make_symlink(user, ep, "/a", "/b")],
+}  # fmt: skip
+_FAMILIES = {"ls": "DirListing", "mkdir": "Mkdir", "rename": "Rename", "symlink": "Symlink"}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("operation", list(Operation))
+def test_each_operation_is_refused_by_its_flag_alone(
+    alice: User, ep1: Endpoint, flag: str, operation: Operation
+) -> None:
+    make(alice, ep1, message="Not now.", **{one: one == flag for one in FLAGS})
+    for act in _OPERATIONS[operation]:
+        with pytest.raises(Exception) as met:
+            act(alice, ref(ep1))
+        assert isinstance(met.value, OperationPausedError) is (flag == operation)
+        if flag == operation:
+            status, code, message = _meaning(met.value, None)
+            family = _FAMILIES[operation.removeprefix("pause_")]
+            assert (status, code) == (409, f"ExternalError.{family}Failed.GCPaused")
+            assert "alice#ep1" in message
+            assert message.endswith("Details: Not now.")
+
+
+def test_a_rule_for_another_user_refuses_nothing(alice: User, bob: User, public: Endpoint) -> None:
+    make(bob, public, identity_id=bob.pk)
+    pausing.check(alice, public, Operation.LS)
+    with pytest.raises(OperationPausedError):
+        pausing.check(bob, public, Operation.LS)
+
+
+def test_a_rule_without_words_refuses_without_details(alice: User, ep1: Endpoint) -> None:
+    make(alice, ep1)
+    with pytest.raises(OperationPausedError) as met:
+        pausing.check(alice, ep1, Operation.LS)
+    assert "Details" not in _meaning(met.value, None)[2]
+
+
+# ---- the same rule twice: in Python and for the database
+
+
+def test_the_database_says_of_whom_an_endpoint_is_run_as_the_function_does(
+    alice: User, bob: User, charlie: User, ep1: Endpoint, public: Endpoint, share: Endpoint
+) -> None:
+    dave, asleep = make_user("dave"), make_share(ep1, "asleep", owner=charlie)
+    make_share(make_endpoint(alice, "ep9"), "mine")
+    grant(alice, ep1, bob, "activity_monitor")
+    grant(bob, public, charlie, "activity_manager")
+    grant(alice, share, dave, "access_manager")
+    group = groups.create(alice, name="operators").group
+    memberships.act(alice, group.pk, [Action(GroupVerb.ADD, dave.pk)])
+    roles.create(bob, ref(public), "group", str(group.pk), "activity_monitor")
+    gone = make_endpoint(alice, "gone")
+    Endpoint.objects.filter(pk=gone.pk).update(deleted_at=datetime.now(UTC) - timedelta(days=1))
+    everything = list(Endpoint.objects.select_related("owner", "host__owner"))
+    assert asleep in everything
+    for user in (alice, bob, charlie, dave):
+        for verb in (Verb.OVERSEE, Verb.CONTROL):
+            found = set(Endpoint.objects.filter(permissions.running(user, verb)))
+            assert found == {endpoint for endpoint in everything if may(user, verb, endpoint)}, (user, verb)
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    assert not Endpoint.objects.filter(permissions.running(User.objects.get(pk=alice.pk), Verb.OVERSEE)).exists()
