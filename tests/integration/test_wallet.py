@@ -9,15 +9,18 @@ from typing import Any, TypeVar
 import pytest
 
 from deploy.endpoint.authority import Identity
-from endpoints.access import Access
+from endpoints import access
 from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin
 from endpoints.models import Endpoint
+from endpoints.permissions import Verb
 from identity import vault
 from identity.models import Credential, User
 from identity.vault_keys import new_key, parse_keys
 from tests.integration.activated import proxy_of
 from tests.integration.cast import take
+from tests.integration.shared import give as share_with
+from tests.integration.shared import make_share
 from tests.integration.test_renewal import unchecked
 from transferapi.tasks import outlook, renewal, work
 from transferapi.tasks.clock import moment
@@ -35,7 +38,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 T = TypeVar("T")
 ADDRESS = Address("192.0.2.1", 2811)
 PLACE = Place("gsi.example.org", 2811)
-ENDS = (Side.SOURCE, Side.DESTINATION)
+VERBS = {Side.SOURCE: Verb.TRANSFER_FROM, Side.DESTINATION: Verb.TRANSFER_TO}
+ENDS = tuple(VERBS)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +57,7 @@ class Slice:
         self.forgotten: list[str] = []
         self.task = unchecked(user, *endpoints)
         self.grant = take(self.task)
-        ends = {side: Access(endpoint, endpoint, user.pk) for side, endpoint in zip(ENDS, endpoints, strict=False)}
+        ends = {side: access.of(user, end, verb) for (side, verb), end in zip(VERBS.items(), endpoints, strict=False)}
         self.wallet = VaultWallet(self.grant, ends, self.forgotten.append)
 
     def door(self, side: Side = Side.SOURCE, place: Place = PLACE) -> Door:
@@ -141,6 +145,29 @@ def test_a_door_opens_with_the_users_own_credential_and_the_registered_name(
     assert isinstance(login, GsiLogin)
     assert login.credential.identity == alices.subject
     assert login.host_name == "gsi.example.org"
+
+
+def test_a_shared_endpoint_opens_with_the_credential_of_its_owner_and_no_other(
+    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, identity_of: Callable[..., Identity]
+) -> None:
+    share = make_share(gsi1, "share")
+    share_with(share, bob)
+    slice_ = Slice(bob, share, gsi1)
+    his = give(bob, gsi1, identity_of("bob"))
+    seen = run(slice_.wallet.look())
+    assert (seen[Side.SOURCE].missing, seen[Side.DESTINATION].stored_at) == (renewal.NONE_VALID, his.stored_at)
+    hers = give(alice, gsi1, identity_of("alice"))
+    assert run(slice_.wallet.look())[Side.SOURCE].stored_at == hers.stored_at
+    logins = [run(slice_.door(side).login()) for side in ENDS]
+    subjects = [login.credential.identity for login in logins if isinstance(login, GsiLogin)]
+    assert subjects == [identity_of(name).subject for name in ("alice", "bob")]
+    assert slice_.door(Side.SOURCE).key != slice_.door(Side.DESTINATION).key
+    own = Slice(alice, gsi1, gsi2)
+    run(own.wallet.look())
+    assert own.door().key == slice_.door().key, "what keeps it in its folder is the guard's to add"
+    vault.forget(alice, hers.bound_to)
+    run(slice_.wallet.look())
+    assert slice_.forgotten == [f"{alice.pk} {hers.id} "]
 
 
 def fault_of(door: Door) -> Any:
