@@ -13,9 +13,11 @@ import contextlib
 import hashlib
 import ipaddress
 import secrets
+from datetime import UTC, datetime
 
 from django.contrib.auth import authenticate
 from django.contrib.auth.password_validation import validate_password
+from django.contrib.sessions.models import Session
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
@@ -101,6 +103,11 @@ def set_password(user: User, new: Secret) -> None:
         raise PasswordRefusedError(" ".join(error.messages)) from None
     user.set_password(new.value)
     user.save(update_fields=["password"])
+
+
+def forget_sessions() -> None:
+    """Those that are over."""
+    Session.objects.filter(expire_date__lt=datetime.now(UTC)).delete()
 
 
 def generated() -> Secret:

@@ -24,7 +24,8 @@ from identity.certificates import (
     TooManySubjectsError,
 )
 from identity.hidden import Secret
-from identity.provider import applications
+from identity.models import User
+from identity.provider import applications, clients, scopes, sign_ins
 from identity.provider.applications import Spec
 from identity.provider.errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
 from identity.signing_in import SignInError, TooManyAttemptsError
@@ -35,7 +36,7 @@ from transferapi.rest.front import address_of
 from .page import ACCOUNT, show, signed_in, user_of
 
 #: Days that a token may last, in words; 0: until it is revoked.
-LIFETIMES = ((1, "1 day"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "never"))
+LIFETIMES = ((1, "1 day"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "as long as I want"))
 #: Characters of a label.
 MAX_LABEL = 128
 _FIELDS = {"name": "Name", "redirect_uris": "Redirect addresses"}
@@ -121,6 +122,16 @@ def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
 
 @signed_in
 @require_POST
+def withdraw(request: HttpRequest, client_id: str) -> HttpResponse:
+    application = clients.find(client_id)
+    if application is None or client_id not in {one.client_id for one in _given(user_of(request))}:
+        return _page(request, refusal=("given", "This program may do nothing any more."), status=404)
+    sign_ins.withdraw(user_of(request), application)
+    return _done(request, "It is taken back: the program's tokens are worth nothing now.", "given")
+
+
+@signed_in
+@require_POST
 def add_certificate(request: HttpRequest) -> HttpResponse:
     subject, label = request.POST.get("subject", ""), _line(request.POST.get("label", ""))
     try:
@@ -174,6 +185,29 @@ def _secret_of(application: Application, secret: Secret | None) -> Shown:
     return Shown(f"The application {application.name}", "Copy its secret now.", values)
 
 
+@dataclass
+class Given:
+    """What one application was allowed, all of its sign-ins together."""
+
+    name: str
+    client_id: str
+    since: datetime
+    words: list[str]
+
+
+def _given(user: User) -> list[Given]:
+    found: dict[str, Given] = {}
+    for one in sign_ins.of_user(user):
+        app = one.application
+        known = found.setdefault(
+            app.client_id, Given(app.name or "A program without a name", app.client_id, one.created_at, [])
+        )
+        known.since = min(known.since, one.created_at)
+        words = [scopes.KNOWN[name].words for name in one.scope.split() if name in scopes.KNOWN]
+        known.words += [word for word in words if word not in known.words]
+    return list(found.values())
+
+
 def _proven(request: HttpRequest) -> tuple[str, ...]:
     """The subject that this connection has proved, if any."""
     try:
@@ -202,6 +236,7 @@ def _page(
         "tokens": tokens.of(user),
         "lifetimes": LIFETIMES,
         "apps": applications.of_user(user),
+        "given": _given(user),
         "certificates": known,
         "provable": sorted({*certificates.provable(user), *_proven(request)} - ours),
     }

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseRedirectBase
 from django.views.decorators.http import require_http_methods
 
-from identity.provider import authorization
+from identity.provider import authorization, clients, sign_ins
 from identity.provider.authorization import Asked
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 
@@ -46,6 +46,8 @@ def _ask(request: HttpRequest, asked: Asked) -> HttpResponse:
     silent = "none" in asked.prompt
     if _must_sign_in(request, asked):
         return _Back(authorization.refuse(asked, "login_required")) if silent else _sign_in(request, asked)
+    if _needs_no_question(request, asked):
+        return _allow(request, asked)
     if silent:
         return _Back(authorization.refuse(asked, "consent_required"))
     return _form(request, asked)
@@ -61,9 +63,30 @@ def _answer(request: HttpRequest, asked: Asked) -> HttpResponse:
     user = user_of(request)
     if request.POST.get("answer") != "allow" or authorization.objection(asked, user) is not None:
         return _form(request, asked, 400)
+    return _allow(request, asked)
+
+
+def _allow(request: HttpRequest, asked: Asked) -> HttpResponse:
     # A password that was given for this question has served.
     request.session.pop(SIGNED_IN_FOR, None)
-    return _Back(authorization.grant(asked, user, datetime.fromtimestamp(signed_in_at(request), UTC)))
+    at = datetime.fromtimestamp(signed_in_at(request), UTC)
+    return _Back(authorization.grant(asked, user_of(request), at))
+
+
+def _needs_no_question(request: HttpRequest, asked: Asked) -> bool:
+    """Whether he has allowed this application the same before, and only it can read the answer.
+
+    So not where a program without a secret asks, or one that listens on the user's machine: any other program there
+    may give itself out as it (RFC 8252 section 8.6).
+    """
+    application, user = asked.application, user_of(request)
+    only_it = (
+        clients.is_confidential(application) and asked.redirect_uri.startswith("https://") and not asked.shows_code
+    )
+    wants_page = asked.prompt & {"consent", "login", "select_account"} or asked.message
+    if not only_it or wants_page or authorization.objection(asked, user) is not None:
+        return False
+    return sign_ins.is_agreed(user, application, [scope.name for scope in asked.scopes], offline=asked.offline)
 
 
 def _must_sign_in(request: HttpRequest, asked: Asked) -> bool:

@@ -18,6 +18,7 @@ urlpatterns: list[URLPattern] = [
     path("account/apps", account.make_app),
     path("account/apps/<str:client_id>/secret", account.new_secret),
     path("account/apps/<str:client_id>/delete", account.delete_app),
+    path("account/apps/<str:client_id>/withdraw", account.withdraw),
     path("v2/oauth2/authorize", consent.authorize),
     path("v2/web/auth-code", code.auth_code),
     path("static/webui/<str:name>", assets.serve),

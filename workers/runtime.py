@@ -28,7 +28,7 @@ from endpoints.errors import NotPermittedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.models import Endpoint
 from endpoints.permissions import Verb
-from identity import vault
+from identity import signing_in, vault
 from identity.models import User
 from identity.provider import tidy as provider_tidy
 from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, retention, webhooks, work
@@ -208,6 +208,7 @@ def tidy() -> None:
         postman.forget_old()
         webhooks.forget_old()
         retention.forget_old()
+        signing_in.forget_sessions()
 
     _scheduling.submit(on_a_connection, forget).result()
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 from django.http import HttpResponseBase
+from django.test import Client
 
 from identity.models import SignIn, User
 from identity.provider import scopes
@@ -167,6 +168,45 @@ def test_an_old_sign_in_is_renewed_where_the_application_wants_a_new_one(browser
 def test_prompt_none_shows_nothing(browser: Browser, portal: App) -> None:
     assert sent_to(Browser().get(address(portal, prompt="none")))["error"] == "login_required"
     assert sent_to(browser.get(address(portal, prompt="none")))["error"] == "consent_required"
+
+
+def test_what_was_allowed_before_needs_no_second_click(browser: Browser, portal: App, alice: User) -> None:
+    browser.get("/account")
+    portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}", access_type="online")
+    asked = address(portal, f"openid {scopes.TRANSFER_ALL}")
+    for again in (asked, address(portal), address(portal, prompt="none")):
+        assert "code" in sent_to(browser.get(again))
+    offline = address(portal, access_type="offline")
+    for more in (address(portal, prompt="consent"), address(portal, scopes.GROUPS_ALL), offline):
+        assert browser.get(more).status_code == 200
+    portal.tokens(alice, scopes.TRANSFER_ALL)
+    assert "code" in sent_to(browser.get(offline))
+    browser.get("/account")
+    browser.post(f"/account/apps/{portal.id}/withdraw")
+    assert browser.get(asked).status_code == 200
+
+
+def test_a_program_that_others_could_pretend_to_be_is_asked_about_each_time(browser: Browser, bob: User) -> None:
+    app = make(bob, LOOPBACK, public=True)
+    asked = address(app, redirect_uri=LOOPBACK, code_challenge="v" * 43, code_challenge_method="S256")
+    for _ in range(2):
+        assert browser.get(asked).status_code == 200
+        assert browser.post(asked, answer="allow").status_code == 302
+
+
+def test_what_was_allowed_is_seen_and_taken_back(browser: Browser, portal: App, alice: User) -> None:
+    browser.get("/account")
+    tokens = portal.tokens(alice, scopes.TRANSFER_ALL)
+    browser.get("/account")
+    assert "portal , since" in browser.text
+    assert scopes.KNOWN[scopes.TRANSFER_ALL].words in browser.text
+    client, headers = Client(), {"Authorization": f"Bearer {tokens['access_token']}"}
+    assert client.get("/v0.10/task_list", headers=headers).status_code == 200
+    assert browser.post(f"/account/apps/{portal.id}/withdraw").headers["Location"] == "/account#given"
+    assert client.get("/v0.10/task_list", headers=headers).status_code == 401
+    assert portal.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status == 400
+    assert browser.post(f"/account/apps/{portal.id}/withdraw").status_code == 404
+    assert browser.post("/account/apps/nonsense/withdraw").status_code == 404
 
 
 def test_somebody_else_can_answer(browser: Browser, alice: User, charlie: User, portal: App) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from django.contrib.auth import hashers
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from identity import signing_in, tokens
@@ -173,6 +175,15 @@ def test_a_session_ends_after_its_time_and_with_its_user(alice: User) -> None:
     assert 12 * 3600 - 60 < session.get_expiry_age() <= 12 * 3600
     User.objects.filter(pk=alice.pk).update(is_active=False)
     assert browser.get("/account").status_code == 302
+
+
+def test_sessions_that_are_over_are_forgotten(alice: User) -> None:
+    for _ in range(2):
+        Browser().sign_in(alice)
+    first, second = Session.objects.values_list("pk", flat=True)
+    Session.objects.filter(pk=first).update(expire_date=datetime.now(UTC) - timedelta(minutes=1))
+    signing_in.forget_sessions()
+    assert [row.pk for row in Session.objects.all()] == [second]
 
 
 def test_a_password_that_is_easy_to_guess_is_refused(alice: User) -> None:
