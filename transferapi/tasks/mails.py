@@ -12,24 +12,27 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Cast, Concat
 
 from endpoints import activation
-from endpoints.models import Endpoint
+from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import canonical_name
 from identity.models import User
 from identity.vault import Held
 
+from .clock import moment
 from .models import Event, Mail, Task, Webhook
 from .states import Phase, Status, TaskType
 
 #: A task that has waited so often tells it by mail no more.
 MAX_WAITS = 30
 CREDENTIAL_TROUBLES = ("NO_CREDENTIALS", "AUTH")
+#: A day, to one user, of folders that are shared with him.
+MAX_ACCESS_MAILS = 20
 #: Of a subject, which is one line.
 MAX_SUBJECT = 200
 TASK = "/v0.10/task/"
@@ -121,6 +124,26 @@ def webhook_disabled(webhook: Webhook, why: str, now: datetime) -> None:
     lines.append(f"{settings.PUBLIC_URL}{WEBHOOK}{webhook.pk}")
     key = f"webhook:{webhook.pk}:{now.isoformat()}"
     _put(webhook.owner, None, key, "a webhook of yours was disabled", lines, now)
+
+
+def access_given(rule: AccessRule, recipient: User, grantor: User, **_: object) -> None:
+    """Somebody may use a shared folder now, and shall know it (`endpoints.signals`). So often a day, and no more:
+    rules can be made and taken back without end."""
+    now = moment(None)
+    prefix = f"access:{recipient.pk}:"
+    if Mail.objects.filter(key__startswith=prefix, created_at__gt=now - timedelta(days=1)).count() >= MAX_ACCESS_MAILS:
+        return
+    share = rule.endpoint
+    what = "read and change" if rule.permissions == "rw" else "read"
+    lines = [f"{grantor.username} lets you {what} the folder {rule.path} of the shared endpoint", ""]
+    lines += [f"  {canonical_name(share)} ({share.display_name or share.name})", f"  id {share.pk}", ""]
+    if rule.expires_at is not None:
+        lines += [f"It ends on {_time(rule.expires_at.astimezone(UTC))}.", ""]
+    if rule.notify_message:
+        lines += [f"{grantor.username} writes:", "", *(f"  {line}" for line in rule.notify_message.splitlines()), ""]
+    lines += ["You need no credential for it. The endpoint:", f"{settings.PUBLIC_URL}/v0.10/endpoint/{share.pk}"]
+    subject = f"{grantor.username} shares {canonical_name(share)} with you"
+    _put(recipient, None, f"{prefix}{rule.pk}", subject, lines, now)
 
 
 def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:
