@@ -193,7 +193,7 @@ def test_a_timer_runs(alice: Globus, host: Site, site: MakeSite) -> None:
         "--stop-after-runs",
         "1",
     ]
-    timer = alice.json("timer", "create", "transfer", *words)["timer"]["job_id"]
+    timer = alice.json("timer", "create", "transfer", *words)["job_id"]
     until = time.monotonic() + SECONDS
     while not (target.folder / "timed/b.txt").exists():
         assert time.monotonic() < until, alice.json("timer", "show", timer)
@@ -206,7 +206,7 @@ def test_a_timer_that_comes_again_is_paused(alice: Globus, host: Site, site: Mak
     target = site("target", "own")
     start = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S")
     words = [f"{host.id}:/share/in/", f"{target.id}:/timed/", "--recursive"]
-    timer = alice.json("timer", "create", "transfer", *words, "--interval", "1d", "--start", start)["timer"]["job_id"]
+    timer = alice.json("timer", "create", "transfer", *words, "--interval", "1d", "--start", start)["job_id"]
     alice("timer", "pause", timer)
     assert alice.json("timer", "show", timer)["status"] == "inactive"
     alice("timer", "resume", timer)
