@@ -12,6 +12,7 @@ urlpatterns = [
     re_path(r"^oauth/callback(?:/(?P<place>[0-9a-f]{16}))?\Z", oauth_callback),
     path("v0.10/", include("transferapi.rest.urls")),
     path("", include("transferapi.rest.auth_urls")),
+    path("", include("transferapi.rest.v2_urls")),
     path("", include("transferapi.rest.groups_urls")),
     path("", include("transferapi.rest.timers_urls")),
     path("", include("webui.urls")),

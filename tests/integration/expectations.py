@@ -53,6 +53,14 @@ _B = f"{V}/bookmark/<str:bookmark>"
 _G = "v2/groups/<str:group>"
 _W = f"{V}/webhook/<str:webhook>"
 _C = "v2/api/clients/<str:client>"
+_B2 = "v2/bookmarks/<str:bookmark>"
+_TUNNEL = "v2/tunnels/<str:tunnel>"
+_BOOKMARK = {
+    "data": {
+        "attributes": {"name": "new", "path": "/"},
+        "relationships": {"collection": {"data": {"id": "{endpoint}"}}},
+    }
+}
 _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
@@ -127,6 +135,27 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", "v2/preferences"): Row(200),
     ("PUT", "v2/preferences"): Row(200, body={"allow_add": False}),
     ("GET", "v2/subscription_info/<str:subscription>"): Row(404),
+    ("GET", "v2/bookmarks"): Row(200),
+    ("POST", "v2/bookmarks"): Row(201, 201, 201, _BOOKMARK),
+    ("GET", _B2): Row(200),
+    ("PATCH", _B2): Row(200, body={"data": {"attributes": {"name": "changed"}}}),
+    ("DELETE", _B2): Row(200),
+    # ---- older names, and what other products have
+    ("GET", f"{V}/endpoint_list"): Row(200),
+    ("GET", f"{_E}/ls"): Row(502, 502, 502),
+    ("POST", f"{_E}/mkdir"): Row(502, 502, 502, {"path": "/a"}),
+    ("POST", _T): Row(200, body={"label": "changed"}),
+    ("POST", f"{_T}/remove"): Row(409),
+    ("PUT", f"{_E}/subscription"): Row(501, 403, 403, {"subscription_id": None}),
+    ("PUT", f"{_E}/subscription_admin_verified"): Row(501, 403, 403, {"subscription_admin_verified": True}),
+    ("GET", "v2/tunnels"): Row(501),
+    ("POST", "v2/tunnels"): Row(501, body={}),
+    ("GET", _TUNNEL): Row(501, directory=True),
+    ("PATCH", _TUNNEL): Row(501, body={}, directory=True),
+    ("DELETE", _TUNNEL): Row(501, directory=True),
+    ("GET", f"{_TUNNEL}/events"): Row(501, directory=True),
+    ("GET", "v2/stream_access_points"): Row(501),
+    ("GET", "v2/stream_access_points/<str:stream>"): Row(501, directory=True),
     # ---- sharing: shared endpoints, access rules, roles. alice's are about endpoints that are not shared themselves
     ("POST", f"{V}/shared_endpoint"): Row(201, 400, 403, {"host_endpoint": "{endpoint}", "host_path": "/a/"}),
     ("GET", f"{_E}/my_shared_endpoint_list"): Row(200, 200, 200),
@@ -240,7 +269,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     return {
         "group": str(group.pk),
         "timer": str(_timer(alice, private, public).pk),
-        "subscription": str(uuid.uuid4()),
+        **{name: str(uuid.uuid4()) for name in ("subscription", "tunnel", "stream")},
         "pause_rule": str(_rule_of_tomorrow(alice, private).pk),
         "admin_cancel": str(_canceled(alice).pk),
         "task": str(submit(alice, private, public).pk),

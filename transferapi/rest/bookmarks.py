@@ -28,7 +28,7 @@ def _document(row: Bookmark) -> dict[str, Any]:
     }
 
 
-def _id(text: str) -> uuid.UUID:
+def bookmark_id(text: str) -> uuid.UUID:
     """An id that is none is an unknown one."""
     try:
         return uuid.UUID(text)
@@ -59,15 +59,17 @@ class BookmarkCreate(View):
 class BookmarkDetail(View):
     @schemas.operation("Show a bookmark", answer="bookmark")
     def get(self, request: Request, bookmark: str) -> Response:
-        return Response(_document(bookmarks.get(self.user, _id(bookmark))))
+        return Response(_document(bookmarks.get(self.user, bookmark_id(bookmark))))
 
     @schemas.operation("Change a bookmark", body="bookmark_change", answer="bookmark")
     def put(self, request: Request, bookmark: str) -> Response:
         document = Document(request.data, "bookmark")
         name, path, pinned = document.text("name"), document.text("path"), document.flag("pinned")
-        return Response(_document(bookmarks.update(self.user, _id(bookmark), name=name, path=path, pinned=pinned)))
+        return Response(
+            _document(bookmarks.update(self.user, bookmark_id(bookmark), name=name, path=path, pinned=pinned))
+        )
 
     @schemas.operation("Delete a bookmark", answer="result")
     def delete(self, request: Request, bookmark: str) -> Response:
-        bookmarks.delete(self.user, _id(bookmark))
+        bookmarks.delete(self.user, bookmark_id(bookmark))
         return result(request, "Deleted", "Bookmark deleted successfully")

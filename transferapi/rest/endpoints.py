@@ -131,6 +131,21 @@ class EndpointSearch(View):
             raise BadRequest("filter_owner_id: a UUID is wanted here") from None
 
 
+class EndpointList(View):
+    @schemas.operation(
+        "List your endpoints, as the oldest clients ask for them",
+        answer="endpoint_list",
+        query=["limit", "offset", "fields"],
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        limit = query_limit(request, 100, MAX_SEARCH)
+        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        rows, more = registry.search(self.user, scope=SearchScope.MINE, limit=limit, offset=offset)
+        found = documents_sharing.endpoints(self.user, rows, query.get("fields"))
+        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+
+
 class ServerList(View):
     @schemas.operation("List the servers of an endpoint", answer="endpoint_server_list")
     def get(self, request: Request, endpoint: str) -> Response:

@@ -162,6 +162,13 @@ class Document:
         raise BadRequest(f"{self._where}{name}: {words} is wanted here")
 
 
+def part(document: Document, name: str, *data_types: str) -> Document:
+    """An object in an object."""
+    if not document.has(name):
+        raise BadRequest(f"{document.where}{name}: is missing")
+    return Document(document.fields[name], *data_types, where=f"{document.where}{name}.")
+
+
 def parse_moment(text: str) -> datetime | None:
     """ISO 8601, or with a blank for the T, or a date alone; UTC when no zone is said. None: it is no time."""
     try:

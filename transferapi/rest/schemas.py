@@ -70,6 +70,8 @@ _IN_PATH = {
     "pause_rule": "the rule's id",
     "admin_cancel": "the id of what was asked for",
     "bookmark": "the bookmark's id",
+    "tunnel": "the tunnel's id; there is none",
+    "stream": "the stream access point's id; there is none",
     "group": "the group's id",
     "timer": "the timer's id",
     "subscription": "the subscription's id; there is none",
@@ -95,8 +97,13 @@ def operation(
     status: int = 200,
     body: str | None = None,
     query: Sequence[str] = (),
+    media_type: str = "application/json",
+    error: str = "error",
 ) -> Callable[[F], F]:
-    """Describe a method of a view: which document comes in, which goes out. many: an array of them."""
+    """Describe a method of a view: which document comes in, which goes out. many: an array of them.
+
+    media_type: of what goes out, also of errors; error: their shape.
+    """
     parameters = [
         OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
         for name in query
@@ -107,9 +114,9 @@ def operation(
         parameters=[*parameters, _ERROR_HEADER],
         request={"application/json": REQUESTS[body]} if body else None,
         responses={
-            (status, "application/json"): list_of(ref(answer)) if many else ref(answer),
-            ("4XX", "application/json"): ref("error"),
-            ("5XX", "application/json"): ref("error"),
+            (status, media_type): list_of(ref(answer)) if many else ref(answer),
+            ("4XX", media_type): ref(error),
+            ("5XX", media_type): ref(error),
         },
         examples=examples,
     )

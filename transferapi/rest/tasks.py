@@ -7,7 +7,7 @@ import uuid
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.tasks import moves, outlook, queries
+from transferapi.tasks import moves, outlook, queries, removal
 
 from . import documents, filters, schemas
 from .base import View, listing, result
@@ -56,6 +56,17 @@ class TaskDetail(View):
         label, deadline = document.text("label"), document.moment("deadline")
         moves.update(self.user, task_id(task), label=label, deadline=deadline)
         return result(request, "Updated", "Updated task successfully")
+
+    @schemas.operation("Change a task, as the oldest clients ask for it", body="task", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        return self.put(request, task)
+
+
+class TaskRemove(View):
+    @schemas.operation("Put a task that is done out of your sight", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        removal.remove(self.user, task_id(task))
+        return result(request, "Removed", "The task was removed from your tasks")
 
 
 class TaskCancel(View):

@@ -21,7 +21,7 @@ from . import documents_timers as documents
 from . import schemas
 from .base import View
 from .errors import BadRequest
-from .parsing import Document
+from .parsing import Document, part
 from .submission import transfer_request
 
 _NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
@@ -46,13 +46,6 @@ def _id(text: str) -> uuid.UUID:
         raise TimerNotFoundError(text[:100]) from None
 
 
-def _part(document: Document, name: str, *data_types: str) -> Document:
-    """An object in an object."""
-    if not document.has(name):
-        raise BadRequest(f"{document.where}{name}: is missing")
-    return Document(document.fields[name], *data_types, where=f"{document.where}{name}.")
-
-
 def _moment(document: Document, name: str, default: datetime) -> datetime:
     return (document.moment(name) or default).replace(microsecond=0)
 
@@ -68,7 +61,7 @@ def _plan(document: Document) -> Schedule:
     if interval is None:
         raise BadRequest(f"{document.where}interval_seconds: is missing")
     plan = Schedule(_moment(document, "start", now), interval)
-    return _until(plan, _part(document, "end")) if document.has("end") else plan
+    return _until(plan, part(document, "end")) if document.has("end") else plan
 
 
 def _until(plan: Schedule, end: Document) -> Schedule:
@@ -85,14 +78,14 @@ def _until(plan: Schedule, end: Document) -> Schedule:
 class TimerCreate(TimersView):
     @schemas.operation("Make a timer", body="timer", answer="timer_created", status=201)
     def post(self, request: Request) -> Response:
-        asked = _part(Document(request.data), "timer")
+        asked = part(Document(request.data), "timer")
         if (asked.text("timer_type") or "transfer") != "transfer":
             raise BadRequest(f"{asked.where}timer_type: there are timers of transfers only", _NOT_SUPPORTED)
         timer = services.create(
             self.user,
             name=asked.text("name"),
-            plan=_plan(_part(asked, "schedule")),
-            request=transfer_request(_part(asked, "body", "transfer"), _NO_SUBMISSION),
+            plan=_plan(part(asked, "schedule")),
+            request=transfer_request(part(asked, "body", "transfer"), _NO_SUBMISSION),
         )
         return Response({"timer": documents.timer(timer)}, status=201)
 
@@ -116,7 +109,7 @@ class TimerList(TimersView):
             name=asked.text("name"),
             plan=_older_plan(asked),
             request=transfer_request(
-                _older_body(_part(_part(asked, "callback_body"), "body", "transfer")), _NO_SUBMISSION
+                _older_body(part(part(asked, "callback_body"), "body", "transfer")), _NO_SUBMISSION
             ),
         )
         return Response(documents.timer(timer), status=201)
@@ -183,7 +176,7 @@ class TimerDetail(TimersView):
 
 def _changed_plan(asked: Document, before: Timer) -> Schedule | None:
     if asked.has("schedule"):
-        return _plan(_part(asked, "schedule"))
+        return _plan(part(asked, "schedule"))
     if any(asked.has(name) for name in ("start", "interval", "stop_after", "stop_after_n")):
         return _older_plan(asked, schedule.read(before.schedule))
     return None

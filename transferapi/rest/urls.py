@@ -7,6 +7,7 @@ from django.urls import path
 from . import (
     activation,
     bookmarks,
+    elsewhere,
     endpoints,
     event_streams,
     forecasts,
@@ -94,6 +95,12 @@ urlpatterns = [
     path(f"{W}/test", webhooks.WebhookTest.as_view()),
     path(f"{W}/delivery_list", webhooks.DeliveryList.as_view()),
     # ---- older names, and routes of other products
+    path("endpoint_list", endpoints.EndpointList.as_view()),
+    path(f"{E}/ls", operations.Ls.as_view()),
+    path(f"{E}/mkdir", operations.Mkdir.as_view()),
+    path(f"{T}/remove", tasks.TaskRemove.as_view()),
+    path(f"{E}/subscription", elsewhere.Subscription.as_view()),
+    path(f"{E}/subscription_admin_verified", elsewhere.Subscription.as_view()),
     path("forecast", forecasts.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),
 ]

@@ -5,6 +5,7 @@
         OwnerNotFoundError(user_id)       a filter names a user that there is not
         TasksNotPermittedError()          a manager may not do this to (one of) these tasks
         TaskCompleteError(task_id)        it is done and does not change any more
+        TaskNotCompleteError(task_id)     it is not done yet
         StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
         RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
         NoCredentialError(endpoint, reason)  the user is not active at this endpoint
@@ -46,6 +47,12 @@ class TasksNotPermittedError(TaskError):
 
 
 class TaskCompleteError(TaskError):
+    def __init__(self, task_id: uuid.UUID) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+
+
+class TaskNotCompleteError(TaskError):
     def __init__(self, task_id: uuid.UUID) -> None:
         super().__init__(task_id)
         self.task_id = task_id

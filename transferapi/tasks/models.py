@@ -475,3 +475,10 @@ class Delivery(models.Model):
             models.Index(fields=["webhook", "-made_at"], name="delivery_of_webhook"),
             models.Index(fields=["made_at"], name="delivery_by_age"),
         )
+
+
+class RemovedTask(models.Model):
+    """A task that is done and that its owner does not want to see any more."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="removal")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

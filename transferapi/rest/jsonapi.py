@@ -1,0 +1,61 @@
+"""What views below /v2/ of the Transfer API share: documents and errors as JSON:API has them (jsonapi.org, 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from . import schemas
+from .base import LeanJSONRenderer, View
+from .errors import request_id
+from .parsing import StrictJSONParser
+
+MEDIA_TYPE = "application/vnd.api+json"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class JsonApiRenderer(LeanJSONRenderer):
+    media_type = MEDIA_TYPE
+
+
+class JsonApiParser(StrictJSONParser):
+    media_type = MEDIA_TYPE
+
+
+class OneForm(DefaultContentNegotiation):
+    """Clients that accept "application/json" mean this form, too."""
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], MEDIA_TYPE
+
+
+class JsonApiView(View):
+    parser_classes = (StrictJSONParser, JsonApiParser)
+    renderer_classes: Sequence[type[BaseRenderer]] = (JsonApiRenderer,)
+    content_negotiation_class = OneForm
+
+    def handle_exception(self, exc: Exception) -> Response:
+        answer = super().handle_exception(exc)
+        told = {"status": str(answer.status_code), "code": answer.data["code"], "title": answer.data["code"]}
+        meta = {"request_id": answer.data["request_id"]}
+        answer.data = {"errors": [{**told, "detail": answer.data["message"]}], "meta": meta}
+        return answer
+
+
+def operation(summary: str, *, answer: str, status: int = 200, body: str | None = None) -> Callable[[F], F]:
+    """As `schemas.operation`."""
+    return schemas.operation(
+        summary, answer=answer, status=status, body=body, media_type=MEDIA_TYPE, error="jsonapi_errors"
+    )
+
+
+def answered(request: Request, status: int = 200, **parts: Any) -> Response:
+    """A document with these members."""
+    return Response({**parts, "meta": {"request_id": request_id(request)}}, status=status)

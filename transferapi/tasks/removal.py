@@ -1,0 +1,20 @@
+"""Put a task that is done out of its owner's sight. Its row stays: for those who run its endpoints, and for its id."""
+
+from __future__ import annotations
+
+import uuid
+
+from identity.models import User
+
+from . import queries
+from .errors import TaskNotCompleteError
+from .models import RemovedTask
+from .states import Phase
+
+
+def remove(user: User, task_id: uuid.UUID) -> None:
+    """-> TaskNotFoundError, TaskNotCompleteError"""
+    task = queries.get(user, task_id)
+    if task.phase != Phase.DONE:
+        raise TaskNotCompleteError(task_id)
+    RemovedTask.objects.get_or_create(task=task, owner=user)
