@@ -4,6 +4,7 @@ has no token."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -210,7 +211,7 @@ def _not_told_from_nothing(call: Call, who: str, key: Key, things: Things, other
 
 def _without_names(answer: Answer, things: Things) -> str:
     """All of an error but its own id, with what was named by the caller blotted out."""
-    text = json.dumps({**answer.body, "request_id": ""}, sort_keys=True)
+    text = re.sub(r'"request_id": "[^"]*"', "", json.dumps(answer.body, sort_keys=True))
     for name, value in sorted(things.items(), key=lambda thing: -len(thing[1])):
         text = text.replace(value.replace("%23", "#"), f"<{name}>")
     return text
