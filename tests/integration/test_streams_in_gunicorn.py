@@ -110,7 +110,6 @@ def web(
     host = host_of(authority) if getattr(request, "param", "http") == "https" else None
     port = free_port()
     words = ["--config", "python:deploy.stack.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    words += ["--certfile", str(host.certificate), "--keyfile", str(host.key)] if host else []
     context = ssl.create_default_context(capath=str(authority.certificates)) if host else None
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
@@ -120,7 +119,10 @@ def web(
         "WAYBILL_RATE_LIMIT": "0",
         "WAYBILL_HOME": str(tmp_path),
         "WAYBILL_PORT": str(port),
+        "WAYBILL_CERTIFICATES": str(authority.certificates),
     }
+    if host:
+        environ |= {"WAYBILL_TLS_CERTIFICATE": str(host.certificate), "WAYBILL_TLS_KEY": str(host.key)}
     log = tmp_path / "web.log"
     process = spawn([sys.executable, "-m", "gunicorn", *words, "transferapi.wsgi"], log=log, env=environ, cwd=CHECKOUT)
     try:

@@ -554,7 +554,7 @@ def test_the_secret_is_nowhere_to_be_found(
         webhooks.send_test(alice, str(row.pk))
         send_due()
         key = webhooks.signing_key(row).value
-        kept = {"the secret": secret.value, "the key": key}
+        kept: dict[str, bytes | str] = {"the secret": secret.value, "the key": key}
         shown = {"the log": caplog.text, "what it shows of itself": repr([row, secret, vars(row)])}
         assert search(kept, database=database_url, texts=shown) == []
 
