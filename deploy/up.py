@@ -62,10 +62,10 @@ def make_ready_to_start(instance: Instance) -> bool:
 
 
 def check_token(instance: Instance, prepared: bool) -> None:
-    """A token that was taken back is replaced at the next start."""
-    if not prepared and instance.web_status() == 401:
+    """A token or a client that was taken back is replaced at the next start."""
+    if not prepared and 401 in (instance.web_status(), instance.client_status()):
         instance.home.prepared.unlink(missing_ok=True)
-        raise StackError("the token of `make up` has been revoked: start again to get a new one")
+        raise StackError("the token or the client of `make up` has been revoked: start again to get a new one")
 
 
 def keep_running(instance: Instance, supervisor: Supervisor) -> None:

@@ -257,8 +257,18 @@ def _long_enough(text: str) -> None:
 
 
 def _rsa_key(text: str) -> None:
-    if not text.startswith("-----BEGIN") or "PRIVATE KEY" not in text:
-        raise ValueError("it is not a private key in PEM")
+    # Loaded where there is a key only.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(text.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # Its own words could hold some of the key.
+        raise ValueError("it is not a private key in PEM without a passphrase") from None
+    if not isinstance(key, RSAPrivateKey) or key.key_size < 2048:
+        raise ValueError("it is not an RSA key of at least 2048 bits")
 
 
 def _rate(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import signal
@@ -148,10 +149,18 @@ class Instance:
 
     def web_status(self) -> int:
         """HTTP status of a small authenticated request; 0 when nobody answers."""
-        headers = {"Authorization": f"Bearer {self.home.read_token()}"}
+        return self._status("/v0.10/submission_id", f"Bearer {self.home.read_token()}")
+
+    def client_status(self) -> int:
+        """HTTP status of what the sample user's application asks about itself."""
+        client = self.home.read_json(self.home.client)
+        basic = base64.b64encode(f"{client.get('id')}:{client.get('secret')}".encode()).decode()
+        return self._status(f"/v2/api/clients/{client.get('id')}", f"Basic {basic}")
+
+    def _status(self, path: str, authorization: str) -> int:
         context = client_context(self.config.tls_certificate)
-        address = f"{'https' if context else 'http'}://{HOST}:{self.config.port}/v0.10/submission_id"
-        request = urllib.request.Request(address, headers=headers)  # noqa: S310
+        address = f"{'https' if context else 'http'}://{HOST}:{self.config.port}{path}"
+        request = urllib.request.Request(address, headers={"Authorization": authorization})  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=1, context=context) as answer:  # noqa: S310
                 return int(answer.status)

@@ -18,10 +18,15 @@ def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
 
 
 def by_username(names: Sequence[str]) -> list[User]:
-    """Those that there are, in the order asked, active ones only. A name may have our domain behind an @."""
-    plain = [name.removesuffix(f"@{domain()}") for name in names if "\0" not in name]
-    found = {user.username: user for user in User.objects.filter(username__in=plain, is_active=True)}
-    return [found[name] for name in dict.fromkeys(plain) if name in found]
+    """Those that there are, in the order asked, active ones only.
+
+    A name may have our domain behind an @, for some clients take nothing else for a name; who is called so wins.
+    """
+    plain = {name: name.removesuffix(f"@{domain()}") for name in names if "\0" not in name}
+    rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
+    known = {user.username: user for user in rows}
+    found = [known.get(name) or known.get(short) for name, short in plain.items()]
+    return [user for user in dict.fromkeys(found) if user is not None]
 
 
 def domain() -> str:

@@ -57,10 +57,10 @@ KNOWN: dict[str, Scope] = {
     scope.name: scope
     for scope in (
         Scope(OPENID, AUTH, "know who you are"),
-        Scope(PROFILE, AUTH, "see your name and your user name"),
+        Scope(PROFILE, AUTH, "see your name and your user name, and look up those of others"),
         Scope(EMAIL, AUTH, "see your e-mail address"),
-        Scope(VIEW_IDENTITIES, AUTH, "see your identities, and look up other users by name"),
-        Scope(VIEW_ANY_IDENTITIES, AUTH, "look up users by name"),
+        Scope(VIEW_IDENTITIES, AUTH, "see your identities, and look up other users"),
+        Scope(VIEW_ANY_IDENTITIES, AUTH, "look up other users"),
         Scope(VIEW_CONSENTS, AUTH, "see which applications you have let in"),
         Scope(MANAGE_PROJECTS, AUTH, "manage your applications: make them, change them, delete them"),
         Scope(TRANSFER_ALL, TRANSFER, "use your endpoints and credentials: list, transfer, delete and share your data"),

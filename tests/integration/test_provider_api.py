@@ -91,6 +91,15 @@ def test_users_are_found_by_name_and_by_id(api: Api, alice: User, bob: User, cha
     assert User.objects.count() == 3
 
 
+def test_who_is_called_so_wins_over_whom_our_domain_makes_him(api: Api, bob: User) -> None:
+    other = User.objects.create(username="bob@127.0.0.1")
+    found = api.get("/v2/api/identities", usernames="bob@127.0.0.1").body["identities"]
+    assert [one["id"] for one in found] == [str(other.pk)]
+    other.delete()
+    found = api.get("/v2/api/identities", usernames="bob@127.0.0.1,bob").body["identities"]
+    assert [one["id"] for one in found] == [str(bob.pk)]
+
+
 def test_who_was_shut_out_is_found_by_id_alone(api: Api, bob: User) -> None:
     User.objects.filter(pk=bob.pk).update(is_active=False)
     assert api.get("/v2/api/identities", usernames="bob").body == {"identities": []}
@@ -118,9 +127,10 @@ def test_hostile_names_are_nobodys(api: Api) -> None:
 
 
 def test_looking_up_needs_its_scope(portal: App, alice: User) -> None:
-    token = portal.tokens(alice, "openid profile email")["access_token"]
-    assert get("/v2/api/identities", token, usernames="bob").code == "ConsentRequired"
-    for scope in (scopes.VIEW_IDENTITIES, scopes.VIEW_ANY_IDENTITIES):
+    token = portal.tokens(alice, "openid email")["access_token"]
+    refused = get("/v2/api/identities", token, usernames="bob")
+    assert (refused.code, refused.body["required_scopes"]) == ("ConsentRequired", [scopes.VIEW_IDENTITIES])
+    for scope in (scopes.PROFILE, scopes.VIEW_IDENTITIES, scopes.VIEW_ANY_IDENTITIES):
         token = portal.tokens(alice, scope)["access_token"]
         assert get("/v2/api/identities", token, usernames="bob").status == 200
 

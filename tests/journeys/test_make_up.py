@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import filecmp
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -80,6 +82,15 @@ class Waybill:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
+    def client_token(self, client_id: str, secret: str) -> str:
+        """What an application gets by its secret."""
+        basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+        address = f"{self.connection()['url']}/v2/oauth2/token"
+        form = b"grant_type=client_credentials"
+        request = urllib.request.Request(address, form, headers={"Authorization": f"Basic {basic}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return str(json.load(answer)["access_token"])
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "deploy.cli", *words],
@@ -149,6 +160,11 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert waybill.run("user", "add", "bob", "--email", "no address").returncode == 1
     assert waybill.run("token", "alice").stdout.startswith("wb_")
     assert "there is no user" in waybill.run("token", "bob").stderr
+    lines = r"GLOBUS_CLI_CLIENT_ID=(\S+)\nGLOBUS_CLI_CLIENT_SECRET=(wbs_\S+)\n"
+    told = re.fullmatch(lines, waybill.run("client", "alice").stdout)
+    assert told is not None
+    assert waybill.client_token(*told.groups())
+    assert "there is no user" in waybill.run("client", "bob").stderr
     assert "is up already" in waybill.run("up").stderr
 
     keeps_secrets(waybill)
@@ -160,7 +176,9 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
 
     waybill.up()
     again = waybill.connection()
-    assert [again[key] for key in ("token", "endpoints")] == [connection[key] for key in ("token", "endpoints")]
+    for key in ("token", "client", "endpoints"):
+        assert again[key] == connection[key]
+    assert waybill.client_token(again["client"]["id"], again["client"]["secret"])
     assert [task["task_id"] for task in waybill.get("task_list")["DATA"]] == [task["task_id"]]
     waybill.read_until("Ctrl-C here")
     assert waybill.output.count("The first transfer") == 1

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.instance import Api
-from tests.real_clients import SDKS, Globus, run_python
+from tests.real_browser import Browser
+from tests.real_clients import GLOBUS, SDKS, Globus, run_python
 
 pytestmark = pytest.mark.real_clients
 
@@ -72,3 +82,209 @@ def test_an_application_gets_a_token_by_every_generation_of_the_sdk(service: Api
     assert servers == ["transfer.api.globus.org"]
     assert scope == "urn:globus:auth:scope:transfer.api.globus.org:all"
     assert found == ["go#ep1", "go#ep2"]
+
+
+# ---- as a user
+
+
+PASSWORD = "correct horse battery staple"
+SET_PASSWORD = """
+import os, sys
+from deploy.stack.embedded import use_embedded_stack
+use_embedded_stack()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+import django
+django.setup()
+from identity.models import User
+user, _ = User.objects.get_or_create(username="carol", email="carol@example.org")
+user.set_password(sys.stdin.read())
+user.save()
+"""
+
+
+@pytest.fixture(scope="module")
+def carol(service: Api) -> str:
+    """Somebody with a password."""
+    environ = os.environ | {"WAYBILL_HOME": str(service.home)}
+    subprocess.run([sys.executable, "-c", SET_PASSWORD], input=PASSWORD, text=True, env=environ, check=True, timeout=60)
+    return "carol"
+
+
+def code_from(address: str, name: str) -> str:
+    """What the page shows in the end, to who opens the address in a browser, signs in and says yes."""
+    browser = Browser()
+    browser.open(address)
+    browser.press("Sign in", username=name, password=PASSWORD)
+    browser.press("Allow")
+    return browser.inputs["code"]
+
+
+def globus_login(globus: Globus, name: str) -> tuple[int | None, str]:
+    """`globus login --no-local-server`, with the code pasted back: how it ended, and what it said."""
+    process = subprocess.Popen(
+        [str(GLOBUS), "login", "--no-local-server"], env=globus.environment(), cwd=globus.home, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        address = next(word for line in process.stdout for word in line.split() if word.startswith("http"))
+        told, _ = process.communicate(code_from(address, name) + "\n", timeout=60)
+        return process.returncode, told
+    finally:
+        process.kill()
+        process.wait()
+
+
+def stored_tokens(globus: Globus) -> dict[str, dict[str, Any]]:
+    """What the command keeps, by resource server."""
+    with closing(sqlite3.connect(globus.home / ".globus" / "cli" / "storage.db")) as storage:
+        rows = storage.execute("SELECT resource_server, token_data_json FROM token_storage").fetchall()
+    return {server: json.loads(text) for server, text in rows}
+
+
+def test_the_command_signs_a_user_in_and_out(service: Api, carol: str, tmp_path: Path) -> None:
+    globus = Globus(service.url, tmp_path)
+    status, told = globus_login(globus, carol)
+    assert status == 0, told
+    assert globus("whoami").out.strip() == carol
+    assert "carol@example.org" in globus("whoami", "--linked-identities", "-v").out
+    session = globus.json("session", "show")
+    assert len(session["authentications"]) == 1
+    assert "already logged in" in globus("login", "--no-local-server").out
+    tokens = stored_tokens(globus)
+    assert set(tokens) >= {"auth.globus.org", "transfer.api.globus.org", "groups.api.globus.org"}
+    globus("logout", "--yes")
+    for one in tokens.values():
+        for path in ("/v0.10/submission_id", "/v2/oauth2/userinfo"):
+            assert _status(service.url + path, one["access_token"]) == 401
+
+
+def test_the_command_renews_what_has_expired(service: Api, carol: str, tmp_path: Path) -> None:
+    globus = Globus(service.url, tmp_path)
+    status, told = globus_login(globus, carol)
+    assert status == 0, told
+    before = stored_tokens(globus)["transfer.api.globus.org"]
+    with closing(sqlite3.connect(tmp_path / ".globus" / "cli" / "storage.db")) as storage, storage:
+        for server, one in stored_tokens(globus).items():
+            old = json.dumps({**one, "expires_at_seconds": 1})
+            storage.execute("UPDATE token_storage SET token_data_json = ? WHERE resource_server = ?", [old, server])
+    globus("endpoint", "search", "sample")
+    after = stored_tokens(globus)["transfer.api.globus.org"]
+    assert after["access_token"] != before["access_token"]
+    assert after["refresh_token"] == before["refresh_token"]
+
+
+def test_an_application_signs_out_too(globus: Globus) -> None:
+    assert globus("whoami").out.strip() == "demo"
+    assert globus.json("session", "show")["authentications"] == {}
+    globus("logout", "--yes")
+    assert globus("whoami").out.strip() == "demo", "it gets a new token by its secret"
+
+
+START_FLOW = """
+import globus_sdk
+OLD = globus_sdk.__version__.startswith("1.")
+there = {"base_url": URL + "/"} if OLD else {}
+if CLIENT_SECRET:
+    client = globus_sdk.ConfidentialAppAuthClient(CLIENT_ID, CLIENT_SECRET, **there)
+else:
+    client = globus_sdk.NativeAppAuthClient(CLIENT_ID, **there)
+scopes = "openid profile urn:globus:auth:scope:transfer.api.globus.org:all"
+uri = URL + "/v2/web/auth-code" if not CLIENT_SECRET else REDIRECT_URI
+options = {"verifier": VERIFIER} if not CLIENT_SECRET else {}
+client.oauth2_start_flow(requested_scopes=scopes, redirect_uri=uri, refresh_tokens=True, **options)
+"""
+ADDRESS = START_FLOW + "print(client.oauth2_get_authorize_url())"
+FINISH = (
+    START_FLOW
+    + """
+found = client.oauth2_exchange_code_for_tokens(PASTED)
+tokens = found.by_resource_server["transfer.api.globus.org"]
+seen = []
+authorizer = globus_sdk.RefreshTokenAuthorizer(
+    tokens["refresh_token"], client, access_token=tokens["access_token"], expires_at=1, on_refresh=seen.append
+)
+transfer = globus_sdk.TransferClient(authorizer=authorizer, base_url=URL)
+ids = [transfer.get_submission_id()["value"]]
+authorizer.expires_at = 1
+ids.append(transfer.get_submission_id()["value"])
+kept = authorizer.refresh_token
+client.oauth2_revoke_token(kept)
+renewed = True
+try:
+    client.oauth2_refresh_token(kept)
+except globus_sdk.AuthAPIError as error:
+    renewed = error.http_status
+print(json.dumps({
+    "servers": sorted(found.by_resource_server), "ids": ids, "renewals": len(seen),
+    "stayed": kept == tokens["refresh_token"], "renewed": renewed,
+    "who": found.decode_id_token()["preferred_username"],
+}))
+"""
+)
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+@pytest.mark.parametrize("kind", ["public", "confidential"])
+def test_a_user_lets_an_application_in_by_every_generation_of_the_sdk(
+    service: Api, carol: str, tmp_path: Path, sdk: str, kind: str
+) -> None:
+    page = f"{service.url}/v2/web/auth-code"
+    wanted = {"name": f"{kind} of {sdk}", "public_client": kind == "public", "redirect_uris": []}
+    if kind == "confidential":
+        # Where nobody listens: the code is read from the address that the browser is sent to.
+        wanted["redirect_uris"] = [page]
+    made = _call(service, "/v2/api/clients", {"client": wanted})
+    secret = made["included"]["client_credential"]["secret"] if kind == "confidential" else ""
+    given = {
+        "client_id": made["client"]["id"], "client_secret": secret, "redirect_uri": page, "verifier": "v" * 60,
+        "url": service.url, "home": tmp_path,
+    }  # fmt: skip
+    address = run_python(sdk, ADDRESS, **given).out.strip()
+    told = run_python(sdk, FINISH, **given, pasted=code_from(address, carol)).json
+    assert len(set(told.pop("ids"))) == 2
+    assert told == {
+        "servers": ["auth.globus.org", "transfer.api.globus.org"],
+        "renewals": 2,
+        "stayed": kind == "confidential",
+        "renewed": 400,
+        "who": carol,
+    }
+
+
+CLIENT_APP = """
+import globus_sdk
+config = globus_sdk.GlobusAppConfig(token_storage="memory")
+app = globus_sdk.ClientApp("gateway", client_id=CLIENT_ID, client_secret=CLIENT_SECRET, config=config)
+transfer = globus_sdk.TransferClient(app=app, base_url=URL)
+auth = globus_sdk.AuthClient(app=app)
+print(json.dumps([transfer.get_submission_id()["value"], auth.userinfo()["preferred_username"],
+    globus_sdk.IdentityMap(auth, ["carol", "go"])["carol"]["id"]]))
+"""
+
+
+def test_the_apps_of_the_newest_sdk(service: Api, carol: str, tmp_path: Path) -> None:
+    client = service.connection["client"]
+    given = {"client_id": client["id"], "client_secret": client["secret"]}
+    found = run_python("sdk4", CLIENT_APP, url=service.url, home=tmp_path, **given).json
+    assert found[1] == "demo"
+    assert all(uuid.UUID(one) for one in (found[0], found[2]))
+
+
+def _call(service: Api, path: str, document: object) -> Any:
+    """As the sample user."""
+    token = service.connection["token"]
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(service.url + path, json.dumps(document).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def _status(address: str, token: str) -> int:
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code

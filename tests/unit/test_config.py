@@ -6,8 +6,19 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1
+from cryptography.hazmat.primitives.asymmetric.ec import generate_private_key as generate_elliptic_key
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from deploy import cli
+from deploy.stack.home import new_rsa_key
 from transferapi.config import CHECKOUT, KNOWN, ConfigError, broker_url, database, load
 
 SECRET = "s3cret-" + "x" * 40
@@ -136,3 +147,19 @@ def test_the_compose_file_passes_on_what_an_operator_may_say() -> None:
 def test_the_help_of_the_command_names_every_variable() -> None:
     text = cli.parser().format_help()
     assert [name for name in KNOWN if f"  {name}: " not in text] == []
+
+
+def test_a_key_for_identity_tokens_is_an_rsa_key() -> None:
+    def pem(key: PrivateKeyTypes, passphrase: bytes | None = None) -> str:
+        closed = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, closed).decode()
+
+    good = new_rsa_key()
+    key = load({"WAYBILL_OIDC_KEY": good}).oidc_key
+    assert key is not None
+    assert key.value == good
+    small = generate_private_key(public_exponent=65537, key_size=1024)
+    for wrong in ("x", good[:-100], pem(small), pem(generate_elliptic_key(SECP256R1())), pem(small, b"secret")):
+        text = problems(WAYBILL_OIDC_KEY=wrong)
+        assert "WAYBILL_OIDC_KEY" in text
+        assert wrong[40:80] not in text or wrong == "x"

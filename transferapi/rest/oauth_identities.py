@@ -40,9 +40,16 @@ class AuthView(View):
     authentication_classes = (ClientAuthentication, *View.authentication_classes)
 
 
-class IdentityList(AuthView):
-    scope = scopes.VIEW_IDENTITIES
+class Directory(AuthView):
+    """What the SDK looks up users with by itself is a token for the profile."""
 
+    @property
+    def scope(self) -> str:  # type: ignore[override]
+        by_profile = isinstance(self.request.auth, Bearer) and self.request.auth.covers(scopes.PROFILE)
+        return scopes.PROFILE if by_profile else scopes.VIEW_IDENTITIES
+
+
+class IdentityList(Directory):
     @schemas.operation("Look up users", answer="identities", query=["ids", "usernames", "provision"])
     def get(self, request: Request) -> Response:
         ids, names = (_words(request, name) for name in ("ids", "usernames"))
@@ -52,9 +59,7 @@ class IdentityList(AuthView):
         return Response({"identities": [documents_auth.identity(user, self.user) for user in found]})
 
 
-class IdentityDetail(AuthView):
-    scope = scopes.VIEW_IDENTITIES
-
+class IdentityDetail(Directory):
     @schemas.operation("Show a user", answer="identity_answer")
     def get(self, request: Request, identity: str) -> Response:
         found = identities.by_id([_known_uuid(identity)])
@@ -75,9 +80,7 @@ class Consents(AuthView):
         return Response({"consents": documents_auth.consents(sign_ins.of_user(self.user))})
 
 
-class IdentityProviders(AuthView):
-    scope = scopes.VIEW_IDENTITIES
-
+class IdentityProviders(Directory):
     @schemas.operation(
         "List the identity providers: this service", answer="identity_providers", query=["ids", "domains"]
     )
