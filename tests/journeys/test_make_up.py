@@ -75,10 +75,12 @@ class Waybill:
         return set(names) == set(pids) and pids[name] != old
 
     def get(self, resource: str) -> Any:
+        return self.call("GET", f"/v0.10/{resource}")
+
+    def call(self, method: str, path: str) -> Any:
         connection = self.connection()
-        request = urllib.request.Request(
-            f"{connection['url']}/v0.10/{resource}", headers={"Authorization": f"Bearer {connection['token']}"}
-        )
+        headers = {"Authorization": f"Bearer {connection['token']}"}
+        request = urllib.request.Request(connection["url"] + path, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
@@ -183,6 +185,18 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     waybill.read_until("Ctrl-C here")
     assert waybill.output.count("The first transfer") == 1
     assert waybill.run("down").returncode == 0
+
+
+def test_a_client_that_was_deleted_is_replaced(waybill: Waybill) -> None:
+    waybill.up()
+    before = waybill.connection()["client"]
+    waybill.call("DELETE", f"/v2/api/clients/{before['id']}")
+    assert waybill.stop(signal.SIGINT) == 0
+    assert "the client of `make up` has been revoked" in waybill.run("up").stderr
+    waybill.up()
+    client = waybill.connection()["client"]
+    assert client["id"] != before["id"]
+    assert waybill.client_token(client["id"], client["secret"])
 
 
 def test_every_process_is_started_again_and_a_killed_supervisor_leaves_no_orphan(waybill: Waybill) -> None:

@@ -40,7 +40,8 @@ def test_whatever_comes_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[", "]", "a[", "a]", "a[]", "[a]", "a [b]", "*a", "a[*]", "a[**b]", "a[* b]", "a[b*]", "a[b]c", "a" * 9000]
+    "text",
+    ["[", "]", "a[", "a]", "a[]", "[a]", "a [b]", "*a", "a[*]", "a[**b]", "a[* b]", "a[b*]", "a[b]c", "a" * 9000],
 )
 def test_what_does_not_fit_is_refused(text: str) -> None:
     with pytest.raises(ScopeSyntaxError):
