@@ -78,6 +78,12 @@ def test_the_canned_documents_come_back_too(name: str) -> None:
     )
 
 
+def test_a_list_is_a_document_too() -> None:
+    schema = {"type": "array", "items": ANSWERS["task"]}
+    for document in ([], [canned.ANSWERS["task"]] * 2):
+        assert xml_documents.loads(xml_documents.dumps(document), schema, ANSWERS) == document
+
+
 def test_how_it_looks() -> None:
     document = {
         "DATA_TYPE": "endpoint", "name": "a<b", "description": None, "public": True, "keywords": "",

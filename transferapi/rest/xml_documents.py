@@ -115,7 +115,7 @@ def loads(data: bytes, schema: Schema, among: Mapping[str, Schema] | None = None
 
     What the schema does not know stays text, and so does what is no value of its type: who reads the document says so.
     """
-    names = _lists(schema, among or {})
+    names = _lists(schema, among or {}) | ({_ROOT} if schema.get("type") == "array" else set())
     try:
         _examine(data)
         tree = xmltodict.parse(data, strip_whitespace=False, postprocessor=lambda *one: _placed(names, *one))
