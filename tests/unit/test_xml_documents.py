@@ -54,7 +54,12 @@ def _objects(schema: Schema) -> st.SearchStrategy[Any]:
     fields = {name: _documents(one) for name, one in schema.get("properties", {}).items() if name != "DATA_TYPE"}
     types = schema.get("properties", {}).get("DATA_TYPE", {}).get("enum")
     told = {"DATA_TYPE": st.just(types[0])} if types else {}
-    return st.fixed_dictionaries(told, optional=fields)
+    words = {
+        name: fields.pop(name)
+        for name, one in schema.get("properties", {}).items()
+        if len(one.get("enum", ())) == 1 and name in fields
+    }
+    return st.fixed_dictionaries({**told, **words}, optional=fields)
 
 
 @cache
@@ -71,7 +76,18 @@ def test_a_document_of_any_kind_comes_back_as_it_went(kind: str, name: str, data
     assert xml_documents.loads(xml_documents.dumps(document), schema, ANSWERS) == document
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+def _is_open(schema: Schema, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether some object of it may be anything: of that XML keeps the words, not the types."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return name not in seen and _is_open(ANSWERS[name], seen | {name})
+    if schema.get("type") == "object" and "properties" not in schema:
+        return True
+    inner = [*schema.get("properties", {}).values(), *schema.get("oneOf", ()), schema.get("items", {})]
+    return any(_is_open(one, seen) for one in inner if one)
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if not _is_open(ANSWERS[name])])
 def test_the_canned_documents_come_back_too(name: str) -> None:
     assert (
         xml_documents.loads(xml_documents.dumps(canned.ANSWERS[name]), ANSWERS[name], ANSWERS) == canned.ANSWERS[name]

@@ -192,12 +192,18 @@ def _read(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | N
 
 
 def _read_choice(value: Any, choices: list[Schema], among: Mapping[str, Schema], name: str | None) -> Any:
-    """By the DATA_TYPE where there are several objects; else the first that is there."""
-    told = name if name != _ITEM else None
-    for one in choices:
-        if told in one.get("properties", {}).get("DATA_TYPE", {}).get("enum", ()):
-            return _read(value, one, among, name)
-    return _read(value, choices[0], among, name)
+    """The first whose fields of one word (DATA_TYPE, or a `type`) are what is said; else the first that is there."""
+    said = {field: _text(one) for field, one in _children(value) if not isinstance(one, list)}
+    if name not in (None, _ITEM):
+        said["DATA_TYPE"] = str(name)
+    fitting = [one for one in choices if _fits(said, one.get("properties", {}))]
+    return _read(value, (fitting or choices)[0], among, name)
+
+
+def _fits(said: Mapping[str, str], properties: Mapping[str, Schema]) -> bool:
+    words = {field: one["enum"] for field, one in properties.items() if len(one.get("enum", ())) == 1}
+    known = [field for field in said if field in words]
+    return set(said) - {"DATA_TYPE"} <= set(properties) and all(said[field] in words[field] for field in known)
 
 
 def _read_object(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | None) -> dict[str, Any]:
