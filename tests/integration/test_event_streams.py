@@ -276,6 +276,25 @@ def test_after_a_very_long_absence_it_says_that_there_was_more(
     assert listener.codes == ["missed", "E6", "E7", "E8", "E9"]
 
 
+def test_what_would_take_too_long_to_find_among_all_tasks_is_not_sought(
+    alice: User, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Listener(alice, "/event_stream")
+    place = first.last_id
+    tell(task, "ONE", "TWO", "THREE")
+    eventually(lambda: len(first.codes) == 3)
+    near = Listener(alice, "/event_stream", place)
+    eventually(lambda: near.codes == ["ONE", "TWO", "THREE"])
+    hub.stop()
+    monkeypatch.setattr(feed, "MOST_LOOKED_THROUGH", 2)
+    for far in (Listener(alice, "/event_stream", place), Listener(alice, "/event_stream", "0")):
+        eventually(lambda far=far: far.codes == ["missed"])  # type: ignore[misc]
+    tell(task, "FOUR")
+    eventually(lambda: far.codes == ["missed", "FOUR"])
+    of_task = Listener(alice, f"/task/{task.pk}/event_stream", place)
+    eventually(lambda: of_task.codes == ["ONE", "TWO", "THREE", "FOUR"])
+
+
 def test_a_reader_who_takes_nothing_costs_a_bounded_place_and_catches_up(
     alice: User, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:

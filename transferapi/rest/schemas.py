@@ -130,7 +130,7 @@ def operation(
 
 def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
     """Describe a method whose answer is a stream of events."""
-    where = "where to go on: an id of this stream; 0: all from the beginning. Else what comes from now on"
+    where = "where to go on: an id of this stream; of one task 0: all from the beginning. Else what comes from now on"
     places = [
         OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description=where),
         OpenApiParameter("last_event_id", str, OpenApiParameter.QUERY, description="the same, without a header"),

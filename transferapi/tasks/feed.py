@@ -23,6 +23,8 @@ from .states import Phase
 
 #: Events that are read at a time, and at most in all for a reader that comes back: older ones it asks the list for.
 PAGE, MOST_REPLAYED = 200, 5000
+#: Events of all users that are looked through for one who comes back to all of his tasks.
+MOST_LOOKED_THROUGH = 100_000
 #: A snapshot names who was writing: with very many of them it is kept shorter, and some events come twice.
 MAX_SNAPSHOT = 1000
 MAX_CURSOR = 2 * MAX_SNAPSHOT + 64
@@ -147,6 +149,8 @@ def start(scope: Scope, at: Cursor | None, now: Snapshot) -> tuple[Cursor, bool]
         return Cursor(_last(scope), now), False
     if max(at.seen.xmax, at.within.xmax if at.within else 0) > now.xmax:
         at = Cursor(0, NOTHING)
+    if scope.task_id is None and _is_too_far(at):
+        return Cursor(0, now), True
     most: dict[str, Any] = {"seen": str(at.seen), "after": at.last if at.within else _floor(at), "most": MOST_REPLAYED}
     condition = " AND e.task_id = %(task)s" if scope.task_id else " AND t.owner_id = %(owner)s"
     with connection.cursor() as cursor:
@@ -156,6 +160,16 @@ def start(scope: Scope, at: Cursor | None, now: Snapshot) -> tuple[Cursor, bool]
         return at, False
     # What is left out is as good as had: up to that id, of all that there is at this moment.
     return Cursor(row[0], at.seen, now), True
+
+
+def _is_too_far(at: Cursor) -> bool:
+    """Whether too much was written since. The events of a task have an index of their own; those of a user have none,
+    and nobody who listens is to wait while somebody's are sought among all that there ever were."""
+    if at.seen == NOTHING:
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(_SINCE, {"seen": str(at.seen), "most": MOST_LOOKED_THROUGH + 1})
+        return bool(cursor.fetchone()[0] > MOST_LOOKED_THROUGH)
 
 
 def _last(scope: Scope) -> int:
@@ -223,3 +237,7 @@ _TOO_MANY = (
     "SELECT e.id FROM tasks_event e JOIN tasks_task t ON t.id = e.task_id "  # noqa: S608 (constants)
     f"WHERE {_UNSEEN}{{}} ORDER BY e.id DESC OFFSET %(most)s LIMIT 1"
 )
+_SINCE = """
+    SELECT count(*) FROM (
+        SELECT FROM tasks_event WHERE written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot) LIMIT %(most)s
+    ) since"""
