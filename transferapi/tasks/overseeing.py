@@ -172,7 +172,8 @@ def _conditions(wanted: Filter, after: LastKey | None) -> tuple[str, dict[str, A
         "statuses": list(wanted.statuses or ()) or None,
         "owner": wanted.owner_id,
         "faults": wanted.min_faults or None,
-        "start": times.start,
+        "start": times.start if times.end else None,
+        "open_start": None if times.end else times.start,
         "end": times.end,
     }
     conditions = [_CONDITIONS[name] for name, value in values.items() if value is not None]
@@ -190,8 +191,9 @@ _CONDITIONS = {
     "statuses": "t.status = ANY(%(statuses)s::varchar[])",
     "owner": "t.owner_id = %(owner)s",
     "faults": "t.faults >= %(faults)s",
+    "start": "t.completion_time >= %(start)s",
     # Without an end what is not done belongs to it: it will be done one day.
-    "start": "(t.completion_time >= %(start)s OR (t.completion_time IS NULL AND %(end)s::timestamptz IS NULL))",
+    "open_start": "(t.completion_time >= %(open_start)s OR t.completion_time IS NULL)",
     "end": "t.completion_time <= %(end)s",
 }
 _AFTER_UNFINISHED = "(t.completion_time IS NOT NULL OR (t.request_time, t.id) < (%(requested)s, %(id)s))"
