@@ -23,6 +23,7 @@ logs: venv ## follow the logs
 test: venv-test ## install what the tests need, then lint and run them all
 	@deploy/endpoint/install-toolkit.sh --if-allowed
 	@tests/clients/install.sh .clients
+	@tests/install-browser.sh
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy .
 	@$(VENV)/bin/pytest </dev/null

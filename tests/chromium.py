@@ -1,0 +1,122 @@
+"""A real browser, driven through WebDriver (W3C), with the standard library only."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from deploy.endpoint.toolkit import free_port
+from tests.waiting import eventually
+
+DRIVER = "chromedriver"
+#: What an element is called on the wire.
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+ENTER, TAB = "\ue007", "\ue004"
+_OPTIONS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+
+
+def installed() -> bool:
+    return shutil.which(DRIVER) is not None
+
+
+class Chromium:
+    """One window. `with Chromium(folder) as browser: browser.open(address)`"""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._session = ""
+
+    def __enter__(self) -> Chromium:
+        self._driver = subprocess.Popen(
+            [DRIVER, f"--port={self._port}"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        try:
+            eventually(self._is_ready)
+            options = {"args": [*_OPTIONS, f"--user-data-dir={self._folder / 'profile'}"]}
+            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+            made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+            self._session = f"/session/{made['sessionId']}"
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._call("DELETE", self._session)
+        finally:
+            self._stop()
+
+    def open(self, address: str) -> None:
+        self._call("POST", f"{self._session}/url", {"url": address})
+
+    @property
+    def address(self) -> str:
+        return str(self._call("GET", f"{self._session}/url"))
+
+    def find(self, css: str) -> str:
+        found = self._call("POST", f"{self._session}/element", {"using": "css selector", "value": css})
+        return f"{self._session}/element/{found[ELEMENT]}"
+
+    def type(self, css: str, text: str) -> None:
+        self._call("POST", f"{self.find(css)}/value", {"text": text})
+
+    def click(self, css: str) -> None:
+        self._call("POST", f"{self.find(css)}/click", {})
+
+    def text(self, css: str = "body") -> str:
+        return str(self._call("GET", f"{self.find(css)}/text"))
+
+    def shows(self, words: str) -> bool:
+        """Whether this can be read now; no, while one page makes room for the next."""
+        try:
+            return words in str(self.run("return document.querySelector('main')?.innerText"))
+        except AssertionError:
+            return False
+
+    def run(self, script: str) -> Any:
+        return self._call("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
+
+    def resize(self, width: int) -> None:
+        """Also below what a window has at least."""
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._devtools("Emulation.setDeviceMetricsOverride", screen)
+
+    def prefer(self, scheme: str) -> None:
+        """light or dark."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._devtools("Emulation.setEmulatedMedia", {"features": features})
+
+    def complaints(self) -> list[str]:
+        """What the browser has written into its console since it was asked last."""
+        entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
+        return [str(entry["message"]) for entry in entries]
+
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> None:
+        self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self._call("GET", "/status")["ready"])
+        except OSError:
+            return False
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read(2000).decode(errors="replace")) from None
+
+    def _stop(self) -> None:
+        self._driver.terminate()
+        self._driver.wait(20)
