@@ -18,6 +18,7 @@ from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry, rules, shares
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.server import Server
+from endpoints.gridftp.server.registry import SITE
 from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import ServerSpec
 from endpoints.rules import RuleSpec
@@ -342,6 +343,18 @@ def test_a_server_that_tells_no_links_is_shared_whole_or_not_at_all(
     shares.create(share.alice, str(share.host.pk), "/", {"name": "whole"})
     answer = share.api["alice"].get("/operation/endpoint/whole/ls", path="/shared/in")
     assert {"deep", "file"} <= set(names(answer))
+
+
+def test_a_server_that_cannot_keep_a_session_in_a_folder_serves_no_share(
+    db: None, loopback: None, folder: Path, serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    furnish(folder)
+    monkeypatch.delitem(SITE, b"RESTRICT")
+    share = shared_by(make_user("alice"), folder, "", serve().port)
+    share.give("/", "rw")
+    assert_error(share.ls("/"), 502, "ExternalError.DirListingFailed.Unsupported")
+    assert_error(share.mkdir("/new"), 502, "ExternalError.MkdirFailed.Unsupported")
+    assert not (folder / "shared" / "new").exists()
 
 
 # ---- whose credential it is

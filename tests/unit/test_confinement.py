@@ -279,5 +279,5 @@ def test_a_lost_connection_is_no_answer_about_a_link() -> None:
         lambda: Confinement("/data/share").fences(tree, [Ground("/data/share/in/", write=True)]),
     ):
         with pytest.raises(FaultError) as lost:
-            run(work)  # type: ignore[arg-type]
+            run(work)
         assert lost.value.fault.kind is Kind.CONNECTION_BROKEN
