@@ -7,13 +7,12 @@ do follows from what it is (`clients`).
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from oauth2_provider.models import Application, Grant
+from oauth2_provider.models import Application, Grant, RefreshToken
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
@@ -159,16 +158,18 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         if found is None or found.application_id != client.pk:
             return False
         if found.revoked is not None:
-            # Whoever shows it now or whoever showed it first has stolen it (RFC 9700 section 4.14.2).
-            self._end_family(found.token_family)
+            self._used_again(found)
             return False
         request.renewal = found
         request.user = found.user
         return issue.is_good(found)
 
-    def _end_family(self, family: uuid.UUID | None) -> None:
-        for sign_in in SignIn.objects.filter(pk__in=[family] if family else []):
-            issue.end(sign_in)
+    def _used_again(self, renewal: RefreshToken) -> None:
+        """Of a client without a secret, whoever shows it now or whoever showed it first has stolen it: all of the
+        sign-in ends (RFC 9700 section 4.14.2). One with a secret is late to hear that it was revoked."""
+        if not clients.is_confidential(renewal.application):
+            for sign_in in SignIn.objects.filter(pk__in=[renewal.token_family]):
+                issue.end(sign_in)
 
     def get_original_scopes(self, refresh_token: str, request: Any, *args: Any, **kwargs: Any) -> str:
         return str(request.renewal.access_token.scope)
@@ -230,7 +231,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         with transaction.atomic():
             issued = issue.renew(request.renewal, request.scopes, token["access_token"], rotated)
         if issued is None:
-            self._end_family(request.renewal.token_family)
+            self._used_again(request.renewal)
             raise errors.InvalidGrantError(request=request)
         return [issued if rotated else issued.with_renewal(token["refresh_token"])]
 

@@ -512,10 +512,15 @@ def test_a_refresh_token_is_ended_with_its_access_tokens_and_no_others(portal: A
     assert renew(portal, groups["refresh_token"]).status == 200
 
 
-def test_a_revoked_refresh_token_that_is_shown_again_ends_the_sign_in(portal: App, alice: User) -> None:
-    tokens = by_server(portal.tokens(alice, ALL))
-    post(REVOKE, {"token": tokens[scopes.TRANSFER]["refresh_token"]})
-    assert_refused(renew(portal, tokens[scopes.TRANSFER]["refresh_token"]), 400, "invalid_grant")
+def test_a_revoked_refresh_token_that_is_shown_again_is_an_alarm_where_there_is_no_secret(
+    portal: App, script: App, alice: User
+) -> None:
+    for app, uri, stays in ((portal, CALLBACK, True), (script, LOOPBACK, False)):
+        tokens = by_server(app.tokens(alice, f"openid {scopes.TRANSFER_ALL}", uri))
+        post(REVOKE, {"token": tokens[scopes.TRANSFER]["refresh_token"]})
+        assert is_good(tokens[scopes.AUTH]["access_token"])
+        assert_refused(renew(app, tokens[scopes.TRANSFER]["refresh_token"]), 400, "invalid_grant")
+        assert is_good(tokens[scopes.AUTH]["access_token"]) is stays
 
 
 def test_an_application_that_says_who_it_is_ends_only_what_is_its_own(portal: App, alice: User) -> None:
