@@ -128,7 +128,7 @@ def test_a_pause_and_its_end_are_told(alice: User, ep1: Endpoint, ep2: Endpoint)
     hook(alice, "https://1.1.1.1/", "ACTIVE")
     task = submit(alice, ep1, ep2)
     moves.pause(task.pk, moves.QUEUED, moves.Pause("PAUSED", "Wait."), T0)
-    moves.unpause(task.pk, T0)
+    moves.unpause(task.pk, T0 + timedelta(seconds=1))
     succeed(task)
     assert told(alice) == ["task.paused", "task.unpaused"]
 
