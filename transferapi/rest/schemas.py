@@ -229,4 +229,6 @@ def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
             for parameter in method.get("parameters", ()):
                 if parameter["in"] == "path":
                     parameter["description"] = _IN_PATH[parameter["name"]]
+                elif parameter["name"] == "format":  # of Django REST framework
+                    parameter["description"] = "in place of the Accept header"
     return result
