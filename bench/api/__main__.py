@@ -217,14 +217,15 @@ FILL = """
         source_host_id, destination_host_id, options,
         request_time, deadline, deadline_is_fixed, completion_time, next_run_at, connection_failures, items_total,
         items_scanned, files, directories, symlinks, files_transferred, files_skipped, files_failed, bytes_total,
-        bytes_transferred, bytes_checksummed, faults, skipped_errors, fatal_error_code, suspect_up_to)
+        bytes_transferred, bytes_checksummed, faults, skipped_errors, fatal_error_code, suspect_up_to,
+        admin_pauses, history_deleted)
     SELECT gen_random_uuid(), CASE WHEN n %% %(share)s = 0 THEN %(alice)s ELSE %(others)s END::uuid, kind,
         CASE WHEN n %% 50 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END, 'done',
         gen_random_uuid(), CASE WHEN n %% 3 = 0 THEN 'run-' || n END, %(source)s::uuid,
         CASE kind WHEN 'TRANSFER' THEN %(target)s::uuid END, %(source)s::uuid,
         CASE kind WHEN 'TRANSFER' THEN %(target)s::uuid END, '{}', asked, asked + interval '1 day', false,
         asked + interval '10 min', asked, 0, 1, 1, n %% 1000, 0, 0, n %% 1000, 0, 0, 0, n::bigint * 4096, 0, 0, 0,
-        CASE WHEN n %% 50 = 0 THEN 'CANCELED' END, 0
+        CASE WHEN n %% 50 = 0 THEN 'CANCELED' END, 0, '{}', true
     FROM (SELECT n, CASE WHEN n %% 7 = 0 THEN 'DELETE' ELSE 'TRANSFER' END AS kind,
             now() - n * interval '2 years' / %(count)s AS asked
         FROM generate_series(1, %(count)s) AS n) AS rows
