@@ -139,6 +139,14 @@ def test_a_listing_is_a_document_with_the_facts_of_each_file(place: Place) -> No
     assert rows["link"]["link_target"]
 
 
+def test_the_oldest_names_of_operations_do_the_same(place: Place) -> None:
+    made = place.api.post("/endpoint/place/mkdir", {"path": place.path("older")})
+    assert (made.status, made.body["code"]) == (202, "DirectoryCreated")
+    assert (place.folder / "older").is_dir()
+    listed = place.api.get("/endpoint/place/ls", path=place.path(""))
+    assert names(listed) == names(place.ls()) == [".hidden", "file", "folder", "link", "older"]
+
+
 def test_a_listing_can_leave_out_hidden_names_and_be_filtered_ordered_and_paged(place: Place) -> None:
     for number in range(10):
         (place.folder / f"data{number}.TXT").write_bytes(b"x" * number)
