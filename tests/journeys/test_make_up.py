@@ -147,7 +147,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert "source and destination are the same" in waybill.output
     connection = waybill.connection()
     assert set(connection) == {"url", "username", "password", "token", "client", "endpoints", "roots", "pids"}
-    for name in ("connection.json", "client.json", "oidc-key.pem"):
+    for name in ("connection.json", "client.json", "oidc-key.pem", "password"):
         assert stat.S_IMODE((waybill.home / name).stat().st_mode) == 0o600
     source, destination = (Path(connection["roots"][name]) / FOLDER.strip("/") for name in ("go#ep1", "go#ep2"))
     assert filecmp.cmp(source / "large.dat", destination / "large.dat", shallow=False)
@@ -161,6 +161,12 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert waybill.run("user", "add", "alice").returncode == 1
     assert waybill.run("user", "add", "bob", "--email", "no address").returncode == 1
     assert waybill.run("token", "alice").stdout.startswith("wb_")
+    assert len(waybill.run("password", "alice", "--generate").stdout.strip()) == 23
+    assert "too short" in waybill.run("password", "alice").stderr
+    assert waybill.run("certificate", "alice", "/O=Grid/CN=Alice").returncode == 0
+    assert "is registered already" in waybill.run("certificate", "alice", "/O=Grid/CN=Alice").stderr
+    assert "is written as" in waybill.run("certificate", "alice", "Alice").stderr
+    assert f"with the password {connection['password']}" in waybill.output
     assert "there is no user" in waybill.run("token", "bob").stderr
     lines = r"GLOBUS_CLI_CLIENT_ID=(\S+)\nGLOBUS_CLI_CLIENT_SECRET=(wbs_\S+)\n"
     told = re.fullmatch(lines, waybill.run("client", "alice").stdout)

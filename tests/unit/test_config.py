@@ -163,3 +163,16 @@ def test_a_key_for_identity_tokens_is_an_rsa_key() -> None:
         text = problems(WAYBILL_OIDC_KEY=wrong)
         assert "WAYBILL_OIDC_KEY" in text
         assert wrong[40:80] not in text or wrong == "x"
+
+
+def test_a_certificate_and_its_key_belong_together(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    for path in (chain, key):
+        path.write_text("PEM")
+    config = load({"WAYBILL_TLS_CERTIFICATE": str(chain), "WAYBILL_TLS_KEY": str(key)})
+    assert (config.tls_certificate, config.tls_key) == (chain, key)
+    assert config.public_url == "https://127.0.0.1:8000"
+    for name, path in (("WAYBILL_TLS_CERTIFICATE", chain), ("WAYBILL_TLS_KEY", key)):
+        assert "give both, or neither" in problems(**{name: str(path)})
+    missing = problems(WAYBILL_TLS_CERTIFICATE=str(chain), WAYBILL_TLS_KEY=str(tmp_path / "nothing"))
+    assert "nothing cannot be read" in missing
