@@ -108,6 +108,13 @@ def routes(below: str = "") -> list[tuple[str, str]]:
     return found
 
 
+def plain_routes() -> list[str]:
+    """The routes of the API that are plain functions; pages are no part of it."""
+    found = _patterns(get_resolver().url_patterns)
+    rest = [(route, one) for route, one in found if one.callback.__module__.startswith("transferapi.rest.")]
+    return [route for route, one in rest if not hasattr(one.callback, "cls")]
+
+
 def _patterns(among: Sequence[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
     for one in among:
         if isinstance(one, URLResolver):

@@ -20,8 +20,9 @@ from endpoints.rules import RuleSpec
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
-from tests.integration.rest import Answer, Api, assert_error, routes
+from tests.integration.rest import Answer, Api, assert_error, plain_routes, routes
 from transferapi.rest import canned
+from transferapi.rest.plain_routes import PATHS as PLAIN
 from transferapi.tasks import controlling, webhooks
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.states import FileKind, FileState
@@ -376,7 +377,8 @@ def test_the_description_is_sound_and_describes_every_route(api: Api) -> None:
     validate_schema(described)
     assert not GENERATOR_STATS
     assert described == description()
-    found = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
+    views = {path: methods for path, methods in described["paths"].items() if path not in PLAIN}
+    found = {(method.upper(), path) for path, methods in views.items() for method in methods}
     assert found == {(method, path_of(route)) for method, route in routes() if route not in ("", "v0.10/openapi")}
     ids = [one["operationId"] for methods in described["paths"].values() for one in methods.values()]
     assert len(ids) == len(set(ids))
@@ -452,3 +454,10 @@ def test_a_missing_task_is_told_with_the_id_that_was_asked_for(api: Api) -> None
     answer = api.get(f"/task/{unknown}")
     assert_error(answer, 404, "ClientError.NotFound")
     assert str(unknown) in answer.body["message"]
+
+
+def test_what_is_no_view_is_described_by_hand() -> None:
+    """But for the page that OAuth servers of endpoints send browsers to."""
+    paths = {path_of(route) for route in plain_routes() if "oauth/callback" not in route}
+    assert paths == set(PLAIN)
+    assert {"bearer", "session", "oauth2", "client"} <= set(description()["components"]["securitySchemes"])

@@ -10,7 +10,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
-from . import canned
+from . import canned, plain_routes
 from .requests import REQUESTS
 from .schema import Schema, list_of, ref
 from .shapes import ANSWERS
@@ -231,4 +231,6 @@ def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
                     parameter["description"] = _IN_PATH[parameter["name"]]
                 elif parameter["name"] == "format":  # of Django REST framework
                     parameter["description"] = "in place of the Accept header"
+    result["paths"] |= plain_routes.PATHS
+    result["components"]["securitySchemes"] |= plain_routes.SECURITY
     return result
