@@ -46,6 +46,8 @@ def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
         values["name"] = _name(fields["name"])
     if fields.get("public") is not None:
         values["public"] = _flag("public", fields["public"])
+    if fields.get("allow_guest_collections") is not None:
+        values["allow_guest_collections"] = _flag("allow_guest_collections", fields["allow_guest_collections"])
     if "default_directory" in fields:
         values["default_directory"] = _directory(fields["default_directory"])
     if "myproxy_server" in fields:

@@ -49,6 +49,8 @@ class Endpoint(models.Model):
     #: It has no servers of its own; its owner's credential opens those of the host.
     host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="shares")
     host_path = models.TextField(blank=True)
+    #: Whether everybody who may use this (public) endpoint may share folders of it: he lends what is his own.
+    allow_guest_collections = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
     deleted_at = models.DateTimeField(null=True)

@@ -55,6 +55,6 @@ def of_all(user: User, endpoints: Iterable[Endpoint], now: datetime | None = Non
 def _outlook(row: Endpoint, standing: Standing, held: dict[uuid.UUID, frozenset[RoleName]], asleep: bool) -> Outlook:
     here = held[row.pk]
     if row.host_id is None:
-        return Outlook(standing, here, shareable=permissions.gives(here, Verb.SHARE))
+        return Outlook(standing, here, shareable=permissions.lets_share(row, here))
     editable = permissions.gives(here, Verb.GRANT) and not asleep
     return Outlook(standing, here, editable=editable, knows_host=bool(here or held[row.host_id]), asleep=asleep)

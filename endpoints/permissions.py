@@ -65,13 +65,25 @@ def may(user: User, verb: Verb, endpoint: Endpoint) -> bool:
         return False
     if endpoint.host_id is not None:
         return _may_share(user, verb, endpoint)
-    if endpoint.owner_id == user.pk or (endpoint.public and verb in _PUBLIC):
+    if endpoint.owner_id == user.pk or verb in _of_the_public(endpoint):
         return True
     return gives(roles(user, endpoint), verb)
 
 
+def lets_share(endpoint: Endpoint, held: Iterable[RoleName]) -> bool:
+    """Whether folders of this endpoint, which is no share, may be shared by who has these roles there."""
+    return gives(held, Verb.SHARE) or Verb.SHARE in _of_the_public(endpoint)
+
+
+def _of_the_public(endpoint: Endpoint) -> frozenset[Verb]:
+    """What everybody may do who knows it. Who shares a folder of a public endpoint lends what he may do himself."""
+    if not endpoint.public:
+        return frozenset()
+    return _PUBLIC | {Verb.SHARE} if endpoint.allow_guest_collections else _PUBLIC
+
+
 def _may_share(user: User, verb: Verb, endpoint: Endpoint) -> bool:
-    """A share lives as long as its host does and lets its owner in. Nobody activates it, or shares from it."""
+    """A share lives as long as its owner may share from its host. Nobody activates it, or shares from it."""
     host = endpoint.host
     assert host is not None
     if verb in (Verb.ACTIVATE, Verb.SHARE):
@@ -93,8 +105,8 @@ def _may_share(user: User, verb: Verb, endpoint: Endpoint) -> bool:
 
 
 def awake(share: Endpoint) -> bool:
-    """Whether its host lets the owner of this share in: else nobody gets at what is shared."""
-    return share.host is not None and share.owner.is_active and may(share.owner, Verb.BROWSE, share.host)
+    """Whether its owner may still share from its host: else nobody gets at what is shared."""
+    return share.host is not None and share.owner.is_active and may(share.owner, Verb.SHARE, share.host)
 
 
 def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
@@ -202,13 +214,13 @@ def _has_role(user: User, endpoint: str, *names: RoleName) -> Q:
 def awake_rows() -> Q:
     """The shares for which `awake` says yes."""
     groups_of_owner = Membership.objects.filter(user=OuterRef(OuterRef("owner")), status="active")
-    letting_in = [role for role, verbs in _OF_ROLES.items() if Verb.BROWSE in verbs]
+    letting = [role for role, verbs in _OF_ROLES.items() if Verb.SHARE in verbs]
     to_owner = Q(principal_type="identity", principal=OuterRef("owner")) | Q(
         principal_type="group", principal__in=groups_of_owner.values("group_id")
     )
-    held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting_in)
-    lets_in = Q(host__owner=F("owner")) | Q(host__public=True) | Q(Exists(held))
-    return Q(host__deleted_at__isnull=True, owner__is_active=True) & lets_in
+    held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting)
+    lets = Q(host__owner=F("owner")) | Q(host__public=True, host__allow_guest_collections=True) | Q(Exists(held))
+    return Q(host__deleted_at__isnull=True, owner__is_active=True) & lets
 
 
 def _is_principal(user: User) -> Q:

@@ -85,6 +85,25 @@ def test_nobody_shares_folders_of_a_public_endpoint_but_those_who_run_it(
     assert Verb.SHARE in verbs(bob, public)
 
 
+def test_all_share_folders_of_a_public_endpoint_whose_owner_allows_it(
+    alice: User, bob: User, charlie: User, public: Endpoint
+) -> None:
+    public.allow_guest_collections = True
+    public.save()
+    mine = Endpoint.objects.create(owner=alice, name="mine", host=public, host_path="/mine/")
+    give(mine, charlie)
+    assert verbs(charlie, mine) == READ
+    public.allow_guest_collections = False
+    public.save()
+    assert verbs(charlie, mine) == set()
+    assert verbs(alice, mine) == verbs(bob, mine) == {Verb.VIEW, Verb.MANAGE}
+
+
+def test_a_closed_endpoint_lets_nobody_share_by_a_word_alone(bob: User, ep1: Endpoint) -> None:
+    ep1.allow_guest_collections = True
+    assert verbs(bob, ep1) == set()
+
+
 # ---- shares
 
 
@@ -221,6 +240,8 @@ def test_a_share_sleeps_while_its_host_does_not_let_its_owner_in(
     appoint(ep1, bob, RoleName.ACTIVITY_MANAGER)
     assert verbs(charlie, share) == set()
     Endpoint.objects.filter(pk=ep1.pk).update(public=True)
+    assert verbs(charlie, share) == set()
+    Endpoint.objects.filter(pk=ep1.pk).update(allow_guest_collections=True)
     assert verbs(charlie, share) == ON_SHARES
 
 

@@ -136,7 +136,8 @@ def test_a_search_shows_what_its_user_may_view_and_nothing_else(db: None, seed: 
     gone = datetime(2025, 1, 1, tzinfo=UTC)
     hosts, shares = [], []
     for number in range(8):
-        host = Endpoint(owner=chance.choice(users), name=f"host{number}", public=chance.random() < 0.25)
+        host = Endpoint(owner=chance.choice(users), name=f"host{number}", public=chance.random() < 0.4)
+        host.allow_guest_collections = chance.random() < 0.6
         host.deleted_at = gone if chance.random() < 0.15 else None
         hosts.append(host)
     for number in range(24):

@@ -152,6 +152,7 @@ def _sharing(row: Endpoint, seen: Outlook) -> dict[str, Any]:
         "sharing_target_endpoint": host_id,
         "sharing_target_root_path": path,
         "shareable": seen.shareable,
+        "allow_guest_collections": row.allow_guest_collections,
         "acl_available": host is not None,
         "acl_editable": seen.editable,
         "non_functional": seen.asleep,

@@ -45,6 +45,7 @@ _ENDPOINT = {
     **each(_TEXTS, MAYBE_TEXT),
     "default_directory": about("where a listing without a path begins", MAYBE_TEXT),
     "public": about("others may see it and move data from and to it", MAYBE_FLAG),
+    "allow_guest_collections": about("who may use it, public as it is, may share folders of it", MAYBE_FLAG),
     "network_use": about(
         "how hard one task may work it; custom: by the four numbers beside it",
         {**one_of(*WORDS, CUSTOM), "nullable": True},
