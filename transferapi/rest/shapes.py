@@ -73,7 +73,8 @@ _ENDPOINT_TOLD = {
     **each(
         "public is_globus_connect shareable allow_guest_collections acl_available acl_editable force_encryption "
         "disable_verify force_verify preserve_modtime disable_anonymous_writes high_assurance mfa_required "
-        "requester_pays non_functional local_user_info_available in_use french_english_bilingual activated s3_owner_activated is_go_storage",
+        "requester_pays non_functional local_user_info_available in_use french_english_bilingual activated "
+        "s3_owner_activated is_go_storage",
         FLAG,
     ),
     **each(
