@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -42,9 +43,18 @@ class Landing(View):
         )
 
 
-@cache
+#: Two who ask first would make it at once, which its library fails at.
+_making = threading.Lock()
+
+
 def _description() -> dict[str, Any]:
     """Made once: it takes a third of a second, and anybody may ask for it."""
+    with _making:
+        return _made_description()
+
+
+@cache
+def _made_description() -> dict[str, Any]:
     generator = SchemaGenerator()  # type: ignore[no-untyped-call]
     found: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return found
