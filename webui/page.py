@@ -85,8 +85,8 @@ def own_path(text: str | None) -> str:
 
 def _source(address: str) -> str:
     """The origin of an address as a source of a policy; "" where it has none that can stand there."""
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return ""

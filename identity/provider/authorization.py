@@ -137,8 +137,9 @@ def _check(names: list[str], request: Any) -> None:
         request.code_challenge_method != "S256" or not _CHALLENGE.match(request.code_challenge)
     ):
         raise errors.InvalidRequestError("The code_challenge must be made by S256", request=request)
-    if len(request.nonce or "") > MAX_NONCE:
-        raise errors.InvalidRequestError(f"The nonce has at most {MAX_NONCE} characters", request=request)
+    nonce = request.nonce or ""
+    if len(nonce) > MAX_NONCE or not nonce.isprintable():
+        raise errors.InvalidRequestError(f"The nonce has at most {MAX_NONCE} printable characters", request=request)
     if scopes.OPENID in names and not openid.is_configured():
         raise errors.InvalidScopeError("This service has no key to sign identities with", request=request)
 

@@ -94,8 +94,12 @@ def allows_redirect(application: Application, uri: str, here: str) -> bool:
     Programs without a server of their own may also use our page that shows the code, at `here`, where the user has
     reached us. Scheme, host and port must be ours: it goes nowhere else.
     """
-    if redirect_to_uri_allowed(uri, application.redirect_uris.split()):
-        return True
+    try:
+        if redirect_to_uri_allowed(uri, application.redirect_uris.split()):
+            return True
+    except ValueError:
+        # No address at all: brackets without an end, a port that there is none of.
+        return False
     own = is_registered_by_template(application) or not is_confidential(application)
     return own and is_code_page(uri, here)
 

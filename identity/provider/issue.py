@@ -120,11 +120,18 @@ def find(token: str) -> AccessToken | None:
     if not token.startswith(names.ACCESS_TOKEN) or len(token) > MAX_LENGTH:
         return None
     found: AccessToken | None = (
-        AccessToken.objects.select_related("user", "application").filter(token_checksum=names.checksum(token)).first()
+        AccessToken.objects.select_related("user", "application__user")
+        .filter(token_checksum=names.checksum(token))
+        .first()
     )
     if found is None or found.user is None or not found.user.is_active or found.expires <= datetime.now(UTC):
         return None
-    return found
+    return found if _serves(found.application) else None
+
+
+def _serves(application: Application) -> bool:
+    """Not when its owner is shut out: what he made is, too. Programs that registered themselves have none."""
+    return application.user is None or application.user.is_active
 
 
 def find_renewal(token: str) -> RefreshToken | None:

@@ -63,8 +63,13 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return clients.allows_redirect(request.client, redirect_uri, request.headers.get(HERE, ""))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
-        """Of a client without a secret (RFC 9700 section 2.1.1); those with one are asked for that."""
-        return request.client is None or not clients.is_confidential(request.client)
+        """Of a client without a secret (RFC 9700 section 2.1.1); those with one are asked for that.
+
+        And of whoever shows a verifier: where the question had no challenge, somebody has taken it out (section 4.8.2).
+        """
+        if request.client is None or not clients.is_confidential(request.client):
+            return True
+        return request.code_verifier is not None
 
     def validate_scopes(
         self, client_id: str, scopes_: Sequence[str], client: Application, request: Any, *args: Any, **kwargs: Any

@@ -412,7 +412,16 @@ def test_who_may_not_listen_any_more_is_hung_up_on(
     eventually(lambda: listener.over)
 
 
-def test_who_signs_out_is_hung_up_on(alice: User, redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def _changes_password(browser: Client, user: User) -> None:
+    """From elsewhere: the row of this session stays."""
+    user.set_password("another horse battery")
+    user.save()
+
+
+@pytest.mark.parametrize("ends", [lambda browser, _: browser.logout(), _changes_password])
+def test_a_stream_ends_with_its_session(
+    alice: User, redis_server: Redis, monkeypatch: pytest.MonkeyPatch, ends: Callable[[Client, User], object]
+) -> None:
     monkeypatch.setattr(hub, "CHECK_SECONDS", 0.1)
     browser = Client()
     browser.force_login(alice)
@@ -423,7 +432,7 @@ def test_who_signs_out_is_hung_up_on(alice: User, redis_server: Redis, monkeypat
         taken += next(chunks)
     monkeypatch.setattr(outlets, "HEARTBEAT_SECONDS", 0.05)
     assert next(chunks) == outlets.HEARTBEAT, "as long as he is signed in he may listen"
-    browser.logout()
+    ends(browser, alice)
     assert set(chunks) <= {outlets.HEARTBEAT}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth import hashers
@@ -141,6 +142,16 @@ def test_without_redis_nobody_signs_in(alice: User, settings: Any) -> None:
 def test_nobody_is_sent_elsewhere(alice: User, elsewhere: str) -> None:
     answer = Browser().sign_in(alice, after=elsewhere)
     assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+
+
+@pytest.mark.parametrize("uri", ["http://[", "http://[::1", "https://x:99999/", "https://x:y/", "\ud7ff://", "%00"])
+def test_an_address_that_is_none_is_no_part_of_the_policy(alice: User, uri: str) -> None:
+    """It stands in a link that anybody may have written."""
+    after = "/v2/oauth2/authorize?" + urlencode({"redirect_uri": uri})
+    browser = Browser()
+    answer = browser.get("/signin?" + urlencode({"next": after}))
+    assert answer.status_code == 200
+    assert answer.headers["Content-Security-Policy"].endswith("form-action 'self'")
 
 
 def test_a_path_of_ours_is_where_one_goes_on(alice: User) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.crypto import constant_time_compare
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
@@ -111,11 +112,16 @@ def _may_listen(request: Request, wanted: str) -> Callable[[], bool]:
     key = session.session_key if session is not None and SESSION_KEY in session else None
 
     def signed_in() -> bool:
-        if key is not None and type(session)(key).get(SESSION_KEY) != str(user.pk):
-            return False
-        return User.objects.filter(pk=user.pk, is_active=True).exists()
+        found = User.objects.filter(pk=user.pk, is_active=True).first()
+        return found is not None and (key is None or _is_of(type(session)(key), found))
 
     return signed_in
+
+
+def _is_of(session: Any, user: User) -> bool:
+    """Whether this session is still this user's: with a change of his password others end, whose rows stay."""
+    mine = session.get(SESSION_KEY) == str(user.pk)
+    return mine and constant_time_compare(session.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())
 
 
 class _Body:
