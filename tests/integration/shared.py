@@ -9,7 +9,10 @@ from identity.models import User
 
 
 def make_share(host: Endpoint, name: str, folder: str = "/shared/", *, owner: User | None = None) -> Endpoint:
-    """A folder of the host, shared by the host's owner, or by another one who may use it."""
+    """A folder of the host, shared by the host's owner, or by another one, whom he lets do so."""
+    if owner is not None and owner != host.owner:
+        host.allow_guest_collections = True
+        host.save(update_fields=["allow_guest_collections"])
     return Endpoint.objects.create(owner=owner or host.owner, name=name, display_name=name, host=host, host_path=folder)
 
 
