@@ -17,9 +17,11 @@ from tests.integration.cast import all_at_once, make_endpoint, make_user, submit
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import give, make_share
 from transferapi.rest.documents import time
-from transferapi.tasks import controlling, leases, moves, overseeing, pauses, queries, retention, work
+from transferapi.tasks import controlling, leases, moves, overseeing, pauses, queries, retention, settling, work
+from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import AdminCancel, Event, File, Item, Mail, Task
 from transferapi.tasks.overseeing import MAX_TASKS
+from transferapi.tasks.rows import Trouble
 
 pytestmark = pytest.mark.django_db
 
@@ -236,7 +238,7 @@ def test_one_side_is_shown_without_the_paths_and_the_texts_of_the_other(
     File.objects.create(**common, key=b"b" * 16, state=3, settled_at=NOW, **wrong)
     event: dict[str, Any] = {"task": task, "time": NOW, "description": "A fault."}
     Event.objects.create(**event, code="PERMISSION_DENIED", is_error=True, details="File: /secret/a")
-    Event.objects.create(**event, code="PROGRESS", details="{}")
+    Event.objects.create(**event, code="STARTED", details="{}")
     Task.objects.filter(pk=task.pk).update(
         source_base_path="/secret/", destination_base_path="/open/", nice_status="PERMISSION_DENIED",
         nice_status_details="550 /secret/a",
@@ -250,7 +252,7 @@ def test_one_side_is_shown_without_the_paths_and_the_texts_of_the_other(
         assert "550" not in text
         assert shown in text
     codes = {row["code"]: row["details"] for row in bobs.get(f"{url}/event_list").body["DATA"]}
-    assert (codes["PROGRESS"], codes["PERMISSION_DENIED"]) == ("{}", "")
+    assert (codes["STARTED"], codes["PERMISSION_DENIED"]) == ("{}", "")
     both = make_user("both")
     for endpoint in filter(None, (ep1, task.destination)):
         roles.create(endpoint.owner, str(endpoint.pk), "identity", str(both.pk), "activity_monitor")
@@ -259,6 +261,38 @@ def test_one_side_is_shown_without_the_paths_and_the_texts_of_the_other(
     assert "File: /secret/a" in str(told[1])
     assert told[2]["DATA"][0]["source_path"] == "/secret/a"
     assert told[3]["DATA"][0]["error_details"] == "550 /secret/a"
+
+
+def test_no_event_of_one_side_names_a_path_of_the_other(
+    alice: User, alices: Api, bobs: Api, ep1: Endpoint, public: Endpoint
+) -> None:
+    """What was deleted at a destination, what was left out of a source, and which path ended a task."""
+    task = submit(alice, ep1, public)
+    grant = take(task)
+    for code, details in (
+        ("PROGRESS", {"files": 1, "paths": ["/secret/old"]}),
+        ("PROGRESS", "1 thing under /secret/a"),
+    ):
+        work.event(task.pk, grant.epoch, NewEvent(code, "Some things.", details))
+    said = "No access rule of the shared endpoint bob#share covers /secret/b any more"
+    work.event(task.pk, grant.epoch, NewEvent("TIMEOUT", f"{said}.", "", is_error=True))
+    work.fail(task.pk, grant.epoch, "ACL_CHANGED", f"{said}.")
+    url = f"{M}/task/{task.pk}"
+    for api in (alices, bobs):
+        told = [api.get(f"{url}{more}").body for more in ("", "/event_list")]
+        assert "/secret" not in str(told)
+    assert [row["description"] for row in told[1]["DATA"]][:2] == ["Acl changed.", "Timeout."]
+    assert "/secret/b" in str(Api(alice).get(f"/task/{task.pk}/event_list").body), "the owner is told all of it"
+
+
+@pytest.mark.parametrize("side", ["source", "destination", "unknown"])
+@pytest.mark.parametrize("fate", [NOW, "given up", "passed over"])
+def test_one_side_reads_how_many_files_met_a_fault(bobs: Api, task: Task, side: str, fate: Any) -> None:
+    trouble = Trouble("PERMISSION_DENIED", side, "Change /secret.", "550 /secret/a")
+    settling._tell(task.pk, [("/secret/a", trouble, fate), ("/secret/b", trouble, fate)], NOW)
+    [row, _] = bobs.get(f"{M}/task/{task.pk}/event_list").body["DATA"]
+    assert " on 2 files: " in row["description"]
+    assert row["details"] == ""
 
 
 def test_events_are_filtered_and_files_are_paged(alice: User, bobs: Api, task: Task) -> None:

@@ -25,6 +25,7 @@ from . import pauses, queries
 from .errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
 from .models import AdminCancel, Event, File, Task
 from .queries import MarkerPage, Page, TimeRange
+from .settling import SUMMARY
 from .states import Phase, Status
 
 #: Ids in one filter, or in one request to pause, resume or cancel.
@@ -33,8 +34,8 @@ MAX_TASKS = 50
 PATIENCE = 10_000
 SIDES = ("source", "destination")
 _UNFINISHED = frozenset({Status.ACTIVE.value, Status.INACTIVE.value})
-#: Events whose details are ours, and hold no path.
-_OUR_DETAILS = frozenset({"STARTED", "PROGRESS", "SUCCEEDED", "SKIPPED_ERRORS"})
+#: Events whose details are ours, and hold no path. Those of PROGRESS may name what was left out, or deleted.
+_OUR_DETAILS = frozenset({"STARTED", "SUCCEEDED", "SKIPPED_ERRORS"})
 #: What the owner is told in words of ours, without a path.
 _OUR_WORDS = frozenset({pauses.BY_RULE, pauses.BY_ADMIN, "CANCELED", "EXPIRED"})
 _WITH = ("owner", "source__owner", "source__host__owner", "destination__owner", "destination__host__owner")
@@ -227,9 +228,16 @@ def events(
     page = queries.events(seen.task.owner, task_id, is_error=is_error, limit=limit, offset=offset)
     if not seen.sees_all:
         for event in page.rows:
-            if event.code not in _OUR_DETAILS:
-                event.details = ""
+            _mask_event(event)
     return page
+
+
+def _mask_event(event: Event) -> None:
+    """What ends a task, or stops it, is described in the words of a fault, which may name a path."""
+    if event.code not in _OUR_DETAILS:
+        event.details = ""
+    if event.is_error and event.code not in _OUR_WORDS and not SUMMARY.match(event.description):
+        event.description = f"{event.code.replace('_', ' ').capitalize()}."
 
 
 def successful_transfers(

@@ -5,6 +5,7 @@ The task's counters change by what the rows changed by, so that they add up what
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -228,6 +229,13 @@ def _tell(task_id: uuid.UUID, faults: Iterable[_Told], now: datetime) -> None:
         groups[trouble.code, trouble.side, fate if isinstance(fate, str) else None].append((path, trouble, fate))
     if groups:
         events.append(task_id, [_event(*key, group) for key, group in groups.items()], now)
+
+
+#: What `_event` says of faults: numbers and times, no path and no words of a server.
+SUMMARY = re.compile(
+    r"[A-Za-z ]+(?: at the (?:source|destination))? on [0-9]+ files?: "
+    r"(?:tried again from [0-9: -]+ UTC|given up|passed over)\.\Z"
+)
 
 
 def _event(code: str, side: str, end: str | None, group: Sequence[_Told]) -> events.NewEvent:
