@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import ipaddress
 import secrets
 from datetime import UTC, datetime
 
@@ -24,6 +23,7 @@ from redis.exceptions import RedisError
 
 from .hidden import Secret
 from .models import User
+from .networks import network_of
 
 #: Seconds over which attempts are counted, and how many are heard in that time.
 WINDOW = 300
@@ -75,7 +75,7 @@ def sign_in(username: str, password: Secret, address: str) -> User:
     name = _counter("name", username)
     _count(name, MOST_OF_A_NAME)
     if address:
-        _count(_counter("address", _network(address)), MOST_OF_AN_ADDRESS)
+        _count(_counter("address", network_of(address)), MOST_OF_AN_ADDRESS)
     if len(username) > MAX_NAME or len(password.value) > MAX_PASSWORD or "\0" in username:
         raise WrongPasswordError
     user = authenticate(username=username, password=password.value)
@@ -134,14 +134,3 @@ def _counter(kind: str, what: str) -> str:
     """A key of the cache; what was typed into the field for the name may be a password, and is not kept there."""
     digest = hashlib.sha256(what.encode("utf-8", "surrogatepass")).hexdigest()
     return f"sign-in:{kind}:{digest}"
-
-
-def _network(address: str) -> str:
-    """Whoever has an IPv6 address has 2**64 of them."""
-    try:
-        known = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is None:
-        return str(ipaddress.ip_network((known, 64), strict=False))
-    return str(known)

@@ -16,6 +16,7 @@ from oauth2_provider.models import Application, Grant
 
 from identity.hidden import Secret
 from identity.models import SignIn
+from identity.networks import network_of
 
 from . import applications
 from .errors import ClientInvalidError, TooManyRegistrationsError
@@ -57,7 +58,7 @@ def _count(address: str) -> None:
     """Raises TooManyRegistrationsError."""
     if unused().count() >= MOST_UNUSED:
         raise TooManyRegistrationsError(HOUR)
-    key = f"waybill:registrations:{address}"
+    key = f"waybill:registrations:{network_of(address)}"
     try:
         cache.add(key, 0, HOUR)
         count = cache.incr(key)

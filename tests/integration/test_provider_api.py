@@ -399,6 +399,14 @@ def test_an_address_registers_so_many_an_hour(db: None, monkeypatch: pytest.Monk
     assert register(address="192.0.2.2").status == 201
 
 
+def test_who_has_a_network_of_addresses_registers_no_more(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one could use up what there is for all, and nobody's first login would work for a day."""
+    monkeypatch.setattr(registration, "MOST_AN_HOUR", 2)
+    answers = [register(address=f"2001:db8::{number}") for number in range(3)]
+    assert [answer.status for answer in answers] == [201, 201, 429]
+    assert register(address="2001:db8:1::1").status == 201
+
+
 def test_there_are_so_many_that_nobody_uses(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "MOST_UNUSED", 1)
     program = registered()

@@ -111,6 +111,14 @@ def test_a_network_of_ipv6_addresses_is_one_address(limited: Any) -> None:
     assert refused.wait > 0
 
 
+def test_ipv4_addresses_are_told_apart_also_where_they_are_written_as_ipv6_ones(limited: Any) -> None:
+    """A server that listens on both has them so. One who asks too often must not use up what all others have."""
+    assert fairness.take(None, "::ffff:192.0.2.1", 10) == fairness.take(None, "::ffff:192.0.2.2", 10)
+    refused = fairness.take(None, "192.0.2.1", 10)
+    assert refused is not None
+    assert refused.wait > 0
+
+
 def test_zero_is_no_limit_and_redis_is_not_asked(limited: Any, alice: User) -> None:
     limited.RATE_LIMIT = 0
     limited.REDIS_URL = "unix:///there-is-none"

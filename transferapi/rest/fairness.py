@@ -9,7 +9,6 @@ and after a failure nobody asks it again for `PAUSE` seconds.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import time
@@ -22,6 +21,8 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.commands.core import Script
 from redis.retry import Retry
+
+from identity.networks import network_of
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def take(user: object, address: str, wanted: int = 1) -> Taken | None:
     if not settings.RATE_LIMIT or not breaker.open():
         return None
     if user is None:
-        rate, key = max(1, settings.RATE_LIMIT // ANONYMOUS_PART), f"waybill:rate:address:{_network(address)}"
+        rate, key = max(1, settings.RATE_LIMIT // ANONYMOUS_PART), f"waybill:rate:address:{network_of(address)}"
     else:
         rate, key = settings.RATE_LIMIT, f"waybill:rate:user:{user}"
     try:
@@ -110,12 +111,3 @@ def take(user: object, address: str, wanted: int = 1) -> Taken | None:
         return None
     granted, thousandths, milliseconds = answer
     return Taken(rate * SPAN, thousandths // 1000, 0 if granted else max(1, math.ceil(milliseconds / 1000)))
-
-
-def _network(address: str) -> str:
-    """An IPv6 user has a network of addresses (RFC 6177), and is one user all the same."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return "elsewhere"
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
