@@ -262,13 +262,13 @@ SHAPES: dict[str, Shape] = {
     "endpoint": Shape("POST", "/endpoint", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)), **_LIMITS,
+        "default_directory": TEXT, "public": FLAG, "allow_guest_collections": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)), **_LIMITS,
         **_SOURCES,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, **_LIMITS, **_SOURCES,
+        "default_directory": TEXT, "public": FLAG, "allow_guest_collections": FLAG, **_LIMITS, **_SOURCES,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),

@@ -11,6 +11,7 @@ from transferapi.tasks.states import MOVES, Phase, Status, may_move
 PAIRS = [
     (Status.ACTIVE, Phase.QUEUED),
     (Status.ACTIVE, Phase.RUNNING),
+    (Status.ACTIVE, Phase.PAUSED),
     (Status.INACTIVE, Phase.SUSPENDED),
     (Status.SUCCEEDED, Phase.DONE),
     (Status.FAILED, Phase.DONE),
