@@ -6,6 +6,7 @@ What a user may not view does not exist for him; what he may view but not do is 
         EndpointNotFoundError(ref)
         EndpointExistsError(canonical_name)
         EndpointInvalidError(field, reason)
+            FieldNotSupportedError(field, reason)
         NotPermittedError(verb, endpoint)
         PathNotPermittedError(endpoint, path, write)
         ServerNotFoundError(endpoint, server_id)
@@ -69,6 +70,10 @@ class EndpointInvalidError(RegistryError):
         super().__init__(field, reason)
         self.field = field
         self.reason = reason
+
+
+class FieldNotSupportedError(EndpointInvalidError):
+    """It would promise what is not kept here."""
 
 
 class NotPermittedError(RegistryError):

@@ -11,7 +11,7 @@ from identity.oauth_errors import ServerAddressError
 from identity.web_address import parse_url
 
 from . import limits
-from .errors import EndpointInvalidError
+from .errors import EndpointInvalidError, FieldNotSupportedError
 from .gate import valid_host
 from .models import Endpoint
 
@@ -27,7 +27,22 @@ _TEXTS = {
     "contact_info": 1024,
     "info_link": 1024,
     "myproxy_dn": 1024,
+    "user_message": 4096,
+    "user_message_link": 1024,
 }
+_OF_LINES = ("description", "user_message")
+_FLAGS = ("public", "allow_guest_collections", "force_encryption", "force_verify", "disable_verify")
+#: What other services do with an endpoint and this one does not: who asks for it is told so, rather than believing that
+#: his endpoint is safer, or his users better off, than they are. False and null ask for nothing.
+_FLAGS_NOT_HERE = (
+    "is_globus_connect", "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance",
+    "disable_anonymous_writes", "preserve_modtime", "requester_pays",
+)  # fmt: skip
+_NOT_HERE = (
+    *_FLAGS_NOT_HERE, "subscription_id", "authentication_policy_id", "authentication_timeout_mins",
+    "acl_max_expiration_period_mins", "auto_delete_timeout", "guest_collection_activity_notification_policy",
+    "associated_flow_policy",
+)  # fmt: skip
 #: Surrogates too: they are no characters, and PostgreSQL refuses them.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -36,18 +51,21 @@ CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
     """What becomes of the columns of this endpoint: the fields that we know, each checked.
 
-    -> EndpointInvalidError. Others are passed over, as the Transfer API does.
+    -> EndpointInvalidError. Others are passed over, as the Transfer API does, but for those that would be promises.
     """
+    _refuse_promises(fields)
     values: dict[str, object] = {}
     for field, longest in _TEXTS.items():
         if field in fields:
             values[field] = _text(field, fields[field], longest)
     if fields.get("name") is not None:
         values["name"] = _name(fields["name"])
-    if fields.get("public") is not None:
-        values["public"] = _flag("public", fields["public"])
-    if fields.get("allow_guest_collections") is not None:
-        values["allow_guest_collections"] = _flag("allow_guest_collections", fields["allow_guest_collections"])
+    for field in _FLAGS:
+        if fields.get(field) is not None:
+            values[field] = _flag(field, fields[field])
+    if "user_message_link" in values:
+        _check_link("user_message_link", str(values["user_message_link"]))
+    _check_verify(endpoint, values)
     if "default_directory" in fields:
         values["default_directory"] = _directory(fields["default_directory"])
     if "myproxy_server" in fields:
@@ -106,10 +124,31 @@ def _text(field: str, value: object, longest: int) -> str:
         return ""
     if not isinstance(value, str):
         raise EndpointInvalidError(field, "A string is wanted here.")
-    controls = CONTROL_BUT_LINES if field == "description" else CONTROL
+    controls = CONTROL_BUT_LINES if field in _OF_LINES else CONTROL
     if len(value) > longest or controls.search(value):
         raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
     return value
+
+
+def _refuse_promises(fields: Mapping[str, object]) -> None:
+    for field in _FLAGS_NOT_HERE:
+        if fields.get(field) is not None:
+            _flag(field, fields[field])
+    for field in _NOT_HERE:
+        if fields.get(field):
+            raise FieldNotSupportedError(field, "This version has no endpoints with that.")
+
+
+def _check_link(field: str, text: str) -> None:
+    """Clients make a link of it that people click."""
+    if text and not text.startswith(("https://", "http://")):
+        raise EndpointInvalidError(field, "An address that begins with https:// or http:// is wanted here.")
+
+
+def _check_verify(endpoint: Endpoint, values: Mapping[str, object]) -> None:
+    if all(values.get(name, getattr(endpoint, name)) for name in ("force_verify", "disable_verify")):
+        named = "force_verify" if "force_verify" in values else "disable_verify"
+        raise EndpointInvalidError(named, "Either force_verify or disable_verify, not both.")
 
 
 def _myproxy_server(value: object) -> str:

@@ -51,6 +51,13 @@ class Endpoint(models.Model):
     host_path = models.TextField(blank=True)
     #: Whether everybody who may use this (public) endpoint may share folders of it: he lends what is his own.
     allow_guest_collections = models.BooleanField(default=False)
+    #: What clients show to who uses it, and where there is more to read.
+    user_message = models.TextField(blank=True)
+    user_message_link = models.CharField(max_length=1024, blank=True)
+    #: What holds for every transfer from and to it, whatever its user asked for; of a share, beside what its host says.
+    force_encryption = models.BooleanField(default=False)
+    force_verify = models.BooleanField(default=False)
+    disable_verify = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
     deleted_at = models.DateTimeField(null=True)
@@ -70,6 +77,9 @@ class Endpoint(models.Model):
             ),
             # One task needs three, and twice that when the endpoint is its source and its destination.
             models.CheckConstraint(condition=models.Q(max_sessions__gte=6), name="endpoint_max_sessions_min"),
+            models.CheckConstraint(
+                condition=~models.Q(force_verify=True, disable_verify=True), name="endpoint_verify_one_way"
+            ),
         )
 
 

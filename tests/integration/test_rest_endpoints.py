@@ -85,10 +85,48 @@ def test_what_goes_wrong_while_an_endpoint_is_made_leaves_none(api: Api) -> None
     assert not Endpoint.objects.exists()
 
 
-def test_personal_endpoints_come_with_a_later_version(api: Api) -> None:
-    answer = api.post("/endpoint", {"display_name": "laptop", "is_globus_connect": True})
-    assert_error(answer, 400, "ClientError.BadRequest.NotSupported")
-    assert answer.body["message"].startswith("is_globus_connect: This version cannot ")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("is_globus_connect", True), ("subscription_id", "DEFAULT"), ("high_assurance", True), ("mfa_required", True),
+        ("authentication_timeout_mins", 30), ("disable_anonymous_writes", True), ("auto_delete_timeout", 7),
+        ("guest_collection_activity_notification_policy", {"status": ["SUCCEEDED"]}),
+    ],
+)  # fmt: skip
+def test_nothing_is_promised_that_is_not_kept(api: Api, ep1: Endpoint, field: str, value: object) -> None:
+    document = {"host_endpoint": "ep1", "host_path": "/a/", field: value}
+    for answer in (
+        api.post("/endpoint", {field: value}),
+        api.put("/endpoint/ep1", {field: value}),
+        api.post("/shared_endpoint", document),
+    ):
+        assert_error(answer, 400, "ClientError.BadRequest.NotSupported")
+        assert answer.body["message"].startswith(f"{field}: ")
+    assert Endpoint.objects.get() == ep1
+
+
+def test_a_document_that_was_read_can_be_written_back(api: Api, ep1: Endpoint) -> None:
+    document = api.get("/endpoint/ep1").body
+    assert api.put("/endpoint/ep1", document).status == 200
+    assert api.get("/endpoint/ep1").body == document
+    headers = {"Accept": "application/xml"}
+    written = api.call("GET", "/endpoint/ep1", headers=headers).body
+    content = written if isinstance(written, bytes) else None
+    assert content is not None
+    answer = api.call("PUT", "/endpoint/ep1", raw=content, content_type="application/xml")
+    assert answer.status == 200, answer.body
+    assert api.get("/endpoint/ep1").body == document
+
+
+def test_what_users_are_told_and_what_holds_for_all_transfers_is_kept(api: Api, ep1: Endpoint) -> None:
+    said = {
+        "user_message": "Down on Sunday.\nBack on Monday.", "user_message_link": "https://dtn.example.org/news",
+        "force_encryption": True, "force_verify": True,
+    }  # fmt: skip
+    assert api.put("/endpoint/ep1", said).status == 200
+    assert api.get("/endpoint/ep1").body.items() >= {**said, "disable_verify": False}.items()
+    assert_error(api.put("/endpoint/ep1", {"disable_verify": True}), 400, "ClientError.BadRequest")
+    assert api.put("/endpoint/ep1", {"disable_verify": True, "force_verify": False}).status == 200
 
 
 @pytest.mark.parametrize(
@@ -98,6 +136,7 @@ def test_personal_endpoints_come_with_a_later_version(api: Api) -> None:
         ("name", "\u00fc"), ("display_name", "x" * 257), ("display_name", "a\nb"), ("description", "\0"),
         ("description", "\udcff"), ("default_directory", "data"), ("default_directory", "/../etc"),
         ("default_directory", "/a\n"), ("info_link", "x" * 1025),
+        ("user_message", "\0"), ("user_message_link", "javascript:alert(1)"), ("force_verify", "yes"),
     ],
 )  # fmt: skip
 def test_a_field_that_makes_no_sense_is_refused_by_its_name(api: Api, ep1: Endpoint, field: str, value: object) -> None:

@@ -238,6 +238,12 @@ _TRANSFER = {
 }  # fmt: skip
 _DELETE = {"submission_id": "", "endpoint": "ep1", "DATA": [{"path": "/a"}]}
 _SOURCES = {"myproxy_server": TEXT, "myproxy_dn": TEXT, "oauth_server": TEXT}
+_FLAGS = dict.fromkeys((
+    "public", "allow_guest_collections", "force_encryption", "force_verify", "disable_verify", "is_globus_connect",
+    "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance", "disable_anonymous_writes",
+    "preserve_modtime", "requester_pays",
+), FLAG)  # fmt: skip
+_MESSAGES = {"user_message": TEXT, "user_message_link": TEXT}
 _LIMITS = {"network_use": TEXT, **dict.fromkeys(Limits._fields, NUMBER)}
 _ACTIVATION = {"DATA": [{"type": "proxy", "name": "proxy", "value": "no proxy"}]}
 _FILTER = {"filter_rules": [{"name": "*", "method": "exclude"}]}
@@ -262,13 +268,13 @@ SHAPES: dict[str, Shape] = {
     "endpoint": Shape("POST", "/endpoint", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, "allow_guest_collections": FLAG, "is_globus_connect": FLAG, "DATA": Field((list,)), **_LIMITS,
+        "default_directory": TEXT, **_FLAGS, **_MESSAGES, "DATA": Field((list,)), **_LIMITS,
         **_SOURCES,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, "public": FLAG, "allow_guest_collections": FLAG, **_LIMITS, **_SOURCES,
+        "default_directory": TEXT, **_FLAGS, **_MESSAGES, **_LIMITS, **_SOURCES,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),

@@ -14,6 +14,7 @@ from endpoints.errors import EndpointNotFoundError
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, transfer_request
+from tests.integration.shared import make_share
 from transferapi.tasks import doorbell, moves, queries, submission
 from transferapi.tasks.errors import RequestError, TooManyPendingError
 from transferapi.tasks.models import Event, Item, Task
@@ -192,3 +193,25 @@ def test_a_broker_that_is_down_fails_no_submission(settings: Any, transactional_
     task = submit(user, ep1, ep1, ("/a", "/b"))
     assert queries.get(user, task.pk).phase == "queued"
     assert not doorbell.ring([task.pk])
+
+
+def demand(endpoint: Endpoint, **flags: bool) -> None:
+    Endpoint.objects.filter(pk=endpoint.pk).update(**flags)
+
+
+def test_what_an_endpoint_demands_holds_for_every_transfer(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    demand(ep1, force_encryption=True, force_verify=True)
+    for source, destination in ((ep1, ep2), (ep2, ep1)):
+        task = submit(alice, source, destination, options={"encrypt_data": False, "verify_checksum": False})
+        assert (task.options["encrypt_data"], task.options["verify_checksum"]) == (True, True)
+    task = submit(alice, ep2, ep2, ("/a", "/b"))
+    assert (task.options["encrypt_data"], task.options["verify_checksum"]) == (False, False)
+
+
+def test_what_a_host_demands_holds_for_what_is_shared_of_it(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    demand(ep1, force_encryption=True, disable_verify=True)
+    share = make_share(ep1, "share")
+    task = submit(alice, share, ep2, options={"verify_checksum": True})
+    assert (task.options["encrypt_data"], task.options["verify_checksum"]) == (True, False)
+    demand(share, force_verify=True)
+    assert submit(alice, share, ep2).options["verify_checksum"] is True

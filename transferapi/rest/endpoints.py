@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from endpoints import bookmarks, registry
 from endpoints.permissions import Verb
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
-from transferapi.tasks import options, queries
+from transferapi.tasks import queries
 
 from . import documents, documents_sharing, schemas
 from .base import View, created, listing, result
@@ -42,8 +42,6 @@ class EndpointCreate(View):
     @schemas.operation("Create an endpoint", body="endpoint", answer="endpoint_create_result", status=201)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "endpoint")
-        if document.flag("is_globus_connect"):
-            options.refuse("is_globus_connect")
         servers = [server_spec(one) for one in document.documents("DATA", "server")]
         endpoint = registry.create(self.user, document.fields, servers)
         more = {"id": str(endpoint.pk), "globus_connect_setup_key": None}

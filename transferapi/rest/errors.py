@@ -32,6 +32,7 @@ from endpoints.errors import (
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
+    FieldNotSupportedError,
     NotActivatedError,
     NotPermittedError,
     NotSharedError,
@@ -213,6 +214,7 @@ def _paused(error: Any) -> tuple[int, str, str]:
 _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     EndpointNotFoundError: lambda e: (404, "EndpointNotFound", f"No such endpoint '{_shown(e.ref)}'"),
     EndpointExistsError: lambda e: (409, "Exists", f"An endpoint named '{e.canonical_name}' exists already"),
+    FieldNotSupportedError: lambda e: (400, "ClientError.BadRequest.NotSupported", f"{e.field}: {e.reason}"),
     EndpointInvalidError: lambda e: (400, "ClientError.BadRequest", f"{e.field}: {e.reason}"),
     NotPermittedError: lambda e: (403, "PermissionDenied", "You do not have permission for this on this endpoint"),
     PathNotPermittedError: lambda e: (403, "EndpointPermissionDenied", f"No access rule gives you '{_shown(e.path)}'"),

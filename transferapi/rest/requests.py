@@ -46,6 +46,11 @@ _ENDPOINT = {
     "default_directory": about("where a listing without a path begins", MAYBE_TEXT),
     "public": about("others may see it and move data from and to it", MAYBE_FLAG),
     "allow_guest_collections": about("who may use it, public as it is, may share folders of it", MAYBE_FLAG),
+    "user_message": about("shown to who uses it", MAYBE_TEXT),
+    "user_message_link": about("https or http: more to read about that", MAYBE_TEXT),
+    "force_encryption": about("every transfer from or to it is encrypted", MAYBE_FLAG),
+    "force_verify": about("every transfer from or to it compares checksums", MAYBE_FLAG),
+    "disable_verify": about("no transfer from or to it compares checksums", MAYBE_FLAG),
     "network_use": about(
         "how hard one task may work it; custom: by the four numbers beside it",
         {**one_of(*WORDS, CUSTOM), "nullable": True},
@@ -53,6 +58,11 @@ _ENDPOINT = {
     "myproxy_server": about("host or host:port of the MyProxy server that its users get credentials from", MAYBE_TEXT),
     "myproxy_dn": about("of the MyProxy server's certificate, where it is not its host name", MAYBE_TEXT),
     "oauth_server": about("https address of the OAuth server that its users get credentials from", MAYBE_TEXT),
+    **each(
+        "is_globus_connect high_assurance mfa_required restrict_transfers_to_high_assurance disable_anonymous_writes "
+        "preserve_modtime requester_pays",
+        about("there are no such endpoints here: true is refused", MAYBE_FLAG),
+    ),
     **each(" ".join(Limits._fields), {"type": "integer", "minimum": 1, "maximum": MOST, "nullable": True}),
 }
 _SUBMISSION = fields(

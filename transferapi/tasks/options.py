@@ -110,7 +110,6 @@ NOT_YET = {
     "source_local_user": "choose the local account",
     "destination_local_user": "choose the local account",
     "local_user": "choose the local account",
-    "is_globus_connect": "make personal endpoints",
 }
 
 

@@ -136,7 +136,7 @@ def _fill_transfer(user: User, request: TransferRequest, task: Task) -> _Filled:
     source = _access(user, request.source_endpoint, Verb.TRANSFER_FROM)
     destination = _access(user, request.destination_endpoint, Verb.TRANSFER_TO)
     task.source, task.destination = source.endpoint, destination.endpoint
-    task.options = options.complete(options.TRANSFER, request.options)
+    task.options = options.complete(options.TRANSFER, request.options) | _demanded(source, destination)
     if destination.shared and task.options["recursive_symlinks"] == "keep":
         raise RequestError("recursive_symlinks", NO_LINKS)
     rows = _transfer_rows(request.items, source, destination)
@@ -145,6 +145,20 @@ def _fill_transfer(user: User, request: TransferRequest, task: Task) -> _Filled:
     if task.options["store_base_path_info"]:
         task.source_base_path, task.destination_base_path = _bases(rows)
     return _Filled(rows, (source, destination))
+
+
+def _demanded(*ends: Access) -> dict[str, object]:
+    """What the endpoints of a transfer, and the hosts of shared ones, say of every transfer. Who wants files compared
+    goes before who does not."""
+    places = [place for end in ends for place in (end.endpoint, end.host)]
+    found: dict[str, object] = {}
+    if any(place.force_encryption for place in places):
+        found["encrypt_data"] = True
+    if any(place.force_verify for place in places):
+        found["verify_checksum"] = True
+    elif any(place.disable_verify for place in places):
+        found["verify_checksum"] = False
+    return found
 
 
 def _submit(
