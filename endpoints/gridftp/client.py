@@ -38,6 +38,7 @@ _T = TypeVar("_T")
 
 
 NOT_CONFINED = "The server cannot keep a session within a folder (SITE RESTRICT), and a shared endpoint needs that."
+NO_STARS = 'A folder with "*" in its path cannot be shared: servers take that for any name.'
 TOO_MANY_GROUNDS = "More folders are shared with this user than a server can be told; share fewer, larger ones."
 
 
@@ -178,12 +179,13 @@ class GridFTPSession:
         """SITE RESTRICT: from now on the server lets this session see these folders only, wherever symlinks lead.
 
         For good: it cannot be widened. Raises FaultError(UNSUPPORTED) where the server does not know how, and
-        FaultError(LIMIT_EXCEEDED) where there are too many for one command. The toolkit's takes no "*" in a path:
-        nothing in such a folder is to be seen then.
+        FaultError(LIMIT_EXCEEDED) where there are too many for one command. A folder with a "*" in its path is left
+        out: the toolkit's server takes it for all folders that begin so.
         """
-        entries = [
-            ("RW" if ground.write else "R") + quote(self.encode_path(ground.path), safe="/") for ground in grounds
-        ]
+        paths = [(ground.write, self.encode_path(ground.path)) for ground in grounds]
+        entries = [("RW" if write else "R") + quote(path, safe="/") for write, path in paths if b"*" not in path]
+        if not entries:
+            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=Scope.ENDPOINT, advice=NO_STARS))
         line = b"RESTRICT " + ",".join(entries).encode("ascii")
         if len(line) > MAX_ARGUMENT:
             raise FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, scope=Scope.ENDPOINT, advice=TOO_MANY_GROUNDS))

@@ -125,6 +125,27 @@ def test_a_name_may_hold_whatever_the_list_is_made_of(shared: Site) -> None:
     asyncio.run(scene())
 
 
+def test_a_star_in_the_path_of_a_folder_opens_nothing_beside_it(shared: Site, folder: Path) -> None:
+    """The toolkit's server would take "sh*" for "shared" too, and follow a link there."""
+    (folder / "sh*").mkdir()
+    (folder / "sh*" / "link").symlink_to("../shared/file")
+
+    async def scene() -> None:
+        starred = Ground(shared.path("sh*") + "/", write=True)
+        async with shared.session() as session:
+            await session.restrict([starred, Ground(shared.path("read") + "/", write=False)])
+            assert (await session.stat(shared.path("read/file"))).size == 4
+            with pytest.raises(FaultError):
+                await session.checksum(shared.path("sh*/link"), "MD5")
+            with pytest.raises(FaultError):
+                await session.stat(shared.path("shared/file"))
+        async with shared.session() as session:
+            assert await refused(session.restrict([starred])) is Kind.UNSUPPORTED
+            assert await refused(session.restrict([])) is Kind.UNSUPPORTED
+
+    asyncio.run(scene())
+
+
 def test_more_folders_than_a_command_can_name_are_not_guessed(shared: Site) -> None:
     async def scene() -> None:
         async with shared.session() as session:
