@@ -18,16 +18,26 @@ NOT_ACTIVE: dict[str, Any] = {"active": False}
 def describe(token: str, application: Application, include: Collection[str] = ()) -> dict[str, Any]:
     """include: session_info (when the user has shown who he is), identity_set."""
     if (access := issue.find(token)) is not None and access.application_id == application.pk:
-        return {**_facts(access, access.user, access.scope), **_more(access.user, _sign_in_of(access), include)}
+        return _told(access, access.scope, _sign_in_of(access), include)
     renewal = issue.find_renewal(token)
     if renewal is None or renewal.application_id != application.pk or not issue.is_good(renewal):
         return NOT_ACTIVE
-    facts = _facts(renewal, renewal.user, renewal.access_token.scope)
-    return {**facts, **_more(renewal.user, SignIn.objects.filter(pk=renewal.token_family).first(), include)}
+    sign_in = SignIn.objects.filter(pk=renewal.token_family).first()
+    return _told(renewal, renewal.access_token.scope, sign_in, include)
 
 
 def is_active(token: str, application: Application) -> bool:
     return bool(describe(token, application)["active"])
+
+
+def _told(
+    row: AccessToken | RefreshToken, scope: str, sign_in: SignIn | None, include: Collection[str]
+) -> dict[str, Any]:
+    facts = _facts(row, row.user, scope)
+    if sign_in is not None and scopes.EMAIL not in sign_in.scope.split():
+        # Its user has not said that it may see this, with any of its tokens.
+        facts["email"] = None
+    return {**facts, **_more(row.user, sign_in, include)}
 
 
 def _facts(row: AccessToken | RefreshToken, user: User, scope: str) -> dict[str, Any]:

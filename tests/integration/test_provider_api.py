@@ -91,6 +91,17 @@ def test_users_are_found_by_name_and_by_id(api: Api, alice: User, bob: User, cha
     assert User.objects.count() == 3
 
 
+@pytest.mark.parametrize(("scope", "email"), [("profile", None), ("profile email", "a@example.org")])
+def test_an_application_that_may_see_no_address_sees_none(
+    portal: App, alice: User, scope: str, email: str | None
+) -> None:
+    User.objects.update(email="a@example.org")
+    token = portal.tokens(alice, scope)["access_token"]
+    [found] = get("/v2/api/identities", token, ids=str(alice.pk)).body["identities"]
+    assert (found["username"], found["email"]) == ("alice", email)
+    assert get(f"/v2/api/identities/{alice.pk}", token).body["identity"]["email"] == email
+
+
 def test_who_is_called_so_wins_over_whom_our_domain_makes_him(api: Api, bob: User) -> None:
     other = User.objects.create(username="bob@127.0.0.1")
     found = api.get("/v2/api/identities", usernames="bob@127.0.0.1").body["identities"]

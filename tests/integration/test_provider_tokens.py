@@ -568,7 +568,7 @@ INTROSPECT, VALIDATE = f"{TOKEN}/introspect", f"{TOKEN}/validate"
 
 def test_an_application_learns_what_its_token_is(portal: App, alice: User) -> None:
     User.objects.filter(pk=alice.pk).update(email="alice@example.org", first_name="Alice", last_name="Liddell")
-    tokens = by_server(portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}"))[scopes.TRANSFER]
+    tokens = by_server(portal.tokens(alice, f"openid email {scopes.TRANSFER_ALL}"))[scopes.TRANSFER]
     for name, lifetime in (("access_token", 2 * 86400), ("refresh_token", 182 * 86400)):
         told = portal.post(INTROSPECT, {"token": tokens[name], "include": "session_info,identity_set"}).body
         session = told.pop("session_info")
@@ -585,6 +585,17 @@ def test_an_application_learns_what_its_token_is(portal: App, alice: User) -> No
         assert who == str(alice.pk)
         assert abs(shown["auth_time"] - iat) <= 5
         assert shown["idp"]
+
+
+def test_an_address_is_told_to_whom_the_user_has_allowed_to_see_it(portal: App, alice: User, bob: User) -> None:
+    User.objects.update(email="secret@example.org")
+    tokens = portal.tokens(alice, f"openid profile {scopes.TRANSFER_ALL}")
+    for one in by_server(tokens).values():
+        for name in ("access_token", "refresh_token"):
+            told = portal.post(INTROSPECT, {"token": one[name]}).body
+            assert (told["active"], told["username"], told["email"]) == (True, "alice", None)
+    own = portal.own(scopes.TRANSFER_ALL).body["access_token"]
+    assert portal.post(INTROSPECT, {"token": own}).body["email"] == "secret@example.org", "it is its owner"
 
 
 def test_who_came_by_a_secret_has_no_session(portal: App, bob: User) -> None:

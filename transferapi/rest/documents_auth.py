@@ -39,8 +39,8 @@ def userinfo(user: User, names: Collection[str]) -> Document:
     return found
 
 
-def identity(user: User, viewer: User) -> Document:
-    """An address is its owner's to show."""
+def identity(user: User, viewer: User | None) -> Document:
+    """An address is its owner's to show. viewer: who may see his own; None: whoever asks for him was not allowed to."""
     return {
         "id": str(user.pk),
         "username": user.username,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity.bearer import Bearer
+from identity.models import User
 from identity.provider import identities, scopes, sign_ins
 
 from . import documents_auth, schemas
@@ -48,6 +50,12 @@ class Directory(AuthView):
         by_profile = isinstance(self.request.auth, Bearer) and self.request.auth.covers(scopes.PROFILE)
         return scopes.PROFILE if by_profile else scopes.VIEW_IDENTITIES
 
+    def document(self, user: User) -> dict[str, Any]:
+        """An application that may see no address sees that of the user whom it acts for neither."""
+        auth = self.request.auth
+        told = not isinstance(auth, Bearer) or auth.covers(scopes.VIEW_IDENTITIES) or auth.covers(scopes.EMAIL)
+        return documents_auth.identity(user, self.user if told else None)
+
 
 class IdentityList(Directory):
     @schemas.operation("Look up users", answer="identities", query=["ids", "usernames", "provision"])
@@ -56,7 +64,7 @@ class IdentityList(Directory):
         if bool(ids) == bool(names):
             raise BadRequest("ids or usernames: one of them is wanted, and not both")
         found = identities.by_id([_uuid(one) for one in ids]) if ids else identities.by_username(names)
-        return Response({"identities": [documents_auth.identity(user, self.user) for user in found]})
+        return Response({"identities": [self.document(user) for user in found]})
 
 
 class IdentityDetail(Directory):
@@ -65,7 +73,7 @@ class IdentityDetail(Directory):
         found = identities.by_id([_known_uuid(identity)])
         if not found:
             raise NotFound("No such identity")
-        return Response({"identity": documents_auth.identity(found[0], self.user)})
+        return Response({"identity": self.document(found[0])})
 
 
 class Consents(AuthView):
