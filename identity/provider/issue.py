@@ -95,12 +95,12 @@ def _refresh_row(application: Application, user: User, token: str, row: AccessTo
 def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str | None) -> Issued | None:
     """A fresh access token by a refresh token, which stays as it is, or gives way to `rotated`. In a transaction.
 
-    None: somebody else has used it up since it was looked at. An access token of before stays good until it expires,
-    for other processes may be using it.
+    None: somebody else has used it up, or taken it back, since it was looked at. An access token of before stays good
+    until it expires, for other processes may be using it.
     """
     # Its row alone: what is joined to it would be as it was before we waited for the lock.
     kept = RefreshToken.objects.select_for_update().filter(pk=renewal.pk, revoked__isnull=True).first()
-    if kept is None:
+    if kept is None or kept.access_token is None:
         return None
     scope = " ".join(wanted)
     row = _access_row(kept.application, kept.user, scope, token, kept.token_family)

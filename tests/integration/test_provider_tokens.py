@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, transaction
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from pytest_django import DjangoAssertNumQueries
 
 from identity import bearer
 from identity.models import SignIn, User
-from identity.provider import applications, authorization, names, scopes
+from identity.provider import applications, authorization, issue, names, scopes
 from tests.integration.cast import all_at_once
 from tests.integration.provider import (
     CALLBACK,
@@ -449,6 +449,15 @@ def test_that_of_a_confidential_application_serves_many_at_once(bob: User, alice
     token = portal.tokens(alice, scopes.TRANSFER_ALL)["refresh_token"]
     answers = all_at_once([lambda: renew(portal, token)] * 6)
     assert all(one.status == 200 and is_good(one.body["access_token"]) for one in answers)
+
+
+def test_one_that_is_taken_back_while_it_is_used_gives_nothing(portal: App, alice: User) -> None:
+    looked_at = issue.find_renewal(portal.tokens(alice, "openid")["refresh_token"])
+    assert looked_at is not None
+    AccessToken.objects.all().delete()
+    with transaction.atomic():
+        assert issue.renew(looked_at, ["openid"], names.access_token(), None) is None
+    assert not AccessToken.objects.exists()
 
 
 def test_fewer_scopes_can_be_asked_for_and_all_again(portal: App, alice: User) -> None:
