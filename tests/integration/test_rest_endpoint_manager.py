@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from endpoints import roles
-from endpoints.models import Endpoint, PauseRule
+from endpoints.models import AccessRule, Endpoint, PauseRule
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.rest import Answer, Api, assert_error
@@ -570,6 +570,11 @@ def test_the_endpoints_that_somebody_runs_and_what_is_shared_of_them(
     assert [row["id"] for row in bobs.get(f"{M}/endpoint/public/hosted_endpoint_list").body["DATA"]] == [str(share.pk)]
     found = bobs.get(f"{M}/endpoint/{share.pk}/access_list").body["DATA"]
     assert [row["id"] for row in found if row["id"]] == [str(rule.pk)]
+    AccessRule.objects.update(notify_email="alice@example.org", notify_message="Only for you.")
+    told = str(bobs.get(f"{M}/endpoint/{share.pk}/access_list").body)
+    assert "alice@example.org" not in told, "what charlie writes to alice is no business of his"
+    assert "Only for you" not in told
+    assert "Only for you" in str(Api(charlie).get(f"/endpoint/{share.pk}/access_list").body)
     assert_error(bobs.get(f"{M}/endpoint/public/access_list"), 400)
     assert Api(make_user("dave")).get(f"{M}/monitored_endpoints").body["DATA"] == []
 

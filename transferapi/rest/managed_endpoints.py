@@ -40,7 +40,7 @@ class ManagedAccessList(View):
     def get(self, request: Request, endpoint: str) -> Response:
         share, rows = overseeing.access(self.user, endpoint)
         found = [documents_sharing.access_by_role(row) for row in roles.managing_access(share)]
-        found += [documents_sharing.access(row) for row in rows]
+        found += [documents_sharing.access_overseen(row) for row in rows]
         return Response(listing("access_list", found, endpoint=str(share.pk)))
 
 
