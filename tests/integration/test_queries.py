@@ -13,7 +13,7 @@ from django.db import connection
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import submit, submit_delete, take
-from transferapi.tasks import moves, queries
+from transferapi.tasks import moves, queries, removal
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.queries import ORDERS, Order, TaskFilter, TextMatch, TimeRange
@@ -155,6 +155,18 @@ def walk(page: Callable[[int | None], queries.MarkerPage[File]]) -> list[str]:
         if marker is None:
             return paths
     raise AssertionError("the pages have no end")
+
+
+def test_what_was_removed_is_neither_shown_nor_counted(alice: User, tasks: list[Task]) -> None:
+    whole = queries.list_tasks(alice, TaskFilter(), limit=1).total
+    gone = tasks[0]
+    moves.cancel(alice, gone.pk)
+    removal.remove(alice, gone.pk)
+    page = queries.list_tasks(alice, TaskFilter(), limit=1)
+    assert page.total == whole - 1
+    assert gone not in queries.list_tasks(alice, TaskFilter(), limit=100).rows
+    others = TaskFilter(task_ids=[task.pk for task in tasks[1:]])
+    assert queries.list_tasks(alice, others, limit=1).total == len(tasks) - 1
 
 
 def test_files_come_page_by_page_each_once(alice: User, tasks: list[Task]) -> None:
