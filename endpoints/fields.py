@@ -32,11 +32,13 @@ _TEXTS = {
 }
 _OF_LINES = ("description", "user_message")
 _FLAGS = ("public", "allow_guest_collections", "force_encryption", "force_verify", "disable_verify")
+#: Who makes one with this wants a personal endpoint. `globus gcp update` says it of all endpoints that it changes.
+PERSONAL = "is_globus_connect"
 #: What other services do with an endpoint and this one does not: who asks for it is told so, rather than believing that
 #: his endpoint is safer, or his users better off, than they are. False and null ask for nothing.
 _FLAGS_NOT_HERE = (
-    "is_globus_connect", "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance",
-    "disable_anonymous_writes", "preserve_modtime", "requester_pays",
+    "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance", "disable_anonymous_writes",
+    "preserve_modtime", "requester_pays",
 )  # fmt: skip
 _NOT_HERE = (
     *_FLAGS_NOT_HERE, "subscription_id", "authentication_policy_id", "authentication_timeout_mins",
@@ -46,6 +48,12 @@ _NOT_HERE = (
 #: Surrogates too: they are no characters, and PostgreSQL refuses them.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def refuse_personal(fields: Mapping[str, object]) -> None:
+    """-> FieldNotSupportedError"""
+    if fields.get(PERSONAL):
+        raise FieldNotSupportedError(PERSONAL, "This version cannot make personal endpoints yet.")
 
 
 def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
@@ -131,7 +139,7 @@ def _text(field: str, value: object, longest: int) -> str:
 
 
 def _refuse_promises(fields: Mapping[str, object]) -> None:
-    for field in _FLAGS_NOT_HERE:
+    for field in (PERSONAL, *_FLAGS_NOT_HERE):
         if fields.get(field) is not None:
             _flag(field, fields[field])
     for field in _NOT_HERE:

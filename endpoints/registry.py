@@ -26,7 +26,7 @@ from .errors import (
     ServerNotFoundError,
     TooManyEndpointsError,
 )
-from .fields import CONTROL, checked, checked_of_share, joined
+from .fields import CONTROL, checked, checked_of_share, joined, refuse_personal
 from .gate import valid_host
 from .models import Endpoint, Server
 from .permissions import Verb, administered, awake_rows, may, shared_with, visible
@@ -145,6 +145,7 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
     -> EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError
     """
     values = checked(Endpoint(), fields)
+    refuse_personal(fields)
     if len(servers) > MAX_SERVERS:
         raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
     _check_one_scheme({spec.scheme for spec in servers})

@@ -85,10 +85,19 @@ def test_what_goes_wrong_while_an_endpoint_is_made_leaves_none(api: Api) -> None
     assert not Endpoint.objects.exists()
 
 
+def test_personal_endpoints_come_with_a_later_version(api: Api, ep1: Endpoint) -> None:
+    answer = api.post("/endpoint", {"display_name": "laptop", "is_globus_connect": True})
+    assert_error(answer, 400, "ClientError.BadRequest.NotSupported")
+    assert answer.body["message"].startswith("is_globus_connect: This version cannot ")
+    # As `globus gcp update mapped` says of all endpoints.
+    assert api.put("/endpoint/ep1", {"is_globus_connect": True, "description": "x"}).status == 200
+    assert api.get("/endpoint/ep1").body["is_globus_connect"] is False
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("is_globus_connect", True), ("subscription_id", "DEFAULT"), ("high_assurance", True), ("mfa_required", True),
+        ("subscription_id", "DEFAULT"), ("high_assurance", True), ("mfa_required", True),
         ("authentication_timeout_mins", 30), ("disable_anonymous_writes", True), ("auto_delete_timeout", 7),
         ("guest_collection_activity_notification_policy", {"status": ["SUCCEEDED"]}),
     ],

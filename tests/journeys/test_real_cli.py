@@ -108,6 +108,13 @@ def test_an_endpoint_is_changed_and_deleted(globus: Globus, target: Site) -> Non
     globus("endpoint", "update", target.id, "--description", "for the night", "--organization", "Site", "--private")
     shown = globus.json("endpoint", "show", target.id)
     assert (shown["description"], shown["organization"], shown["public"]) == ("for the night", "Site", False)
+    says = ["--user-message", "Down on Sunday", "--user-message-link", "https://dtn.example.org/", "--verify", "force"]
+    globus("gcp", "update", "mapped", target.id, *says)
+    shown = globus.json("endpoint", "show", target.id)
+    assert (shown["user_message"], shown["user_message_link"]) == ("Down on Sunday", "https://dtn.example.org/")
+    assert (shown["force_verify"], shown["disable_verify"]) == (True, False)
+    refused = globus("gcp", "update", "mapped", target.id, "--subscription-id", str(uuid.uuid4()), status=1)
+    assert "subscription_id" in refused.err
     globus("endpoint", "delete", target.id)
     assert "EndpointNotFound" in globus("endpoint", "show", target.id, status=1).err
 

@@ -58,8 +58,9 @@ _ENDPOINT = {
     "myproxy_server": about("host or host:port of the MyProxy server that its users get credentials from", MAYBE_TEXT),
     "myproxy_dn": about("of the MyProxy server's certificate, where it is not its host name", MAYBE_TEXT),
     "oauth_server": about("https address of the OAuth server that its users get credentials from", MAYBE_TEXT),
+    "is_globus_connect": about("a personal endpoint; there are none yet, so that none is made", MAYBE_FLAG),
     **each(
-        "is_globus_connect high_assurance mfa_required restrict_transfers_to_high_assurance disable_anonymous_writes "
+        "high_assurance mfa_required restrict_transfers_to_high_assurance disable_anonymous_writes "
         "preserve_modtime requester_pays",
         about("there are no such endpoints here: true is refused", MAYBE_FLAG),
     ),
