@@ -147,8 +147,8 @@ class _Desk:
     # ---- done to others
 
     def _add(self, action: Action) -> Membership:
-        self._check_role(action.role)
         row = self._rows.get(action.identity_id)
+        self._check_role(action.role, row)
         if row and row.status == Status.ACTIVE:
             raise _RefusedError("MEMBERSHIP_EXISTS", "This identity is in the group already.")
         if row and row.status == Status.LEFT:
@@ -158,8 +158,8 @@ class _Desk:
         return self._put(action.identity_id, Status.ACTIVE, action.role)
 
     def _invite(self, action: Action) -> Membership:
-        self._check_role(action.role)
         row = self._rows.get(action.identity_id)
+        self._check_role(action.role, row)
         if row and row.status == Status.ACTIVE:
             raise _RefusedError("MEMBERSHIP_EXISTS", "This identity is in the group already.")
         if row and row.status == Status.PENDING:
@@ -228,8 +228,10 @@ class _Desk:
             raise _RefusedError("WRONG_STATUS", f"This identity is not {wanted} here.")
         return row
 
-    def _check_role(self, role: Role) -> None:
-        if role != Role.MEMBER and not self._standing.administers:
+    def _check_role(self, role: Role, row: Membership | None) -> None:
+        """row: an invitation by an admin is not to be made less by another one over it."""
+        offered = row is not None and row.status == Status.INVITED and row.role != Role.MEMBER
+        if (role != Role.MEMBER or offered) and not self._standing.administers:
             raise _RefusedError("FORBIDDEN", "Only an admin makes managers and admins.")
 
     def _check_not_last(self, row: Membership, what: str) -> None:

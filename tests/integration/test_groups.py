@@ -259,6 +259,19 @@ def test_managers_let_members_in_and_make_nobody_more_than_that(
     assert act(bob, group, Verb.REMOVE, alice, charlie) == ["FORBIDDEN", "removed"]
 
 
+@pytest.mark.parametrize("role", [Role.ADMIN, Role.MANAGER])
+@pytest.mark.parametrize("verb", [Verb.INVITE, Verb.ADD])
+def test_a_manager_does_not_undo_what_an_admin_has_offered(
+    alice: User, bob: User, charlie: User, group: Group, role: Role, verb: Verb
+) -> None:
+    put(bob, group, "active", "manager")
+    assert act(alice, group, Verb.INVITE, charlie, role=role) == ["invited"]
+    assert act(bob, group, verb, charlie) == ["FORBIDDEN"]
+    assert standing(charlie, group) == (role, "invited")
+    assert act(alice, group, Verb.INVITE, charlie) == ["invited"]
+    assert act(bob, group, verb, charlie) == ["invited" if verb is Verb.INVITE else "active"]
+
+
 @pytest.mark.parametrize("verb", sorted(set(Verb) - memberships.OWN))
 def test_members_and_strangers_do_nothing_to_others(
     alice: User, bob: User, charlie: User, group: Group, verb: Verb
