@@ -16,6 +16,7 @@ from django.db.models.functions import Concat, Now
 
 from identity import vault
 from identity.models import User
+from identity.one import one
 
 from .errors import (
     EndpointExistsError,
@@ -119,7 +120,7 @@ def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
 
     -> EndpointNotFoundError, NotPermittedError
     """
-    endpoint = living().filter(_meaning(user, ref)).first()
+    endpoint = one(living().filter(_meaning(user, ref)))
     if endpoint is None or not may(user, Verb.VIEW, endpoint):
         raise EndpointNotFoundError(ref)
     require(user, verb, endpoint)
@@ -134,7 +135,7 @@ def require(user: User, verb: Verb, endpoint: Endpoint) -> None:
 
 def still(user: User, endpoint: Endpoint, verb: Verb) -> None:
     """Nobody deletes or closes it until the end of this transaction. -> EndpointNotFoundError, where somebody has"""
-    row = living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk).first()
+    row = one(living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk))
     if row is None or not may(user, verb, row):
         raise EndpointNotFoundError(str(endpoint.pk))
 

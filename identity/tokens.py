@@ -16,6 +16,7 @@ from django.db import transaction
 
 from .hidden import Secret
 from .models import ApiToken, User
+from .one import one
 
 #: Tells a reader of logs, and secret scanners, what kind of string leaked.
 PREFIX = "wb_"
@@ -89,7 +90,7 @@ def authenticate(token: str) -> User | None:
     """
     if not token.startswith(PREFIX) or len(token) > MAX_LENGTH:
         return None
-    found = ApiToken.objects.select_related("user").filter(digest=_digest(token)).first()
+    found = one(ApiToken.objects.select_related("user").filter(digest=_digest(token)))
     now = datetime.now(UTC)
     if found is None or not found.user.is_active or (found.expires_at and found.expires_at <= now):
         return None

@@ -13,6 +13,7 @@ from oauth2_provider.models import AccessToken, Application, RefreshToken, set_t
 from oauth2_provider.settings import oauth2_settings
 
 from identity.models import SignIn, SignInToken, User
+from identity.one import one
 
 from . import names, scopes
 
@@ -119,11 +120,8 @@ def find(token: str) -> AccessToken | None:
     """The access token, with its user and application, if it is good now."""
     if not token.startswith(names.ACCESS_TOKEN) or len(token) > MAX_LENGTH:
         return None
-    found: AccessToken | None = (
-        AccessToken.objects.select_related("user", "application__user")
-        .filter(token_checksum=names.checksum(token))
-        .first()
-    )
+    kept = AccessToken.objects.select_related("user", "application__user")
+    found: AccessToken | None = one(kept.filter(token_checksum=names.checksum(token)))
     if found is None or found.user is None or not found.user.is_active or found.expires <= datetime.now(UTC):
         return None
     return found if _serves(found.application) else None

@@ -16,6 +16,7 @@ from django.db.models.expressions import OrderBy
 from django.utils import timezone
 
 from identity.models import User
+from identity.one import one
 
 from .errors import TaskNotFoundError
 from .models import Event, File, RemovedTask, Task
@@ -100,7 +101,7 @@ ORDERS = {
 
 def get(user: User, task_id: uuid.UUID) -> Task:
     """With its owner, endpoints and their owners. -> TaskNotFoundError"""
-    task = _mine(user).filter(pk=task_id).first()
+    task = one(_mine(user).filter(pk=task_id))
     if task is None:
         raise TaskNotFoundError(str(task_id))
     return task

@@ -17,6 +17,7 @@ from endpoints import access, activation, registry
 from endpoints.access import Access
 from endpoints.permissions import Verb
 from identity.models import User
+from identity.one import one
 
 from . import bases, doorbell, events, locks, moves, options, pauses, rules
 from .clock import moment
@@ -174,7 +175,7 @@ def _submit(
     with transaction.atomic():
         locks.take(f"submissions of {user.pk}")
         mine = Task.objects.select_related("source__owner", "destination__owner", "owner").filter(owner=user)
-        earlier = mine.filter(submission_id=request.submission_id).first()
+        earlier = one(mine.filter(submission_id=request.submission_id))
         if earlier is not None:
             return earlier, False
         now = moment(now)
