@@ -36,7 +36,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
         asked = authorization.read(request.META.get("QUERY_STRING", ""), request.build_absolute_uri("/"))
         return _answer(request, asked) if request.method == "POST" else _ask(request, asked)
     except RequestNotTrustedError as error:
-        text = f"{error.reason}. You have been sent nowhere; tell whoever made the link or the program."
+        text = f"{error.reason.rstrip('.')}. You have been sent nowhere; tell whoever made the link or the program."
         return problem(request, 400, "This request for access is wrong", text)
     except RequestRefusedError as error:
         return _Back(error.location)

@@ -126,7 +126,8 @@ def test_a_wrong_client_or_address_sends_nobody_anywhere(
         answer = browser.post(asked, answer="allow")
     assert answer.status_code == 400
     assert "Location" not in answer.headers
-    assert "You have been sent nowhere" in browser.text
+    assert ". You have been sent nowhere" in browser.text
+    assert ".." not in browser.text
     assert "evil.example" not in answer.headers["Content-Security-Policy"]
 
 

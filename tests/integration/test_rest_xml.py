@@ -151,3 +151,11 @@ def test_a_long_list_takes_as_much_memory_as_it_is_long() -> None:
     for dumps in (documents.dumps, xml_documents.dumps):
         peak, size = _peak(dumps, 30_000)
         assert peak < 2.5 * size + (4 << 20)
+
+
+@pytest.mark.parametrize("path", ["", "/v0.10/task_list", "/nothing"])
+def test_a_browser_gets_json(alice: User, path: str) -> None:
+    """It names XML among what it takes, and shows it without any form."""
+    accepts = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+    answer = Api(alice, root="").call("GET", path or "/", headers={"Accept": accepts})
+    assert answer.headers["Content-Type"] == "application/json"

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -19,7 +20,7 @@ from identity.provider import scopes
 from . import fairness
 from .auth import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
 from .errors import TooManyRequests, request_id, resource
-from .formats import RENDERERS, TextXMLParser, XMLParser
+from .formats import RENDERERS, Negotiation, TextXMLParser, XMLParser
 from .front import address_of
 from .parsing import MAX_BODY, StrictJSONParser
 
@@ -41,6 +42,7 @@ class View(APIView):
     cost = 1
     parser_classes = (StrictJSONParser, XMLParser, TextXMLParser)
     renderer_classes: Sequence[type[BaseRenderer]] = RENDERERS
+    content_negotiation_class: type[DefaultContentNegotiation] = Negotiation
 
     def perform_authentication(self, request: Request) -> None:
         """Who asks, and whether he has not asked too often: before anything of the body is read."""

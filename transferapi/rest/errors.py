@@ -436,7 +436,9 @@ def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse
 
 def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
     body, headers = document(request, code, message), {ERROR_HEADER: code}
-    if request.get_preferred_type(["application/json", *_XML]) in _XML:
+    if "text/html" not in request.headers.get("Accept", "") and (
+        request.get_preferred_type(["application/json", *_XML]) in _XML
+    ):
         return HttpResponse(
             xml_documents.dumps(body, "error"), status=status, headers=headers, content_type=f"{_XML[0]}; charset=utf-8"
         )

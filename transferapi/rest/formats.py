@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 from . import documents, xml_documents
 from .errors import ApiError
@@ -62,6 +64,16 @@ class TextXMLParser(XMLParser):
     """The same under its older name."""
 
     media_type = "text/xml"
+
+
+class Negotiation(DefaultContentNegotiation):
+    """What accepts pages is a browser: it names XML besides, which it shows bare, and is better off with JSON."""
+
+    def get_accept_list(self, request: Request) -> list[str]:
+        accepted: list[str] = super().get_accept_list(request)
+        if not any(one.startswith("text/html") for one in accepted):
+            return accepted
+        return [one for one in accepted if not one.startswith(("application/xml", "text/xml"))]
 
 
 RENDERERS = (LeanJSONRenderer, XMLRenderer, TextXMLRenderer)
