@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from bench.instance import Api, instance
 from deploy.endpoint import toolkit
 from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from deploy.stack.child import spawn, stop, wait_ready
+from tests.real_clients import Globus
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +97,32 @@ def _answers(port: int) -> bool:
             return probe.recv(3) == b"220"
     except OSError:
         return False
+
+
+def waybill(service: Api, *words: str) -> str:
+    """What the operator's command prints."""
+    words = (sys.executable, "-m", "deploy.cli", *words)
+    given = os.environ | {"WAYBILL_HOME": str(service.home)}
+    return subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.fixture(scope="module")
+def alice(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Globus:
+    """The sample user, by an application."""
+    client = service.connection["client"]
+    return Globus(service.url, tmp_path_factory.mktemp("alice"), (client["id"], client["secret"]))
+
+
+@pytest.fixture(scope="module")
+def bob_name(service: Api) -> str:
+    """With an @, as the command wants the names of users."""
+    name = f"bob-{uuid.uuid4().hex[:8]}@example.org"
+    waybill(service, "user", "add", name, "--email", "bob@example.org")
+    return name
+
+
+@pytest.fixture(scope="module")
+def bob(service: Api, bob_name: str, tmp_path_factory: pytest.TempPathFactory) -> Globus:
+    told = dict(line.split("=", 1) for line in waybill(service, "client", bob_name).splitlines())
+    client = told["GLOBUS_CLI_CLIENT_ID"], told["GLOBUS_CLI_CLIENT_SECRET"]
+    return Globus(service.url, tmp_path_factory.mktemp("bob"), client)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.instance import Api
-from tests.journeys.conftest import Site
+from tests.journeys.conftest import Site, waybill
 from tests.real_browser import Browser
 from tests.real_clients import GLOBUS, Globus
 
@@ -24,35 +22,6 @@ pytestmark = pytest.mark.real_clients
 MakeSite = Callable[..., Site]
 #: For what happens by itself.
 SECONDS = 60
-
-
-def waybill(service: Api, *words: str) -> str:
-    """What the operator's command prints."""
-    words = (sys.executable, "-m", "deploy.cli", *words)
-    given = os.environ | {"WAYBILL_HOME": str(service.home)}
-    return subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-@pytest.fixture(scope="module")
-def alice(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Globus:
-    """The sample user, by an application."""
-    client = service.connection["client"]
-    return Globus(service.url, tmp_path_factory.mktemp("alice"), (client["id"], client["secret"]))
-
-
-@pytest.fixture(scope="module")
-def bob_name(service: Api) -> str:
-    """With an @, as the command wants the names of users."""
-    name = f"bob-{uuid.uuid4().hex[:8]}@example.org"
-    waybill(service, "user", "add", name, "--email", "bob@example.org")
-    return name
-
-
-@pytest.fixture(scope="module")
-def bob(service: Api, bob_name: str, tmp_path_factory: pytest.TempPathFactory) -> Globus:
-    told = dict(line.split("=", 1) for line in waybill(service, "client", bob_name).splitlines())
-    client = told["GLOBUS_CLI_CLIENT_ID"], told["GLOBUS_CLI_CLIENT_SECRET"]
-    return Globus(service.url, tmp_path_factory.mktemp("bob"), client)
 
 
 @pytest.fixture

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -15,35 +12,6 @@ from bench.instance import Api
 from tests.real_clients import Globus, run_python
 
 pytestmark = pytest.mark.real_clients
-
-
-def waybill(service: Api, *words: str) -> str:
-    """What the operator's command prints."""
-    given = os.environ | {"WAYBILL_HOME": str(service.home)}
-    command = [sys.executable, "-m", "deploy.cli", *words]
-    return subprocess.run(command, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-@pytest.fixture(scope="module")
-def alice(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Globus:
-    """The sample user, by an application."""
-    client = service.connection["client"]
-    return Globus(service.url, tmp_path_factory.mktemp("alice"), (client["id"], client["secret"]))
-
-
-@pytest.fixture(scope="module")
-def bob_name(service: Api) -> str:
-    """With an @, as the command wants the names of users."""
-    name = f"bob-{uuid.uuid4().hex[:8]}@example.org"
-    waybill(service, "user", "add", name, "--email", "bob@example.org")
-    return name
-
-
-@pytest.fixture(scope="module")
-def bob(service: Api, bob_name: str, tmp_path_factory: pytest.TempPathFactory) -> Globus:
-    told = dict(line.split("=", 1) for line in waybill(service, "client", bob_name).splitlines())
-    client = told["GLOBUS_CLI_CLIENT_ID"], told["GLOBUS_CLI_CLIENT_SECRET"]
-    return Globus(service.url, tmp_path_factory.mktemp("bob"), client)
 
 
 @pytest.fixture
