@@ -408,7 +408,7 @@ def test_a_list_costs_the_same_however_long_it_is(
     for number in range(3):
         submit(alice, ep1, ep2, label=str(number))
         make_endpoint(alice, f"more{number}")
-        with django_assert_num_queries(4):  # the token, whether any was removed, which tasks, those
+        with django_assert_num_queries(2):  # the token, the tasks with their endpoints and owners
             assert len(api.get("/task_list").body["DATA"]) == number + 1
         with django_assert_num_queries(4):  # the token, the endpoints, their servers, and which tasks use them
             assert len(api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]) == number + 3

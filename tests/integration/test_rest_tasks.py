@@ -619,7 +619,7 @@ def test_a_look_at_a_task_is_two_queries(
     api.get("/submission_id")  # the first use of a token is written down
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}")
-    with django_assert_num_queries(4):  # whether any was removed, which rows, then these
+    with django_assert_num_queries(2):
         api.get("/task_list")
     with django_assert_num_queries(3):
         api.get(f"/task/{task.pk}/event_list")

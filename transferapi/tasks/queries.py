@@ -125,17 +125,10 @@ def list_tasks(
         labelled = Task.objects.filter(reduce(or_, map(_label, filters.labels)), owner=user)
         found = found.filter(pk__in=labelled.values("pk")[:EVERY])
     removed = RemovedTask.objects.filter(owner=user).values("task_id")
-    shown = found.exclude(pk__in=removed) if removed.exists() else found
-    columns = [_ordering(part) for part in order or [Order()]]
-    page = _page(
-        shown.order_by(*columns, "-id").values_list("pk", flat=True),
-        limit,
-        offset,
-        lambda: found.count() - (found.filter(pk__in=removed).count() if shown is not found else 0),
-    )
-    rows = _mine(user).in_bulk(page.rows)
-    # One that is gone since then is missing.
-    return Page([rows[pk] for pk in page.rows if pk in rows], page.total)
+    columns: list[str | OrderBy] = [*(_ordering(part) for part in order or [Order()]), "-id"]
+    page = found.exclude(pk__in=removed).order_by(*columns).values("pk")[offset : offset + limit]
+    rows = _with_places().filter(pk__in=page).order_by(*columns)
+    return _paged(list(rows), limit, offset, lambda: found.count() - found.filter(pk__in=removed).count())
 
 
 def endpoints_of(user: User, *, unfinished: bool, days: int = RECENT_DAYS) -> set[uuid.UUID]:
@@ -181,8 +174,11 @@ def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None,
 
 
 def _mine(user: User) -> QuerySet[Task]:
-    everything = Task.objects.select_related("owner", "source__owner", "destination__owner")
-    return everything.filter(_shown_to(user))
+    return _with_places().filter(_shown_to(user))
+
+
+def _with_places() -> QuerySet[Task]:
+    return Task.objects.select_related("owner", "source__owner", "destination__owner")
 
 
 def _shown_to(user: User) -> Q:
@@ -196,11 +192,14 @@ def _known(user: User, task_id: uuid.UUID) -> uuid.UUID:
     return task_id
 
 
-def _page(found: QuerySet[Any], limit: int, offset: int, count: Callable[[], int] | None = None) -> Page[Any]:
+def _page(found: QuerySet[Any], limit: int, offset: int) -> Page[Any]:
+    return _paged(list(found[offset : offset + limit]), limit, offset, found.count)
+
+
+def _paged(rows: list[Row], limit: int, offset: int, count: Callable[[], int]) -> Page[Row]:
     """A page that is not full says itself how long the list is; asking would cost, and could contradict it."""
-    rows = list(found[offset : offset + limit])
     whole = len(rows) < limit and (rows or offset == 0)
-    return Page(rows, offset + len(rows) if whole else (count or found.count)())
+    return Page(rows, offset + len(rows) if whole else count())
 
 
 def _after(found: QuerySet[File], marker: int | None, limit: int) -> MarkerPage[File]:
