@@ -124,7 +124,8 @@ def autoactivate(user: User, ref: str, if_expires_in: int | None = None, now: da
         standing = activation.standing(user.pk, endpoint, now)
     if standing.held is None or not _lasts(standing, until):
         return _failed(endpoint, standing, now)
-    if standing.held.bound_to == vault.endpoint_binding(endpoint.pk):
+    place = vault.endpoint_binding(endpoint.pk)
+    if not vault.activated(standing.held, place) or standing.held.bound_to == place:
         return Outcome(endpoint, "AlreadyActivated", "The endpoint is activated already", standing)
     message = "The endpoint was activated with a credential that you have from its server"
     return Outcome(endpoint, "AutoActivated.CachedCredential", message, standing)
@@ -198,9 +199,10 @@ def _store(user: User, endpoint: Endpoint, new: _New, now: datetime | None) -> N
         registry.still(user, endpoint, Verb.ACTIVATE)
         if new.bound_to != own:
             vault.forget(user, own)
-        vault.store(
+        held = vault.store(
             user, new.bound_to, new.kind, new.secret, subject=new.subject, expires_at=new.expires_at, now=now
         )  # fmt: skip
+        vault.activated(held, own)
 
 
 # ---- the rows

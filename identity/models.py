@@ -72,6 +72,23 @@ class Credential(models.Model):
         )
 
 
+class Activation(models.Model):
+    """With which credential a user has activated an endpoint last.
+
+    A credential of a MyProxy or OAuth server serves other endpoints too, at which nobody has asked for it yet.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
+    #: "endpoint:<uuid>".
+    place = models.CharField(max_length=64, db_index=True)
+    #: Of `Credential`, which may be gone: no other one ever has its id.
+    credential_id = models.UUIDField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "place"], name="activation_once"),)
+
+
 class PendingSecret(models.Model):
     """Half of something that the user will finish: a key whose certificate he signs, the verifier of an OAuth code.
 

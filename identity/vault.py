@@ -19,7 +19,7 @@ from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
 from .clock import moment
 from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
 from .hidden import Hidden
-from .models import Credential, PendingSecret, User
+from .models import Activation, Credential, PendingSecret, User
 from .pending import Pending, find_pending, keep_pending, take_pending
 from .rotation import Rotation, Status, rotate, status
 from .rows import lock_user, seal, unseal
@@ -32,6 +32,7 @@ __all__ = [
     "Rotation",
     "Status",
     "VaultError",
+    "activated",
     "endpoint_binding",
     "expire",
     "find",
@@ -140,6 +141,15 @@ def reveal(held: Held) -> bytes:
     return unseal(row)
 
 
+def activated(held: Held, place: str) -> bool:
+    """Note that the user has activated an endpoint (its binding) with this credential; False: that was known."""
+    mine = Activation.objects.filter(user_id=held.user_id, place=place)
+    if mine.filter(credential_id=held.id).exists():
+        return False
+    mine.update_or_create(user_id=held.user_id, place=place, defaults={"credential_id": held.id})
+    return True
+
+
 def forget(user: User | uuid.UUID, bound_to: str) -> bool:
     """Delete a user's credential, and what is pending, for this binding, at once; whether there was a credential."""
     user_id = user if isinstance(user, uuid.UUID) else user.pk
@@ -153,6 +163,7 @@ def forget_all(bound_to: str, but: uuid.UUID | None = None) -> int:
 
     but: whose are left.
     """
+    Activation.objects.filter(place=bound_to).exclude(user_id=but).delete()
     theirs = models.Q(bound_to=bound_to) if but is None else models.Q(bound_to=bound_to) & ~models.Q(user_id=but)
     PendingSecret.objects.filter(theirs).delete()
     deleted, _ = Credential.objects.filter(theirs).delete()

@@ -210,6 +210,7 @@ def test_two_endpoints_of_one_myproxy_server_are_activated_by_one_passphrase(
     for name in ("place", "other"):
         place(name, myproxy_server=f"127.0.0.1:{myproxy_server.port}")
     activate(api, "place", "myproxy", username="al", passphrase=PASSPHRASE)
+    assert api.post("/endpoint/place/autoactivate?if_expires_in=600").code == "AlreadyActivated"
     answer = api.post("/endpoint/other/autoactivate?if_expires_in=600")
     assert (answer.code, answer.body["subject"]) == ("AutoActivated.CachedCredential", alices.subject)
     assert ls(api, folder, "other") == ["file"]

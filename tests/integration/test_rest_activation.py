@@ -287,6 +287,7 @@ def test_a_credential_of_a_server_serves_every_endpoint_that_names_it(
     for name in ("one", "bob%23two"):
         answer = api.post(f"/endpoint/{name}/autoactivate?if_expires_in=600")
         assert (answer.code, answer.body["subject"]) == ("AutoActivated.CachedCredential", alices.subject)
+        assert api.post(f"/endpoint/{name}/autoactivate?if_expires_in=600").code == "AlreadyActivated"
         assert api.get(f"/endpoint/{name}").body["activated"]
         assert api.post(f"/endpoint/{name}/autoactivate?if_expires_in=7200").code == "AutoActivationFailed"
     registry.update(alice, "one", {"myproxy_server": "other.example.org"})
@@ -323,7 +324,28 @@ def test_a_shared_one_that_lives_longer_takes_the_place_of_one_that_is_nearly_ov
     assert api.post("/endpoint/one/autoactivate?if_expires_in=600").code == "AlreadyActivated"
     answer = api.post("/endpoint/one/autoactivate?if_expires_in=7200")
     assert (answer.code, answer.body["subject"]) == ("AutoActivated.CachedCredential", alices.subject)
+    assert api.post("/endpoint/one/autoactivate?if_expires_in=7200").code == "AlreadyActivated"
     assert api.post("/endpoint/one/autoactivate?if_expires_in=72000").code == "AutoActivationFailed"
+
+
+def test_a_credential_that_came_after_the_one_an_endpoint_was_activated_with_is_a_cached_one(
+    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity
+) -> None:
+    def autoactivate() -> str:
+        return str(api.post("/endpoint/one/autoactivate").code)
+
+    _keep(alice, alices)
+    assert [autoactivate(), autoactivate()] == ["AutoActivated.CachedCredential", "AlreadyActivated"]
+    _keep(alice, alices, hours=2)  # the same one, renewed: the endpoint was active all the time
+    assert autoactivate() == "AlreadyActivated"
+    api.post("/endpoint/one/deactivate")
+    assert autoactivate() == "AutoActivationFailed"
+    _keep(alice, alices)
+    assert autoactivate() == "AutoActivated.CachedCredential"
+    push(api, "one", proxy_of(alices))
+    assert autoactivate() == "AlreadyActivated"
+    vault.forget(alice, vault.endpoint_binding(shared[0].pk))  # as when it has expired
+    assert [autoactivate(), autoactivate()] == ["AutoActivated.CachedCredential", "AlreadyActivated"]
 
 
 def test_one_users_credential_never_serves_another(
