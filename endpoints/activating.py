@@ -292,6 +292,7 @@ def _by_myproxy(user: User, endpoint: Endpoint, filled: Filled, now: datetime) -
         credential = myproxy.logon(
             _addresses(host, port), port, server_name=host, username=filled["username"],
             passphrase=filled["passphrase"], lifetime=lifetime, trust=activation.trust(), subject=subject,
+            timeout=settings.MYPROXY_SECONDS,
         )  # fmt: skip
     bound_to = vault.myproxy_binding(host, port) if shared else vault.endpoint_binding(endpoint.pk)
     return _checked(endpoint, credential, bound_to, "Activated.MyProxyCredential", now)

@@ -10,6 +10,7 @@ MyProxyError                    `reason` is a sentence for the user that holds n
 |- MyProxyTimeoutError(step)    the server did not go on in time
 |- UntrustedServerError         its certificate is not accepted (`refused`: the error of endpoints.gridftp.trust)
 |  |- WrongServerError          it is that of another server
+|- ServerFailedError            it gives up before TLS begins, as one does whose own certificate has expired
 |- LogonRefusedError            the server says no
 |  |- BadPassphraseError
 |  |- UnknownUserError
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import re
 import socket
 import ssl
@@ -51,6 +53,7 @@ __all__ = [
     "MyProxyInputError",
     "MyProxyProtocolError",
     "MyProxyTimeoutError",
+    "ServerFailedError",
     "UnknownUserError",
     "UnreachableError",
     "UntrustedServerError",
@@ -63,6 +66,8 @@ T = TypeVar("T")
 MAX_USER_NAME = 256
 #: Octets, the server's own limit.
 MAX_PASSPHRASE = 1024
+#: Seconds that a logon may take, unless the operator says otherwise.
+SECONDS = 20.0
 #: Octets of an answer, and of one certificate.
 MAX_ANSWER = 16 * 1024
 MAX_CERTIFICATE = 16 * 1024
@@ -105,6 +110,17 @@ class WrongServerError(UntrustedServerError):
     pass
 
 
+class ServerFailedError(MyProxyError):
+    """`said`: its words, which came in clear text, so that anybody on the way may have put them there."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f'The MyProxy server gives up before TLS begins, and was told nothing. It says: "{said}". So does a server '
+            "whose own certificate has expired or cannot be read: its administrator must look there."
+        )
+        self.said = said
+
+
 class LogonRefusedError(MyProxyError):
     pass
 
@@ -141,7 +157,7 @@ def logon(
     lifetime: timedelta,
     trust: TrustFolder,
     subject: str = "",
-    timeout: float = 20.0,
+    timeout: float = SECONDS,
 ) -> Credential:
     """A credential of this user that lives about `lifetime`, from the server at one of these addresses.
 
@@ -334,10 +350,21 @@ class _Line:
         except ssl.SSLEOFError:
             raise _hung_up(step) from None
         except ssl.SSLError:
+            if said := self._said_in_clear():
+                raise ServerFailedError(said) from None
             reason = "The MyProxy server does not speak TLS 1.2 or later as it should."
             raise MyProxyProtocolError(reason) from None
         except OSError:
             raise _hung_up(step) from None
+
+    def _said_in_clear(self) -> str:
+        """The error that is there in place of TLS: OpenSSL has taken the first octets, and left the rest unread."""
+        assert self._socket is not None
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._socket.fileno())) as plain:
+            plain.settimeout(min(self._left("begin TLS"), 1.0))
+            found = re.search(rb"\nRESPONSE=1\nERROR=([ -~]{1,%d})" % MAX_QUOTED, plain.recv(_CHUNK))
+            return found[1].decode("ascii") if found else ""
+        return ""
 
     def _left(self, step: str) -> float:
         left = self._until - time.monotonic()

@@ -163,8 +163,9 @@ def forget_all(bound_to: str, but: uuid.UUID | None = None) -> int:
 
     but: whose are left.
     """
-    Activation.objects.filter(place=bound_to).exclude(user_id=but).delete()
-    theirs = models.Q(bound_to=bound_to) if but is None else models.Q(bound_to=bound_to) & ~models.Q(user_id=but)
+    others = models.Q() if but is None else ~models.Q(user_id=but)
+    Activation.objects.filter(others, place=bound_to).delete()
+    theirs = models.Q(bound_to=bound_to) & others
     PendingSecret.objects.filter(theirs).delete()
     deleted, _ = Credential.objects.filter(theirs).delete()
     return deleted

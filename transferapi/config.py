@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ KNOWN = {
     "`waybill vault key` makes one",
     "WAYBILL_CERTIFICATES": "folder of the certificate authorities that are trusted "
     "(default /etc/grid-security/certificates)",
+    "WAYBILL_MYPROXY_SECONDS": "seconds that a MyProxy server may take to log a user on, 1 to 50; long where a person "
+    "must confirm by telephone (default 20)",
     "WAYBILL_DELEGATE_TO": "hosts of servers that may be given a (limited) proxy of their user, with commas "
     "(default: none)",
     "WAYBILL_OAUTH_CLIENTS": "how the OAuth servers of endpoints know this service, one a line: "
@@ -63,6 +66,8 @@ SECRETS = (
     "DATABASE_URL",
     "REDIS_URL",
 )
+#: A request may take this long, and a look-up of the server's name (5 s) besides.
+MAX_MYPROXY_SECONDS = 50
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 #: No statement, lock or forgotten transaction holds anything up for ever (milliseconds; COPY of many items is longest).
 TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
@@ -94,6 +99,8 @@ class Config:
     #: Where the text came from, if from a file: it is looked at again while we run, see `identity.keyring`.
     vault_key_file: Path | None
     certificates: Path
+    #: Below what a request may take (an operation: 50 s), so that the answer says which server it was.
+    myproxy_seconds: int
     delegate_to: tuple[str, ...]
     #: Lines; `identity.oauth_clients` reads them.
     oauth_clients: Secret | None
@@ -148,6 +155,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         vault_key=secret("WAYBILL_VAULT_KEY", parse_keys),
         vault_key_file=read("WAYBILL_VAULT_KEY_FILE", _path_or_none, ""),
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),
+        myproxy_seconds=read("WAYBILL_MYPROXY_SECONDS", _myproxy_seconds, "20"),
         delegate_to=read("WAYBILL_DELEGATE_TO", _words, ""),
         oauth_clients=secret("WAYBILL_OAUTH_CLIENTS", clients_of),
         oidc_key=secret("WAYBILL_OIDC_KEY", _rsa_key),
@@ -276,6 +284,12 @@ def _rsa_key(text: str) -> None:
 def _rate(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 6:
         raise ValueError("a whole number of requests a second")
+    return int(text)
+
+
+def _myproxy_seconds(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,2}", text) or not 1 <= int(text) <= MAX_MYPROXY_SECONDS:
+        raise ValueError(f"a whole number of seconds from 1 to {MAX_MYPROXY_SECONDS}")
     return int(text)
 
 

@@ -97,6 +97,7 @@ VAULT_KEY_FILE = CONFIG.vault_key_file
 #: The folder of the authorities that we trust, and whom a (limited) proxy of a user may be given to.
 CERTIFICATES = CONFIG.certificates
 DELEGATE_TO = CONFIG.delegate_to
+MYPROXY_SECONDS = CONFIG.myproxy_seconds
 
 #: Networks that the address gate lets through although they are loopback or private.
 ALLOW_TARGETS = CONFIG.allow_targets

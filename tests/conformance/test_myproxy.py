@@ -125,6 +125,21 @@ def test_a_server_of_an_authority_that_is_not_trusted_is_told_nothing(
         logon(left, "alice", "correct horse", trust=TrustFolder(other_authority.certificates))
 
 
+def test_a_server_whose_own_certificate_has_expired_is_told_as_such(
+    myproxy_server_factory: Callable[..., MyProxyServer], authority: Authority
+) -> None:
+    """It ends while the server runs: with one that has expired it does not start."""
+    host = authority.issue_host(["localhost"])
+    server = myproxy_server_factory(host=host)
+    expired = authority.issue_host(["localhost"], days=-1)
+    shutil.copy(expired.certificate, host.certificate)
+    shutil.copy(expired.key, host.key)
+    for _ in range(3):
+        with pytest.raises(myproxy.ServerFailedError, match=r"authentication failed.*its administrator") as failed:
+            logon(server, "alice", "correct horse")
+        assert failed.value.said == "authentication failed"
+
+
 def test_a_user_who_was_revoked_gets_nothing(
     tmp_path: Path, myproxy_server_factory: Callable[..., MyProxyServer]
 ) -> None:

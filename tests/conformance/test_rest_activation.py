@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -250,6 +251,27 @@ def test_a_server_that_is_no_myproxy_server_is_no_failure_of_ours(
     assert answer.code.startswith("ExternalError.MyProxy.")
     answer = activate(api, "place", "myproxy", username="al", passphrase=PASSPHRASE, hostname="10.0.0.1")
     assert_error(answer, 502, "ExternalError.ConnectFailed")
+
+
+def test_a_myproxy_server_without_an_address_is_told_from_a_forbidden_one(
+    api: Api, place: Callable[..., Endpoint]
+) -> None:
+    place(myproxy_server="myproxy.example.invalid")
+    for more in ({}, {"hostname": "other.example.invalid:7513"}):
+        answer = activate(api, "place", "myproxy", username="al", passphrase=PASSPHRASE, **more)
+        assert_error(answer, 502, "ExternalError.LookupFailed")
+        assert "has no address" in answer.body["message"]
+
+
+def test_how_long_a_myproxy_server_may_take_is_the_operators_choice(
+    api: Api, place: Callable[..., Endpoint], settings: Any
+) -> None:
+    settings.MYPROXY_SECONDS = 1
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place(myproxy_server=f"127.0.0.1:{silent.getsockname()[1]}")
+        answer = activate(api, "place", "myproxy", username="al", passphrase=PASSPHRASE)
+    assert_error(answer, 502, "ExternalError.MyProxy.Timeout")
+    assert "within 1 s" in answer.body["message"]
 
 
 def test_an_oauth_server_that_is_away_leaves_the_other_forms(

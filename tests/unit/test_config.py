@@ -38,6 +38,15 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert config.secret_key is None
 
 
+def test_how_long_a_myproxy_server_may_take_has_a_bound() -> None:
+    assert load({}).myproxy_seconds == 20
+    assert load({"WAYBILL_MYPROXY_SECONDS": "50"}).myproxy_seconds == 50
+    for wrong in ("0", "51", "1.5", "-1", "long", "٣"):
+        assert "WAYBILL_MYPROXY_SECONDS: a whole number of seconds from 1 to 50" in problems(
+            WAYBILL_MYPROXY_SECONDS=wrong
+        )
+
+
 def test_everything_that_may_be_said_is_read() -> None:
     config = load(
         {

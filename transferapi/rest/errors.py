@@ -57,7 +57,7 @@ from endpoints.errors import (
     TooManyWaitingError,
     flaw_of,
 )
-from endpoints.gate import TargetRefusedError
+from endpoints.gate import LookupFailedError, TargetRefusedError
 from endpoints.gridftp.faults import Fault, FaultError, Kind
 from endpoints.gridftp.trust import UntrustedError
 from endpoints.gridftp.written_names import BadNameError
@@ -292,6 +292,8 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     UnreadablePostError: lambda _: (400, "ClientError.BadRequest", "The request ended before its body did"),
     InterfaceError: _unavailable,
     OperationalError: _unavailable,
+    # Before the class that it is of: only that one says that the service may not connect.
+    LookupFailedError: lambda e: (502, "ExternalError.LookupFailed", f"{_shown(e.host)}: {e.reason}"),
     TargetRefusedError: lambda e: (502, "ExternalError.ConnectFailed", f"{_shown(e.host)}: {e.reason}"),
 }
 
