@@ -16,6 +16,7 @@ from endpoints.gridftp.login import Login
 from identity.errors import VaultKeyMissingError, VaultKeyNotConfiguredError
 from identity.vault import Held, VaultError
 from transferapi.tasks import errors, leases, renewal
+from transferapi.tasks.pace import Pace
 from workers.engine.credentials import LOOK, Purse
 from workers.engine.ports import LeaseLostError
 from workers.pool import Address, Door
@@ -37,6 +38,7 @@ class VaultWallet:
         #: How the keys of sessions begin whose credential was taken away in this slice.
         self._gone: set[str] = set()
         self._foresee_at = time.monotonic() + min(LOOK, FORESEE)
+        self._pace = Pace()
 
     async def look(self) -> Mapping[Side, Purse]:
         """One look into the database, and only where a credential is needed. Nothing is decrypted."""
@@ -94,13 +96,14 @@ class VaultWallet:
         if time.monotonic() < self._foresee_at:
             return
         self._foresee_at = time.monotonic() + FORESEE
-        for side, held in self._held.items():
-            if held is not None and held.expires_at is not None:
-                await in_a_thread(partial(self._foresee, side, held))
+        # One that serves both sides is one credential, and told once.
+        ending = {held.id: (side, held) for side, held in self._held.items() if held and held.expires_at}
+        for side, held in ending.values():
+            await in_a_thread(partial(self._foresee, side, held))
 
     def _foresee(self, side: Side, held: Held) -> None:
         try:
-            renewal.foresee(self._grant.task_id, self._grant.epoch, self._ends[side].endpoint, held)
+            renewal.foresee(self._grant.task_id, self._grant.epoch, self._ends[side].endpoint, held, pace=self._pace)
         except errors.LeaseLostError:
             raise LeaseLostError(f"task {self._grant.task_id}, epoch {self._grant.epoch}") from None
 

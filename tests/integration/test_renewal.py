@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +16,13 @@ from identity.models import User
 from identity.signals import credential_stored
 from identity.vault import Held, Kind
 from tests.integration.cast import all_at_once, later, make_endpoint, submit, submit_delete, take
-from transferapi.tasks import doorbell, leases, moves, outlook, queries, renewal, work
+from transferapi.tasks import doorbell, events, history, leases, moves, outlook, queries, renewal, work
 from transferapi.tasks.clock import moment
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.forecast import Forecast, Work
 from transferapi.tasks.models import Event, Task
-from transferapi.tasks.rows import Trouble
+from transferapi.tasks.pace import Pace
+from transferapi.tasks.rows import RunFacts, Trouble
 
 #: Never used to log in: only its binding and its times matter here.
 SECRET = b"not a proxy"
@@ -313,6 +314,97 @@ def test_a_worker_that_lost_its_lease_tells_nothing(
     with pytest.raises(LeaseLostError):
         renewal.foresee(task.pk, grant.epoch, gsi1, held)
     assert codes(task) == ["SUBMITTED"]
+
+
+MB = 10**6
+HOUR = 3600.0
+HISTORY = 50 * MB
+Law = Callable[[float], float]
+
+
+@pytest.fixture
+def fast_before(alice: User, gsi1: Endpoint, gsi2: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that ran between the two went at 50 MB/s."""
+    monkeypatch.setattr(outlook, "_models", {})
+    earlier = unchecked(alice, gsi1, gsi2)
+    for number in range(1, 13):
+        facts = RunFacts(1 + number * 20.0, number * 10, int(number * 20 * HISTORY), 0, 0.05, 4, 2, 20, True)
+        history.learn(earlier.pk, None, facts)
+
+
+def warned(
+    user: User, *ends: Endpoint, size: int, pace: Law, life: float = 4 * HOUR, step: float = 60.0
+) -> tuple[float, str] | None:
+    """Seconds before the end of the credential at which a task of 1,000 files is first said to outlive it, and how.
+
+    pace: octets a second at so many seconds after the start of the task, which is when the credential was given.
+    """
+    begun = moment()
+    held = give(user, ends[0], seconds=life, now=begun)
+    task = unchecked(user, *ends)
+    grant = leases.acquire(task.pk, "worker", ttl=timedelta(days=1))
+    assert isinstance(grant, leases.Grant)
+    events.append(task.pk, [events.NewEvent("STARTED", "The task has started.")], begun)
+    seen, done, clock = Pace(), 0.0, 3.0
+    while done < size and clock < life:
+        share = min(1.0, done / size)
+        moved = {"files": 1000, "files_transferred": int(1000 * share), "items_scanned": 1}
+        Task.objects.filter(pk=task.pk).update(bytes_total=size, bytes_transferred=int(done), **moved)
+        if renewal.foresee(task.pk, grant.epoch, ends[0], held, begun + timedelta(seconds=clock), seen):
+            return life - clock, Event.objects.get(task=task, code=renewal.EXPIRES_SOON).description
+        done, clock = done + step * pace(clock), clock + step
+    return None
+
+
+def test_a_task_that_is_slower_than_history_is_told_by_its_own_pace(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
+) -> None:
+    found = warned(alice, gsi1, gsi2, size=20_000 * MB, pace=lambda _: MB)
+    assert found is not None
+    left, text = found
+    assert left > 3.9 * HOUR, "as soon as its pace is known, hours ahead"
+    assert "takes about 5 hours" in text or "takes about 6 hours" in text
+    assert "The task will wait then" in text
+
+
+def test_a_task_that_becomes_slow_on_the_way_is_told_half_an_hour_before_the_end(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
+) -> None:
+    slow_from = 3 * HOUR
+    found = warned(alice, gsi1, gsi2, size=130_000 * MB, pace=lambda at: 10 * MB if at < slow_from else MB)
+    assert found is not None
+    assert 0.5 * HOUR <= found[0] < HOUR
+
+
+def test_one_that_will_only_just_be_done_in_time_is_told_half_an_hour_before_the_end(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
+) -> None:
+    found = warned(alice, gsi1, gsi2, size=int(3.9 * HOUR * MB), pace=lambda _: MB)
+    assert found is not None
+    left, text = found
+    assert 0.5 * HOUR <= left < 0.6 * HOUR
+    assert "If it gets slower, it will wait then" in text
+
+
+def test_what_is_done_in_good_time_is_nothing_to_tell(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
+) -> None:
+    assert warned(alice, gsi1, gsi2, size=int(3.5 * HOUR * MB), pace=lambda _: MB, step=300) is None
+
+
+def test_a_credential_of_few_minutes_is_told_when_half_of_it_is_left(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
+) -> None:
+    slow = {"size": 5_000 * MB, "pace": lambda at: 8 * MB if at < 400 else 0, "step": 10}
+    found = warned(alice, gsi1, gsi2, life=1200, **slow)
+    assert found is not None
+    assert 600 <= found[0] <= 800
+
+
+def test_a_deletion_is_told_too(alice: User, gsi1: Endpoint) -> None:
+    found = warned(alice, gsi1, size=20_000 * MB, pace=lambda _: MB)
+    assert found is not None
+    assert found[0] > 3.9 * HOUR
 
 
 def test_a_task_without_an_endpoint_to_wait_at_is_only_resumed_by_hand(

@@ -140,6 +140,15 @@ class Model:
             found = replace(found, high=max(found.high, seconds))  # who has waited for so long may wait as long again
         return _wider(found) if scanning else found
 
+    def at_pace(self, done: Work, left: Work, seconds: float) -> float | None:
+        """Seconds for what is left, if it goes as what was done in so many seconds; None: nothing was.
+
+        History says only how files and octets weigh against each other, and that within what both of them allow.
+        """
+        found = at_pace(done, left, seconds)
+        behind, ahead = (self._parts(work)[1] for work in (done, left))
+        return min(max(found), max(min(found), seconds * ahead / behind)) if found and behind else None
+
     def _parts(self, work: Work) -> tuple[float, float]:
         """Seconds to begin and to end, and seconds of moving."""
         costs = [
@@ -188,6 +197,11 @@ class Model:
             few = f"{own} between these endpoints and " if self._own else ""
             return f"from {few}{others} between {self._kin}"
         return f"from only {own} between these endpoints" if self._own else NO_BASIS
+
+
+def at_pace(done: Work, left: Work, seconds: float) -> list[float]:
+    """Seconds for what is left, by files and by octets; of neither nothing may have been done yet."""
+    return [seconds * ahead / behind for behind, ahead in zip(done, left, strict=True) if behind]
 
 
 def _row(run: Past, round_trip: float) -> list[float]:

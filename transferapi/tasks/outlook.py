@@ -15,8 +15,9 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Verb
 from identity.models import User
 
-from .forecast import ENOUGH, Forecast, Model, Past, Work
+from .forecast import ENOUGH, Forecast, Model, Past, Work, at_pace
 from .models import Event, Run, Task
+from .pace import Pace
 from .states import Phase, Status, TaskType
 
 #: The latest runs of a pair, and of all others, that a forecast is made from.
@@ -25,6 +26,8 @@ RUNS_SEEN = 200
 FRESH = 60.0
 MODELS_KEPT = 256
 
+#: Seconds of work after which a task is known by its own pace, and no more by what others did.
+MEASURED = 60.0
 #: Seconds from a request to its lease that are our own; longer is a wait for a turn.
 BEGIN = 1.0
 
@@ -71,13 +74,42 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
         return None
     if task.phase == Phase.PAUSED:
         return None
-    scanning = task.items_scanned < task.items_total
-    files = task.files - task.files_transferred - task.files_skipped - task.files_failed
-    if scanning and not files:
+    left, scanning = _left(task), is_scanning(task)
+    if scanning and not left.files:
         return None
-    left = Work(files, max(0, task.bytes_total - task.bytes_transferred) if files else 0)
     done, seconds = _so_far(task, now or datetime.now(UTC))
     return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=scanning)
+
+
+def rest(task: Task, pace: Pace, now: datetime) -> float | None:
+    """Seconds that the rest of a running task takes as it goes by now; None: nobody can say yet.
+
+    Its own pace in the last minutes goes before that of its earlier slices, and both before what others did: on a day on
+    which all is slower, history would say too little until the task is nearly over.
+    """
+    left = _left(task)
+    for done, seconds in (pace.recent(task, now), _so_far(task, now)):
+        found = _at_pace(task, done, left, seconds) if left.files and seconds >= MEASURED else None
+        if found is not None:
+            return found
+    forecast = during(task, now)
+    return forecast.expected if forecast else None
+
+
+def _at_pace(task: Task, done: Work, left: Work, seconds: float) -> float | None:
+    if task.destination_host_id is None:
+        return max(at_pace(Work(done.files, 0), left, seconds), default=None)
+    return model((task.source_host_id, task.destination_host_id)).at_pace(done, left, seconds)
+
+
+def is_scanning(task: Task) -> bool:
+    """More may be found."""
+    return task.items_scanned < task.items_total
+
+
+def _left(task: Task) -> Work:
+    files = task.files - task.files_transferred - task.files_skipped - task.files_failed
+    return Work(files, max(0, task.bytes_total - task.bytes_transferred) if files else 0)
 
 
 def model(pair: Pair) -> Model:

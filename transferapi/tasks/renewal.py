@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
@@ -26,10 +26,17 @@ from . import events, mails, moves, outlook
 from .clock import moment
 from .leases import hold
 from .models import Event, Task
+from .pace import Pace
 from .rows import Trouble
 from .states import Phase
 
 EXPIRES_SOON = "CREDENTIAL_EXPIRES_SOON"
+#: Who renews credentials is to have so much time for it, where there is as much.
+NOTICE = timedelta(minutes=30)
+#: A worker looks so often at least, and a little more.
+LOOKS = timedelta(minutes=1)
+#: How many times longer than expected the rest may take in the end.
+DOUBT = 4.0
 NONE_VALID = "There is none that is valid now."
 #: Where an endpoint is activated.
 ACTIVATE = "/v0.10/endpoint/{}/activate"
@@ -188,22 +195,28 @@ def stored(sender: object, user_id: uuid.UUID, **_: object) -> None:
 # ---- looking ahead
 
 
-def foresee(task_id: uuid.UUID, epoch: int, endpoint: Endpoint, held: Held, now: datetime | None = None) -> bool:
-    """Tell the owner, once for each credential, when it will end before the task does; whether it will.
+def foresee(
+    task_id: uuid.UUID,
+    epoch: int,
+    endpoint: Endpoint,
+    held: Held,
+    now: datetime | None = None,
+    pace: Pace | None = None,
+) -> bool:
+    """Tell the owner, once for each credential, when it will or may end before the task does; whether so.
 
-    endpoint: as the task names it. Of a shared one its own owner is told by mail.
-
-    -> LeaseLostError
+    endpoint: as the task names it. Of a shared one its own owner is told by mail. pace: the same one for a whole slice.
+    Raises LeaseLostError.
     """
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     now = moment(now)
-    forecast = outlook.during(task, now)
-    if forecast is None or held.expires_at is None or (held.expires_at - now).total_seconds() >= forecast.expected:
+    rest = outlook.rest(task, pace or Pace(), now)
+    if held.expires_at is None or not _is_too_short(task, held.expires_at - now, rest, _notice(held)):
         return False
     details = {"endpoint": canonical_name(endpoint), "expires_at": held.expires_at.isoformat(timespec="seconds")}
     text = (
-        f"The credential for {_where(task, endpoint)} ends at {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, and the rest of "
-        f"the task takes about {_duration(forecast.expected)}. The task will wait then. {_who_renews(task, endpoint)}"
+        f"The credential for {_where(task, endpoint)} ends at {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, and "
+        f"{_how_long(rest, held.expires_at - now)} {_who_renews(task, endpoint)}"
     )
     new = events.NewEvent(EXPIRES_SOON, text, details)
     with hold(task_id, epoch) as at:
@@ -211,6 +224,27 @@ def foresee(task_id: uuid.UUID, epoch: int, endpoint: Endpoint, held: Held, now:
             events.append(task_id, [new], at)
             mails.expiring(task, endpoint, held, text, how_to_renew(_host(endpoint)), at)
     return True
+
+
+def _notice(held: Held) -> timedelta:
+    """Before its end: NOTICE; of one that is given for less than that, half of its life."""
+    life = held.expires_at - held.stored_at if held.expires_at else NOTICE
+    return (NOTICE if life > NOTICE else life / 2) + LOOKS
+
+
+def _is_too_short(task: Task, left: timedelta, rest: float | None, notice: timedelta) -> bool:
+    """Whether a person should renew it. At the last moment for that every doubt counts: later nobody may be there."""
+    if left > notice:
+        return rest is not None and left.total_seconds() < rest
+    return rest is None or outlook.is_scanning(task) or left.total_seconds() < DOUBT * rest
+
+
+def _how_long(rest: float | None, left: timedelta) -> str:
+    if rest is None:
+        return "nobody can say yet how long the task takes. If it is not done by then, it will wait."
+    if rest <= left.total_seconds():
+        return f"the rest of the task takes about {_duration(rest)}. If it gets slower, it will wait then."
+    return f"the rest of the task takes about {_duration(rest)}. The task will wait then."
 
 
 def _duration(seconds: float) -> str:
