@@ -84,8 +84,8 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
 def rest(task: Task, pace: Pace, now: datetime) -> float | None:
     """Seconds that the rest of a running task takes as it goes by now; None: nobody can say yet.
 
-    Its own pace in the last minutes goes before that of its earlier slices, and both before what others did: on a day on
-    which all is slower, history would say too little until the task is nearly over.
+    Its own pace in the last minutes goes before that of its earlier slices, and both before what others did: on a day
+    on which all is slower, history would say too little until the task is nearly over.
     """
     left = _left(task)
     for done, seconds in (pace.recent(task, now), _so_far(task, now)):
