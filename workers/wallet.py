@@ -10,9 +10,9 @@ from functools import partial
 from endpoints import activation
 from endpoints.access import Access
 from endpoints.errors import NotActivatedError
-from endpoints.gridftp.data_security import STOCK_OF_KEYS
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.login import Login
+from endpoints.gridftp.throw_away import STOCK_OF_KEYS
 from identity.errors import VaultKeyMissingError, VaultKeyNotConfiguredError
 from identity.vault import Held, VaultError
 from transferapi.tasks import errors, leases, renewal

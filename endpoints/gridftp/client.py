@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from .commands import MAX_ARGUMENT
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
+from .data_commands import Told, tell
 from .facts import Entry, FactsError, format_time, parse_line
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .listing import blocks_on_control, blocks_on_data, entries_of
@@ -31,9 +32,6 @@ FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
 #: Seconds for the answer of one that gives none: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
-#: The argument of PBSZ, which must come before PROT (RFC 2228 section 3): what the toolkit's client says.
-BUFFER = b"1048576"
-
 _T = TypeVar("_T")
 
 
@@ -47,18 +45,6 @@ class Ground(NamedTuple):
 
     path: str
     write: bool
-
-
-class Told(NamedTuple):
-    """What a session's server was told of its data connections; by default nothing. Only for protected sessions.
-
-    dcsc: the name of the throw-away key; "": its own credential, or the user's proxy. dcau: b"" is what the server does
-    by itself: the toolkit's "A" after GSI, and "N" over ssh, where PROT P then would encrypt nothing.
-    """
-
-    dcsc: str = ""
-    dcau: bytes = b""
-    prot: bytes = b"C"
 
 
 class GridFTPSession:
@@ -75,9 +61,10 @@ class GridFTPSession:
         self.tells_links = False
         #: The toolkit's server stands before data nodes of its own (GFD.20).
         self.striped = False
-        #: None: nobody knows. Part of it may have been heard; and over ssh a server begins without DCAU, so that it is
-        #: told all of it.
-        self.data_security: Told | None = Told() if connection.channel.protected or not login.protected else None
+        #: None: nobody knows, for part of it may have been heard.
+        self.data_security: Told | None = Told()
+        #: What the server has refused of it, such as "DCSC P", with what it said.
+        self.refused: dict[str, Fault] = {}
         #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
         self.demands_encryption = False
         self._marks_checksums = False
@@ -219,13 +206,9 @@ class GridFTPSession:
         if self.demands_encryption:
             advice = "This server lists folders on data connections only, and the task wants those encrypted."
             raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=Scope.ENDPOINT, advice=advice))
-        told = self.data_security
-        if "DCAU" not in self.features or (told and (told.dcau, told.prot) == (b"N", b"C")):
-            return
-        self.data_security = None
-        ask = self.connection.ask
-        await asyncio.gather(ask("DCAU", b"N"), ask("PBSZ", BUFFER), ask("PROT", b"C"))
-        self.data_security = Told(told.dcsc if told else "?", b"N", b"C")
+        if "DCAU" in self.features:
+            held = self.data_security
+            await tell(self, Told(held.dcsc if held else "?", b"N", b"C"))
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         """MKD for each, pipelined, in this order; False for one that was there already, which is fine."""

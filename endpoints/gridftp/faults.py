@@ -11,6 +11,10 @@ import enum
 from dataclasses import dataclass, replace
 
 from .replies import Reply
+from .words import readable
+
+#: Text kept of a reply: enough to read, too little to fill a table.
+MAX_RAW = 2000
 
 
 class Kind(enum.StrEnum):
@@ -67,7 +71,7 @@ class Fault:
 
     retryable: False only where no repetition could ever help (a name no server can take); a missing file or a
     refused permission may be mended by a person and so is retried until the deadline.
-    advice: one sentence for the user. raw: the server's own words, undecodable bytes replaced.
+    advice: one sentence for the user. raw: the server's own words; what cannot be read or shown is replaced in both.
     """
 
     kind: Kind
@@ -76,6 +80,13 @@ class Fault:
     scope: Scope = Scope.FILE
     advice: str = ""
     raw: str = ""
+    #: The server that it was met at, as its endpoint has it ("dtn.example.org:2811"); "" where that is not known, or
+    #: not for the user to know.
+    server: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "advice", readable(self.advice))
+        object.__setattr__(self, "raw", readable(self.raw[:MAX_RAW]))
 
     def at(self, side: Side) -> Fault:
         """The same fault, seen on this side."""
@@ -194,14 +205,26 @@ _SCOPES: dict[Kind, Scope] = {
     Kind.TIMEOUT: Scope.SESSION,
 }
 
-#: Text kept of a reply: enough to read, too little to fill a table.
-MAX_RAW = 2000
+#: What mends a refusal, by what the server says.
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    (
+        "trusted ca certificates directory",
+        "An empty folder mends that: ~/.globus/certificates in the home of the account, or "
+        "/etc/grid-security/certificates on the host.",
+    ),
+)
 
 
 def make_fault(kind: Kind, raw: str = "", *, side: Side = Side.UNKNOWN, retryable: bool = True) -> Fault:
     """A fault of this kind with the scope and the advice that belong to it."""
     scope = _SCOPES.get(kind, Scope.FILE)
-    return Fault(kind, side, retryable, scope, _ADVICE.get(kind, ""), raw[:MAX_RAW])
+    return Fault(kind, side, retryable, scope, _ADVICE.get(kind, ""), raw)
+
+
+def remedy(fault: Fault) -> str:
+    """What an administrator or user of the host can do about this refusal, where its words tell; else ""."""
+    text = fault.raw.lower()
+    return next((cure for phrase, cure in _REMEDIES if phrase in text), "")
 
 
 def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:

@@ -417,20 +417,89 @@ async def test_an_anonymous_end_gets_no_key_and_no_encryption(
     assert "clear text" in fault.advice
 
 
-async def test_a_server_that_refuses_the_key_after_all_moves_data_bare_and_encrypts_nothing(
-    cast: Cast, folder: Path, wire: DataProxy
-) -> None:
-    refusing = cast.server(None, "-disable-command-list", "DCSC")
+# ---- servers that name a protection in FEAT, and refuse it
 
-    async with sessions((cast.server(), cast.login()), (refusing, cast.login())) as (source, destination):
-        destination.features |= {"DCSC"}
-        assert await secured(source, destination) is DataSecurity.UNAUTHENTICATED
-        await move_all(source, destination, folder)
-        destination.features |= {"DCSC"}
+
+def refusing(cast: Cast, commands: str) -> ToolkitServer:
+    """Names in FEAT what it refuses, as the toolkit's server does with disabled commands."""
+    return cast.server(None, "-disable-command-list", commands)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    ("commands", "why"),
+    [
+        ("DCSC", "takes no key"),
+        ("DCSC P", "takes no key"),
+        ("PBSZ,PROT,DCSC", "takes no key"),
+        ("PROT", "refuses to encrypt"),
+    ],
+)
+async def test_a_server_that_refuses_what_it_names_is_one_that_does_not_know_it(
+    cast: Cast, folder: Path, wire: DataProxy, commands: str, why: str, both: bool
+) -> None:
+    unwilling = refusing(cast, commands)
+    ends = [(unwilling if both else cast.server(), cast.login()), (unwilling, cast.login("bob"))]
+    held = DataSecurity.UNAUTHENTICATED if "DCSC" in commands else DataSecurity.AUTHENTICATED
+
+    async with sessions(*ends) as (source, destination):
+        assert "DCSC" in destination.features
+        for _ in range(2):
+            assert await secured(source, destination) is held
+            await move_all(source, destination, folder)
         with pytest.raises(FaultError) as caught:
             await secured(source, destination, encrypt=True)
+        assert await secured(source, destination) is held
 
-    assert (caught.value.fault.kind, caught.value.fault.side) == (Kind.UNSUPPORTED, Side.DESTINATION)
+    fault = caught.value.fault
+    side = Side.SOURCE if both else Side.DESTINATION
+    assert (fault.kind, fault.side, fault.retryable) == (Kind.UNSUPPORTED, side, False)
+    assert why in fault.advice
+    assert fault.raw.endswith(("Command not supported.", "Command arguments disabled."))
+
+
+async def test_a_server_that_refuses_pbsz_alone_encrypts(cast: Cast, folder: Path, wire: DataProxy) -> None:
+    async with sessions((cast.server(), cast.login()), (refusing(cast, "PBSZ"), cast.login())) as (source, destination):
+        assert await secured(source, destination, encrypt=True) is DataSecurity.PRIVATE
+        await move_all(source, destination, folder)
+
+    assert PLAIN not in wire.seen
+
+
+async def test_a_server_without_dcau_is_refused_once_for_all(cast: Cast) -> None:
+    """Nobody knows what it does with data connections: neither to say A to it nor N would help."""
+    async with sessions((cast.server(), cast.login()), (refusing(cast, "DCAU"), cast.login())) as (source, destination):
+        for encrypt, why in ((False, "no command that settles"), (True, "refuses to authenticate")):
+            with pytest.raises(FaultError) as caught:
+                await secured(source, destination, encrypt=encrypt)
+            fault = caught.value.fault
+            assert (fault.kind, fault.side, fault.retryable) == (Kind.UNSUPPORTED, Side.DESTINATION, False)
+            assert why in fault.advice
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_a_server_that_does_not_let_go_of_a_key_shows_no_proxy(cast: Cast, folder: Path, encrypt: bool) -> None:
+    """It was given one for another partner, and refuses DCSC D."""
+    keeps = refusing(cast, "DCSC D"), cast.login("alice", delegate=True)
+    proxied = refusing(cast, "DCSC"), cast.login("bob", delegate=True)
+
+    async with sessions(keeps, (cast.server(), cast.login()), proxied) as (source, partner, destination):
+        assert await secured(source, partner) is DataSecurity.AUTHENTICATED
+        await move_all(source, partner, folder)
+        if encrypt:
+            with pytest.raises(FaultError) as caught:
+                await secured(source, destination, encrypt=True)
+            assert caught.value.fault.retryable is False
+        assert await secured(source, destination) is DataSecurity.UNAUTHENTICATED
+        await move_all(source, destination, folder)
+        assert await secured(source, partner) is DataSecurity.AUTHENTICATED
+        await move_all(source, partner, folder)
+
+
+async def test_a_listing_on_data_connections_does_not_need_what_the_server_refuses(cast: Cast, folder: Path) -> None:
+    async with sessions((refusing(cast, "DCSC,PBSZ,PROT"), cast.login())) as (session,):
+        session.features -= {"MLSC"}
+        assert len([entry async for batch in session.listing(str(folder)) for entry in batch]) == 41
 
 
 async def test_a_delegating_login_is_not_the_same_as_one_that_does_not(cast: Cast) -> None:

@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from endpoints.gridftp import data_security
-from endpoints.gridftp.data_security import KEY_SECONDS, MAX_PAIRS, Keys, ThrowAway, make_throw_away
+from endpoints.gridftp import throw_away
 from endpoints.gridftp.proxies import new_key
+from endpoints.gridftp.throw_away import KEY_SECONDS, MAX_PAIRS, Keys, ThrowAway, make_throw_away
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ async def test_a_pair_gets_a_new_key_after_an_hour() -> None:
 
 async def test_pairs_that_nobody_asks_for_are_forgotten(key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = Keys()
-    monkeypatch.setattr(data_security, "new_key", lambda: key)
+    monkeypatch.setattr(throw_away, "new_key", lambda: key)
     first = await keys.take(("one", "0"))
     for number in range(1, MAX_PAIRS + 1):
         await keys.take(("one", str(number)))
@@ -97,12 +97,12 @@ async def test_keys_are_made_ahead_in_another_thread(key: RSAPrivateKey, monkeyp
         threads.append(threading.current_thread())
         return key
 
-    monkeypatch.setattr(data_security, "new_key", make)
+    monkeypatch.setattr(throw_away, "new_key", make)
     keys = Keys()
     keys.prepare()
     assert keys._filling
     await keys._filling
-    monkeypatch.setattr(data_security, "new_key", None)
+    monkeypatch.setattr(throw_away, "new_key", None)
     keys._filling = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
 
     await asyncio.gather(keys.take(("one", "two")), keys.take(("one", "three")))

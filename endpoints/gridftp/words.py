@@ -1,0 +1,44 @@
+"""Words of servers and of the operating system, for people: without control characters, without Python, bounded."""
+
+from __future__ import annotations
+
+import os
+import re
+
+#: C0 and C1 controls, DEL, line separators, and what turns the direction of a line round (Unicode TR 36).
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BLANK = re.compile(r"[\t\r\n]+")
+#: Octets of an answer that is no answer: enough for the lines in which servers put the cause last.
+MAX_SHOWN = 500
+
+
+def readable(text: str) -> str:
+    """The text on one line; what cannot be shown is U+FFFD."""
+    return _CONTROL.sub("\ufffd", _BLANK.sub(" ", text)) if _CONTROL.search(text) else text
+
+
+def shown(octets: bytes, limit: int = MAX_SHOWN) -> str:
+    """Octets that somebody sent, in quotes, cut to so many."""
+    text = readable(octets[:limit].decode("utf-8", "replace").strip())
+    return f'"{text}{" ..." if len(octets) > limit else ""}"'
+
+
+def quoted(name: str) -> str:
+    """A name in quotes; octets that are no UTF-8 and control characters are U+FFFD."""
+    return shown(name.encode("utf-8", "surrogateescape"), 4096)
+
+
+def of_system(error: BaseException) -> str:
+    """What the operating system says, such as "Connection refused": Python adds its own notation to that."""
+    number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and type(error).__module__ == "builtins" and isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return readable(str(error)) or type(error).__name__
+
+
+def shortened(text: str, limit: int) -> str:
+    """The beginning and the end: servers tell the cause in the last of many lines."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 5) * 2 // 3
+    return f"{text[: limit - 5 - end]} ... {text[-end:]}"
