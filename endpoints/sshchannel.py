@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from paramiko.packet import Packetizer
 
 from .gridftp.private_keys import open_key
+from .gridftp.words import of_system
 from .sshkeys import fingerprint_of
 
 #: Host keys and their families: an owner registers the fingerprint of one key, and hosts have several.
@@ -258,4 +259,4 @@ def _family(algorithm: str) -> str:
 
 
 def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return of_system(error)

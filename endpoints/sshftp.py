@@ -17,6 +17,7 @@ from functools import cached_property
 from .gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from .gridftp.control import Lost
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
+from .gridftp.words import of_system
 from .sshchannel import FAMILIES, Bridge, BridgeFailedError, Failure, Order
 from .sshkeys import SshUserNameError, check_username, parse_ssh_key
 
@@ -207,7 +208,7 @@ async def _tcp(host: str, port: int) -> socket.socket:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     except OSError as error:
         connected.close()
-        raise FaultError(session_fault(Kind.CONNECT_FAILED, str(error), Scope.ENDPOINT)) from None
+        raise FaultError(session_fault(Kind.CONNECT_FAILED, of_system(error), Scope.ENDPOINT)) from None
     except BaseException:
         connected.close()
         raise

@@ -74,7 +74,8 @@ def fingerprint(path: Path) -> str:
 class SshServer:
     """One sshd with all that belongs to it in `folder`, which must be a new one.
 
-    sshftp: set the toolkit's server up for ssh (`.globus/sshftp`). extra: further lines of sshd_config.
+    sshftp: set the toolkit's server up for ssh (`.globus/sshftp`). trusting: with a folder of authorities, without
+    which it takes no key for its data channels; after `enable-sshftp` there is none. extra: lines of sshd_config.
     """
 
     def __init__(
@@ -82,17 +83,20 @@ class SshServer:
         folder: Path,
         *extra: str,
         sshftp: bool = True,
+        trusting: bool = True,
         host_keys: Sequence[str] = HOST_KEYS,
         address: str = LOOPBACK,
     ) -> None:
         self.folder = folder
         self.extra = extra
         self.sshftp = sshftp
+        self.trusting = trusting
         self.address = address
         self.port = 0
         self.username = pwd.getpwuid(os.geteuid()).pw_name
         self.log = folder / "sshd.log"
         self.home = folder / "home"
+        self.trusted = self.home / ".globus" / "certificates"
         self.host_keys = {kind: folder / f"host_{kind}" for kind in host_keys}
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -147,12 +151,16 @@ class SshServer:
     def _server_words(self, program: str) -> list[str]:
         """The server does not run as root, who is nobody in particular to it; and it protects data channels only where
         it has a folder of authorities, be it an empty one."""
-        trusted = self.home / ".globus" / "certificates"
-        trusted.mkdir(exist_ok=True)
-        words = ["exec", "env", f"X509_CERT_DIR={trusted}"]
+        if self.trusting:
+            self.trust()
+        words = ["exec", "env", f"X509_CERT_DIR={self.trusted}"]
         if account := unprivileged_account():
             words += ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
         return [*words, program, "-c", "/dev/null", "-ssh"]
+
+    def trust(self) -> None:
+        """Make the empty folder of authorities; sessions that begin from now on find it."""
+        self.trusted.mkdir(exist_ok=True)
 
     def _configure(self) -> Path:
         config = self.folder / "sshd_config"

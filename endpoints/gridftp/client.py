@@ -20,6 +20,7 @@ from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .listing import blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
+from .words import quoted
 
 #: Facts asked for: what a scan needs (Unique tells a file by two names from two files), and what a person wants to
 #: see in a listing besides.
@@ -152,14 +153,15 @@ class GridFTPSession:
         if path == "/~" or path.startswith("/~/"):
             path = self.home.rstrip("/") + "/" + path[3:]
         if not path.startswith("/"):
-            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"not an absolute path: {path!r}", retryable=False))
+            text = f"not an absolute path: {quoted(path)}"
+            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, text, retryable=False))
         return self._encoded(path)
 
     def _encoded(self, name: str) -> bytes:
         octets = name.encode("utf-8", "surrogateescape")
         if not self.eight_bit_clean and not octets.isascii():
             advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
-            raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=repr(name)))
+            raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=quoted(name)))
         return octets
 
     async def restrict(self, grounds: Sequence[Ground]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .words import shown
+
 #: Octets that end or corrupt a line, or that no server takes in a name: C0 controls and DEL (truth 9).
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
@@ -20,7 +22,7 @@ class CommandError(ValueError):
         self.argument = argument
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.argument[:200]!r}"
+        return f"{self.reason}: {shown(self.argument)}"
 
 
 def has_control_characters(path: bytes) -> bool:

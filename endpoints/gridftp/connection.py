@@ -14,6 +14,7 @@ from .commands import CommandError, encode
 from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .replies import Reply
+from .words import of_system
 
 #: Seconds for a connection to be made, and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
@@ -68,7 +69,7 @@ class ControlConnection(asyncio.Protocol):
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         except (OSError, SSLError) as error:
-            raise FaultError(session_fault(Kind.CONNECT_FAILED, str(error), Scope.ENDPOINT)) from None
+            raise FaultError(session_fault(Kind.CONNECT_FAILED, of_system(error), Scope.ENDPOINT)) from None
         return connection
 
     # ---- asyncio.Protocol
@@ -86,7 +87,7 @@ class ControlConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch:
             self._watch.cancel()
-        fault = session_fault(Kind.CONNECTION_RESET, str(exc)) if exc else None
+        fault = session_fault(Kind.CONNECTION_RESET, of_system(exc)) if exc else None
         self._dispatch(self.channel.receive_eof(fault))
 
     # ---- use

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from sys import intern
 from urllib.parse import quote, unquote
 
+from .words import shown
+
 
 class FactsError(ValueError):
     """A line that is not one of a listing: no space between facts and name, no name, or facts that are not facts."""
@@ -60,7 +62,7 @@ def parse_line(line: bytes) -> Entry:
     """
     facts, _, name = line.decode("utf-8", "surrogateescape").partition(" ")
     if not name or (facts and not facts.endswith(";")):
-        raise FactsError(f"no facts and name: {line[:80]!r}")
+        raise FactsError(f"no facts and name: {shown(line[:200])}")
     try:
         found = _split(facts)
         if not _USUAL.issuperset(found):
@@ -78,7 +80,7 @@ def parse_line(line: bytes) -> Entry:
         moment = _parse_time(get("Modify", ""))
         return Entry(name, intern(kind), size, moment, mode, owner, group, target, get("Unique", ""), perm)
     except ValueError as error:
-        raise FactsError(f"not facts: {line[:80]!r}") from error
+        raise FactsError(f"not facts: {shown(line[:200])}") from error
 
 
 def _split(facts: str) -> dict[str, str]:

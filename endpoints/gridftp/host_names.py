@@ -9,6 +9,7 @@ from cryptography.x509.oid import NameOID
 
 from .certificate_path import UntrustedError
 from .names import modern, slash_name, spellings
+from .words import quoted
 from .x509 import UNREADABLE
 
 
@@ -25,7 +26,7 @@ def check_host(certificate: x509.Certificate, host: str, subject: str = "") -> N
     try:
         _check(certificate, host, subject)
     except UNREADABLE:
-        raise HostMismatchError(f"The server's certificate cannot be compared with {host!r}.") from None
+        raise HostMismatchError(f"The server's certificate cannot be compared with {quoted(host)}.") from None
 
 
 def _check(certificate: x509.Certificate, host: str, subject: str) -> None:

@@ -11,6 +11,7 @@ from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from .facts import Entry, FactsError, parse_line
 from .faults import FaultError, Kind, classify, make_fault
 from .replies import Reply
+from .words import of_system
 
 #: Listing blocks held for a slow consumer before reading from the server pauses.
 MAX_BLOCKS = 16
@@ -82,7 +83,7 @@ async def blocks_on_data(connection: ControlConnection, path: bytes) -> AsyncGen
         # What the server says of it tells more than the socket does, if it says anything.
         if answer.done() and not answer.exception() and answer.result().is_error:
             raise FaultError(classify(answer.result())) from None
-        raise FaultError(make_fault(Kind.CONNECT_FAILED, str(error))) from None
+        raise FaultError(make_fault(Kind.CONNECT_FAILED, of_system(error))) from None
     finally:
         answer.cancel()
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .ranges import RangeError, RangeSet
+from .words import quoted
 
 _Octets = bytes
 
@@ -78,7 +79,7 @@ def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfM
 def _parse_ranges(text: str) -> RangeMarker:
     found = _RANGES.search(text)
     if found is None:
-        raise MarkerError(f"no ranges in a 111: {text[:80]!r}")
+        raise MarkerError(f"no ranges in a 111: {quoted(text[:80])}")
     try:
         return RangeMarker(RangeSet.parse(found[1]))
     except RangeError as error:
@@ -95,4 +96,4 @@ def _parse_perf(text: str) -> PerfMarker:
             bytes=int(fields["stripe bytes transferred"]),
         )
     except (KeyError, ValueError) as error:
-        raise MarkerError(f"not a performance marker: {text[:80]!r}") from error
+        raise MarkerError(f"not a performance marker: {quoted(text[:80])}") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+from .words import quoted
+
 #: Offsets are signed 64 bit on every disk that there is.
 MAX_OFFSET = 2**63 - 1
 #: More pieces than this no honest peer makes of a file: blocks arrive nearly in order and melt together.
@@ -120,7 +122,7 @@ def _parse_range(piece: str) -> tuple[int, int]:
     start, dash, end = piece.strip().partition("-")
     # isdecimal also takes other scripts' digits, and int() underscores and signs: neither is GFD.20.
     if not (dash and start.isascii() and start.isdecimal() and end.isascii() and end.isdecimal()):
-        raise RangeError(f"not a range of octets: {piece[:60]!r}")
+        raise RangeError(f"not a range of octets: {quoted(piece[:60])}")
     if len(start) > 20 or len(end) > 20:
-        raise RangeError(f"beyond 2**63: {piece[:60]!r}")
+        raise RangeError(f"beyond 2**63: {quoted(piece[:60])}")
     return int(start), int(end)

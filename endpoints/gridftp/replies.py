@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .words import MAX_SHOWN, shown
+
 #: Longest line taken, in octets: a path of 4096 octets with all its facts fits many times over.
 MAX_LINE = 64 * 1024
 #: Most octets of one multi-line reply. Long MLSC listings arrive as many replies, each far below this.
@@ -21,10 +23,10 @@ class ReplyError(Exception):
     def __init__(self, reason: str, line: bytes) -> None:
         super().__init__(reason, line)
         self.reason = reason
-        self.line = line[:200]
+        self.line = line[:MAX_SHOWN]
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.line!r}"
+        return f"{self.reason}: {shown(self.line)}"
 
 
 class Reply(NamedTuple):

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import MAX_LINE, Reply
 from .trust import UntrustedError, explain, peer_chain
+from .words import shown
 from .x509 import UNREADABLE
 
 #: Octets of a protected line: base64 makes three octets four, and TLS adds some to each record.
@@ -76,7 +77,7 @@ class Protection:
         for line in lines:
             # 632 is what ENC is answered with: 631 and 633 leave out the one or the other (RFC 2228 section 5).
             if line[:4] not in (b"632 ", b"632-") or len(line) > MAX_PROTECTED_LINE:
-                raise FaultError(make_fault(Kind.INSECURE_SERVER, f"not a protected reply: {_shown(line)}"))
+                raise FaultError(make_fault(Kind.INSECURE_SERVER, f"not a protected reply: {shown(line)}"))
             write(_decode(line[4:].rstrip(b"\r")))
         return self._read() if lines else b""
 
@@ -242,7 +243,7 @@ def _token(reply: Reply) -> bytes:
     """`335 ADAT=...` (RFC 2228 section 3)."""
     text = reply.lines[0]
     if len(reply.lines) != 1 or not text.startswith(b"ADAT="):
-        raise FaultError(make_fault(Kind.INSECURE_SERVER, f"no token: {reply.code} {_shown(text)}"))
+        raise FaultError(make_fault(Kind.INSECURE_SERVER, f"no token: {reply.code} {shown(text)}"))
     return _decode(text[5:].strip())
 
 
@@ -250,11 +251,7 @@ def _decode(text: bytes) -> bytes:
     try:
         return a2b_base64(text, strict_mode=True)
     except (Base64Error, ValueError):
-        raise FaultError(make_fault(Kind.INSECURE_SERVER, f"not base64: {_shown(text)}")) from None
-
-
-def _shown(text: bytes) -> str:
-    return repr(text[:80])
+        raise FaultError(make_fault(Kind.INSECURE_SERVER, f"not base64: {shown(text)}")) from None
 
 
 def _requested_key(der: bytes) -> RSAPublicKey:

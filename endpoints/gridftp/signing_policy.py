@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .names import modern
+from .words import quoted
 
 #: Characters of a file, entries and patterns in it: far beyond any that is in use.
 MAX_POLICY = 64 * 1024
@@ -70,7 +71,7 @@ class _Reader:
         elif what.startswith("cond_"):
             self._condition(what, authority, value)
         else:
-            raise SigningPolicyFormatError(f"unknown statement {what[:40]!r}")
+            raise SigningPolicyFormatError(f"unknown statement {quoted(what[:40])}")
 
     def _condition(self, what: str, authority: str, value: str) -> None:
         if not self._signing:

@@ -25,7 +25,8 @@ def shown(octets: bytes, limit: int = MAX_SHOWN) -> str:
 
 def quoted(name: str) -> str:
     """A name in quotes; octets that are no UTF-8 and control characters are U+FFFD."""
-    return shown(name.encode("utf-8", "surrogateescape"), 4096)
+    text = _CONTROL.sub("\ufffd", name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f'"{text}"'
 
 
 def of_system(error: BaseException) -> str:

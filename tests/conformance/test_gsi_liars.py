@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from deploy.endpoint.authority import Authority, Identity
+from endpoints.gridftp.data_security import agree, secure
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
 from tests.acceptor import WELCOME, Acceptor, Conversation, Script
 from tests.grid import login_of, open_session
@@ -340,6 +341,62 @@ async def test_a_channel_that_ends_within_tls_is_broken(liars: Liars) -> None:
         await c.say(b"632 " + base64.b64encode(c.last_record()))
 
     assert (await liars.meet(script)).kind is Kind.CONNECTION_BROKEN
+
+
+# ---- servers that quote the secret that they were told
+
+
+def _wrapped(text: bytes, width: int) -> list[bytes]:
+    return [text[at : at + width] for at in range(0, len(text), width)]
+
+
+def _refusal(*lines: bytes) -> list[bytes]:
+    return [*(b"500-" + line for line in lines), b"500 End."]
+
+
+QUOTATIONS: dict[str, Callable[[bytes], list[bytes]]] = {
+    "whole": lambda line: [b"500 '" + line + b"': command not understood."],
+    "in capitals": lambda line: [b"500 " + line.upper() + b" is not known."],
+    "wrapped": lambda line: _refusal(b"Not understood:", *_wrapped(line, 40)),
+    "decoded": lambda line: _refusal(*base64.b64decode(line[7:]).splitlines()),
+    "a piece of it": lambda line: [b"501 near ..." + line[900:930] + b"... a character is wrong"],
+    "as no reply": lambda line: [line],
+}
+
+
+@pytest.mark.parametrize("quotation", QUOTATIONS)
+async def test_a_server_that_quotes_the_key_of_the_data_channels_is_not_quoted(liars: Liars, quotation: str) -> None:
+    told: list[bytes] = []
+
+    async def script(c: Conversation) -> None:
+        await c.accept()
+        while line := await c.hear_command():
+            replies = {b"FEAT": [b"211-Features:", b" DCSC P,D", b" DCAU", b"211 End"], b"PASS": [b"230 Come in."]}
+            if line.startswith(b"DCSC P"):
+                told.append(line)
+                replies[b"DCSC"] = QUOTATIONS[quotation](line)
+            said = replies.get(line.partition(b" ")[0], [b"200 fine"])
+            await c.say(*(c.protected(one) for one in said))
+
+    async with Acceptor(script, liars.host) as acceptor:
+        login = login_of(liars.alice, liars.authority)
+        ends = [await open_session(acceptor.port, login) for _ in range(2)]
+        with pytest.raises(FaultError) as caught:
+            await secure(*ends, agree(*ends, encrypt=True))
+        for session in ends:
+            session.connection.abort()
+
+    shown = [
+        str(caught.value),
+        caught.value.fault.advice,
+        *(fault.raw for one in ends for fault in one.refused.values()),
+    ]
+    assert told
+    assert any("is not shown" in text for text in shown)
+    secret = told[0][7:] + base64.b64decode(told[0][7:])
+    for text in shown:
+        assert not any(text[at : at + 12].encode() in secret for at in range(len(text) - 11)), text
+        assert "b'" not in text
 
 
 # ---- silence, and the end, at each step

@@ -20,7 +20,7 @@ from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints import sshftp
 from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.data_security import DataSecurity, agree, secure
+from endpoints.gridftp.data_security import DataSecurity, agree, obstacle, secure
 from endpoints.gridftp.faults import FaultError, Kind, Scope
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.login import Login
@@ -352,6 +352,30 @@ async def test_an_anonymous_server_gets_no_key_and_both_move_in_clear(server, lo
             agree(source, destination, encrypt=True)
         assert caught.value.fault.kind is Kind.UNSUPPORTED
         await destination.close()
+
+
+async def test_a_host_without_a_folder_of_authorities_moves_data_bare_and_says_what_cures_it(
+    ssh_server_factory, key, shared
+):
+    """As a host is after the toolkit was installed and enable-sshftp was run."""
+    fresh = ssh_server_factory(trusting=False)
+    fresh.authorize(key)
+    login = ssh_login(fresh, key)
+    async with opened(fresh.port, login) as source, opened(fresh.port, login) as destination:
+        held = await secure(source, destination, agree(source, destination, encrypt=False))
+        assert held is DataSecurity.UNAUTHENTICATED
+        assert await move(shared, source, destination, ["file3"]) == {"file3"}
+        found = obstacle(source, destination, encrypt=False)
+        with pytest.raises(FaultError) as caught:
+            agree(source, destination, encrypt=True)
+    for text in (found.text, caught.value.fault.advice):
+        assert "~/.globus/certificates" in text
+    for words in (found.words, caught.value.fault.raw):
+        assert "valid trusted CA certificates directory" in words
+
+    fresh.trust()
+    async with opened(fresh.port, login) as source, opened(fresh.port, login) as destination:
+        assert await secure(source, destination, agree(source, destination, encrypt=True)) is DataSecurity.PRIVATE
 
 
 async def test_an_sshd_that_is_killed_in_the_middle_loses_the_lane_and_nothing_else(server, login, shared):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
+from endpoints.gridftp.words import quoted
 
 from .dealer import Dealer
 from .desk import UnreachableError
@@ -60,7 +61,7 @@ class DeleteWalk(Walk):
     def _take(self, folder: Folder, entry: Entry, listing: Listing) -> None:
         path = f"{folder.source}/{entry.name}"
         if not is_a_name(entry.name):
-            self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {entry.name!r} in {folder.source}"))
+            self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {quoted(entry.name)} in {folder.source}"))
         elif entry.link_target is not None or entry.kind == "link":
             listing.symlinks += 1
             self._found.append(Found(path, None, 0, entry.modified, SYMLINK))

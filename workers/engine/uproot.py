@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.words import quoted
 
 from .hidden import unlink_hidden
 from .paths import is_a_name, is_within
@@ -169,7 +170,8 @@ class Uprooter:
 
     def _stays(self, branch: _Branch, entry: Entry) -> bool:
         if not is_a_name(entry.name) or branch.depth >= MAX_DEPTH:
-            self._keep(branch, request_fault(Kind.INVALID_PATH_NAME, f"Not to be removed: {entry.name!r}", self._side))
+            text = f"Not to be removed: {quoted(entry.name)}"
+            self._keep(branch, request_fault(Kind.INVALID_PATH_NAME, text, self._side))
         elif self._spares(entry):
             self.spared += 1
             branch.kept = True

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.words import quoted
 
 from .compare import Beside, look
 from .contents import Compared
@@ -182,7 +183,7 @@ class Walk:
         link = is_link(entry)
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
-            self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {name!r} in {folder.source}"))
+            self._blame(request_fault(Kind.INVALID_PATH_NAME, f"Not a name: {quoted(name)} in {folder.source}"))
         elif not self._selection.includes(name, folder=entry.is_directory and (followed or not link)):
             return
         elif link and not followed:

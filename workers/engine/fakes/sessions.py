@@ -12,6 +12,7 @@ from datetime import datetime
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.words import quoted
 from workers.engine.plan import MAX_PIPELINING
 from workers.engine.ports import (
     TCP,
@@ -485,4 +486,4 @@ def _write_gaps(source: Node, target: Node, had: RangeSet, done: int, upto: int)
 
 def _check_name(path: str, side: Side) -> None:
     if any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in path):
-        raise FaultError(make_fault(Kind.INVALID_PATH_NAME, repr(path), side=side, retryable=False))
+        raise FaultError(make_fault(Kind.INVALID_PATH_NAME, quoted(path), side=side, retryable=False))
