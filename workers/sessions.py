@@ -15,6 +15,9 @@ from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from workers.engine.ports import (
+    AUTHENTICATED,
+    CLEAR,
+    ENCRYPTED,
     TCP,
     FileRow,
     LaneEvent,
@@ -22,6 +25,7 @@ from workers.engine.ports import (
     LaneRefused,
     LaneReturned,
     LaneSettled,
+    Protection,
     Session,
     TaskSpec,
     Transport,
@@ -32,6 +36,10 @@ from workers.pooled import GuardedSession, PooledSession
 
 #: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
 UDT_STALL_TIMEOUT = 20.0
+_PROTECTED = {
+    data_security.DataSecurity.AUTHENTICATED: AUTHENTICATED,
+    data_security.DataSecurity.PRIVATE: ENCRYPTED,
+}
 
 
 class PooledLane:
@@ -187,6 +195,7 @@ class RealSessions:
         self._resolve = resolve
         self._accept_address = accept_address
         self.transport = TCP
+        self.protection: Protection | None = None
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
         self._places_at: dict[tuple[Side, Address], Place] = {}
         #: The shortest that was seen of each side, in seconds.
@@ -194,10 +203,13 @@ class RealSessions:
 
     async def session(self, side: Side) -> PooledSession:
         """A session to the server of the endpoint that has the fewest, or to another one when it cannot be reached."""
-        tiers = await self._allowed(side)
+        try:
+            tiers = await self._allowed(side)
+            doors = self._doors(side, tiers)
+        except FaultError as error:
+            raise FaultError(self._told(error.fault, side)) from None
         tried: set[Address] = set()
         fault = Fault(Kind.CONNECT_FAILED, advice="The endpoint has no server.")
-        doors = self._doors(side, tiers)
         while address := self._pool.choose(tiers, tried, doors):
             tried.add(address)
             try:
@@ -206,12 +218,20 @@ class RealSessions:
                 self._note_round_trip(session)
                 return session
             except FaultError as error:
-                fault = error.fault
+                fault = replace(error.fault, server=self._server(side, address))
                 if fault.kind in NOT_THE_SERVERS:
                     break
-        if guard := self._guards.get(side):
-            fault = guard.told(fault)
-        raise FaultError(replace(fault, side=side, scope=Scope.ENDPOINT))
+        raise FaultError(replace(self._told(fault, side), scope=Scope.ENDPOINT))
+
+    def _told(self, fault: Fault, side: Side) -> Fault:
+        """As the user may hear of it: of a shared endpoint without the names of its host."""
+        guard = self._guards.get(side)
+        return replace(guard.told(fault), server="") if guard else fault.at(side)
+
+    def _server(self, side: Side, address: Address) -> str:
+        """As the endpoint has it: host and port."""
+        place = self._places_at[side, address]
+        return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
 
     def _pooled(self, door: Door, side: Side, session: GridFTPSession) -> PooledSession:
         guard = self._guards.get(side)
@@ -261,8 +281,35 @@ class RealSessions:
 
     async def _secure(self, source: PooledSession, destination: PooledSession) -> data_security.DataSecurity:
         """Data channels as both servers and the user want them; costs nothing where they are so already."""
-        security = data_security.agree(source.inner, destination.inner, encrypt=self._encrypt)
-        return await data_security.secure(source.inner, destination.inner, security)
+        both = (source.inner, destination.inner)
+        try:
+            wanted = data_security.agree(*both, encrypt=self._encrypt)
+            held = await data_security.secure(*both, wanted)
+        except FaultError as error:
+            raise FaultError(self._of_pair(error.fault, source, destination)) from None
+        self.protection = self._protection(held, source, destination)
+        return held
+
+    def _protection(
+        self, held: data_security.DataSecurity, source: PooledSession, destination: PooledSession
+    ) -> Protection:
+        """In the engine's words, with what is in the way of better."""
+        if held in _PROTECTED:
+            return Protection(_PROTECTED[held])
+        found = data_security.obstacle(source.inner, destination.inner, encrypt=False)
+        if found is None:
+            return Protection(CLEAR)
+        refusal = self._of_pair(found.refusal or Fault(Kind.UNSUPPORTED, found.side), source, destination)
+        return Protection(CLEAR, found.side, found.why, found.remedy, refusal.raw)
+
+    def _of_pair(self, fault: Fault, source: PooledSession, destination: PooledSession) -> Fault:
+        """A fault of one of two sessions, as the user may hear of it; of either, where nobody knows of which."""
+        for session in (source, destination):
+            if fault.side is session.side:
+                return self._told(replace(fault, server=self._server(session.side, session.address)), session.side)
+            if fault.side is Side.UNKNOWN:
+                fault = replace(self._told(fault, session.side), side=Side.UNKNOWN)
+        return fault
 
     async def _agree(
         self, wanted: Transport, source: PooledSession, destination: PooledSession, held: data_security.DataSecurity

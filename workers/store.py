@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
-from transferapi.tasks import errors, history, leases, settling, work
+from transferapi.tasks import errors, history, leases, protection, settling, troubles, work
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.rows import (
     FaultedFile,
@@ -26,6 +26,7 @@ from transferapi.tasks.rows import (
     MissedFile,
     MovedBytes,
     NewFile,
+    ProtectionFacts,
     RunFacts,
     SettledFile,
     Settlement,
@@ -43,6 +44,7 @@ from workers.engine.ports import (
     ItemRow,
     LeaseLostError,
     Missed,
+    Protection,
     Pulse,
     Run,
     TaskSpec,
@@ -90,6 +92,7 @@ def task_spec(grant: leases.Grant) -> TaskSpec:
         started=grant.started,
         connection_failures=grant.connection_failures,
         knowledge=grant.knowledge,
+        troubled=grant.troubled,
         warned=grant.told,
     )
 
@@ -171,6 +174,16 @@ class PostgresTaskStore:
 
     async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
         await self._call(work.event, NewEvent(code, description, details, is_error))
+
+    async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
+        await self._call(troubles.endpoint_failed, _trouble(fault), retry_at, lanes=lanes)
+
+    async def reached(self, sides: Sequence[Side], *, lanes: bool) -> None:
+        await self._call(troubles.reached, tuple(str(side) for side in sides), lanes=lanes)
+
+    async def protected(self, held: Protection) -> None:
+        facts = ProtectionFacts(held.level, str(held.side), held.why, held.remedy, held.raw)
+        await self._call(protection.note, facts)
 
     async def counts(self) -> Counts:
         return Counts(*await self._call(work.tally))
@@ -270,7 +283,7 @@ def _item(item: ItemRow) -> ItemFacts:
 
 
 def _trouble(fault: Fault) -> Trouble:
-    return Trouble(str(fault.kind), str(fault.side), fault.advice, fault.raw)
+    return Trouble(str(fault.kind), str(fault.side), fault.advice, fault.raw, fault.server)
 
 
 def _settlement(batch: Batch) -> Settlement:

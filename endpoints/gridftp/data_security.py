@@ -47,8 +47,12 @@ class Obstacle(NamedTuple):
     def text(self) -> str:
         """A sentence, with what can be done about it."""
         one = "one" if self.side is Side.UNKNOWN else self.side
-        cure = remedy(self.refusal) if self.refusal else ""
-        return f"The {one} server {self.why}.{' ' if cure else ''}{cure}"
+        return f"The {one} server {self.why}.{' ' if self.remedy else ''}{self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """What the user or an administrator can do about it, where that is known."""
+        return remedy(self.refusal) if self.refusal else ""
 
     @property
     def words(self) -> str:

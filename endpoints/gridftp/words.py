@@ -35,11 +35,3 @@ def of_system(error: BaseException) -> str:
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and isinstance(number, int) and number > 0:
         return os.strerror(number)
     return readable(str(error)) or type(error).__name__
-
-
-def shortened(text: str, limit: int) -> str:
-    """The beginning and the end: servers tell the cause in the last of many lines."""
-    if len(text) <= limit:
-        return text
-    end = (limit - 5) * 2 // 3
-    return f"{text[: limit - 5 - end]} ... {text[-end:]}"

@@ -13,6 +13,7 @@ from endpoints.limits import limits
 from endpoints.models import Endpoint, Server
 from endpoints.outlook import Outlook
 from endpoints.registry import canonical_name, entity_type, server_uri
+from transferapi.tasks import troubles
 from transferapi.tasks.forecast import Forecast
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileKind, Phase, TaskType
@@ -214,9 +215,10 @@ def task(row: Task, rest: Forecast | None = None) -> dict[str, Any]:
         "nice_status": nice,
         "nice_status_details": None if done else row.nice_status_details,
         "nice_status_short_description": None if nice is None else _short(nice),
-        "nice_status_expires_in": None if done else -1,
+        "nice_status_expires_in": None if done else _seconds_to_next_try(row),
         "is_ok": None if done else row.nice_status is None,
         "is_paused": row.phase == Phase.PAUSED,
+        "data_protection": row.data_protection,
         "fatal_error": _fatal_error(row),
         "canceled_by_admin": row.canceled_by_admin if canceled else None,
         "canceled_by_admin_message": row.canceled_by_admin_message if canceled else None,
@@ -318,6 +320,12 @@ def _fatal_error(row: Task) -> dict[str, Any] | None:
 
 def _short(code: str) -> str:
     return code.replace("_", " ").lower() if code.isupper() and code != "OK" else code
+
+
+def _seconds_to_next_try(row: Task) -> int:
+    """When the status shows an endpoint that is left alone for a while: so long; else -1."""
+    at = troubles.next_try(row)
+    return -1 if at is None else max(0, round((at - datetime.now(UTC)).total_seconds()))
 
 
 def event(row: Event) -> dict[str, Any]:

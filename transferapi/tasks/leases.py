@@ -81,6 +81,8 @@ class Grant:
     told: frozenset[str]
     #: How often in a row an endpoint could not be reached, as the last slice left it.
     connection_failures: int
+    #: Something is wrong with it, as far as its status shows.
+    troubled: bool
     #: What the tuner knows of this pair of endpoints.
     knowledge: dict[str, object]
 
@@ -174,6 +176,7 @@ def _take(task: Task, worker: str, sessions: int, now: datetime, ttl: timedelta)
         suspect_up_to=task.suspect_up_to,
         told=frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True)),
         connection_failures=task.connection_failures,
+        troubled=task.nice_status is not None,
         knowledge=_knowledge(task),
     )
 

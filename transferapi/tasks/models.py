@@ -98,6 +98,10 @@ class Task(models.Model):
 
     nice_status = models.CharField(max_length=64, null=True)
     nice_status_details = models.TextField(null=True)
+    #: What was wrong with an endpoint last, until when it is left alone, and how often that was met (`troubles.py`).
+    trouble = models.JSONField(null=True)
+    #: The weakest protection that data channels of this task had: clear, authenticated or encrypted (`protection.py`).
+    data_protection = models.CharField(max_length=16, null=True)
     #: While suspended: since when, at which endpoint a credential is missing, and when the one was stored that it had
     #: (None: there was none). Any other lets the task go on; this is no clock's matter, so nothing falls between.
     suspended_at = models.DateTimeField(null=True)

@@ -57,12 +57,29 @@ class FileFacts(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A fault, as the history tells it. side: "source", "destination" or "unknown"; raw: the server's own words."""
+    """A fault, as the history tells it. side: "source", "destination" or "unknown"; raw: the server's own words.
+
+    server: its host and port, where they are known and for the user to know.
+    """
 
     code: str
     side: str
     advice: str
     raw: str
+    server: str = ""
+
+
+class ProtectionFacts(NamedTuple):
+    """How the data channels of a lane are protected. level: clear, authenticated or encrypted.
+
+    Of clear ones: at which side what is in the way, in words, what helps, and what the server said.
+    """
+
+    level: str
+    side: str = "unknown"
+    why: str = ""
+    remedy: str = ""
+    raw: str = ""
 
 
 class SettledFile(NamedTuple):

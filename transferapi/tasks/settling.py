@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from . import arrays, events
+from . import arrays, events, troubles
 from .leases import hold
+from .models import Task
 from .rows import FaultedFile, FaultedItem, MissedFile, MovedBytes, SettledFile, Settlement, Trouble
 from .states import FileKind, FileState
 from .work import encoded, file_key
@@ -60,7 +61,8 @@ def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | Non
         checksummed += sum(file.checksummed for file in batch.faulted)
         progressed = bool(settled.rows or moved.rows)
         faults = [file.trouble for file in batch.faulted if not file.skipped]
-        _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed)
+        retry_at = _earliest(file.retry_at for file in batch.faulted)
+        _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed, retry_at=retry_at)
         _tell(task_id, [(file.path, file.trouble, _fate(file)) for file in batch.faulted], now)
 
 
@@ -76,7 +78,8 @@ def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem]
                 cursor.execute(_RETRY_ITEMS, [arrays.integers(fault.item.id for fault in waiting), tries, task_id])
         changes = _Changes(files=failed + skipped, failed=failed, skipped=skipped, skipped_errors=skipped)
         faults = [fault.trouble for fault in faulted if not fault.skipped]
-        _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped)
+        retry_at = _earliest(fault.retry_at for fault in faulted)
+        _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped, retry_at=retry_at)
         _tell(task_id, [(fault.item.source_path, fault.trouble, _fate(fault)) for fault in faulted], now)
 
 
@@ -190,9 +193,10 @@ def _count(
     faults: Sequence[Trouble],
     items: int = 0,
     checksummed: int = 0,
+    retry_at: datetime | None = None,
 ) -> None:
     """Add to the task's counters. Trouble shows until the next progress; progress moves the deadline, never back."""
-    code = Counter(fault.code for fault in faults).most_common(1)[0][0] if faults else None
+    code, count = Counter(fault.code for fault in faults).most_common(1)[0] if faults else (None, 0)
     worst = next((fault for fault in faults if fault.code == code), None)
     parameters: dict[str, Any] = {
         **changes._asdict(),
@@ -205,10 +209,19 @@ def _count(
         "faults": len(faults),
         "quiet": progressed and not worst,
         "code": code,
-        "advice": events.printable(worst.advice or worst.raw) if worst else None,
+        "advice": _sentence(task_id, worst, count, retry_at) if worst else None,
     }
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, parameters)
+
+
+def _sentence(task_id: uuid.UUID, trouble: Trouble, count: int, retry_at: datetime | None) -> str:
+    task = Task.objects.select_related(*troubles.WITH_ENDS).get(pk=task_id)
+    return troubles.sentence(task, trouble, retry_at, what=f"{count} file{'' if count == 1 else 's'}")
+
+
+def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
+    return min((moment for moment in moments if moment), default=None)
 
 
 def _details(trouble: Trouble) -> str:

@@ -21,8 +21,10 @@ class UnreachableError(FaultError):
 class Desk:
     """Sessions are opened when first needed, shared by all who ask at once, and opened anew once they are lost."""
 
-    def __init__(self, sessions: SessionFactory) -> None:
+    def __init__(self, sessions: SessionFactory, reached: Callable[[Side], Awaitable[None]] | None = None) -> None:
         self._factory = sessions
+        #: Awaited when a session of this side was opened.
+        self._reached = reached
         #: Told when a session was opened.
         self.on_open: Callable[[], None] = lambda: None
         self._open: dict[Side, Session] = {}
@@ -78,6 +80,8 @@ class Desk:
         try:
             session = self._open[side] = await self._factory.session(side)
             self.on_open()
+            if self._reached:
+                await self._reached(side)
         except FaultError as error:
             raise UnreachableError(error.fault) from None
         finally:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from endpoints.gridftp.faults import FaultError
+from endpoints.gridftp.faults import FaultError, Side
 
 from .gauge import Gauge
 from .opening import FAR, LANES
 from .plan import Plan
-from .ports import FileRow, Lane
+from .ports import LEVELS, FileRow, Lane
 from .transport import wanted
 from .tuner import Tuner
 from .work import Work
@@ -48,6 +48,7 @@ class Fleet:
         self._ahead_count = 0
         self._closed_to_new = False
         self._transport = wanted(work.spec.options, work.spec.knowledge)
+        self._weakest = ""
         self._told = NO_UDT in work.spec.warned or not work.spec.options.get("perf_udt")
         work.desk.on_open = self._reached
 
@@ -125,11 +126,29 @@ class Fleet:
             lane = await self._work.sessions.lane(transport=self._transport)
         except FaultError as error:
             self._gauge.fault()
-            await self._work.unreachable(error.fault)
+            await self._work.unreachable(error.fault, lanes=True)
             return None
         self._reached()
-        await self._tell_transport()
+        try:
+            await self._tell()
+        except BaseException:
+            await self.close([Berth(lane)])
+            raise
         return Berth(lane)
+
+    async def _tell(self) -> None:
+        """What the user shall know of a new lane, before anything moves in it."""
+        await self._work.reached(Side.SOURCE, Side.DESTINATION, lanes=True)
+        await self._tell_transport()
+        await self._tell_protection()
+
+    async def _tell_protection(self) -> None:
+        """The weakest one of this slice; what earlier ones had, the store knows."""
+        now = self._work.sessions.protection
+        if now is None or (self._weakest and LEVELS.index(self._weakest) <= LEVELS.index(now.level)):
+            return
+        self._weakest = now.level
+        await self._work.store.protected(now)
 
     async def _tell_transport(self) -> None:
         """A user who asked for UDT shall know when it is not used; once."""

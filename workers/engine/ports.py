@@ -71,6 +71,8 @@ class TaskSpec:
     connection_failures: int = 0
     #: What earlier tasks learned of the way between these endpoints (`TaskStore.learn`).
     knowledge: Mapping[str, object] = field(default_factory=dict)
+    #: Something is wrong with it, as far as its status shows.
+    troubled: bool = False
     #: Codes of warnings that a task gives once, and that this one has given.
     warned: frozenset[str] = frozenset()
 
@@ -315,6 +317,18 @@ class TaskStore(Protocol):
     async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
         """Append an event; details that are not a string are written as JSON."""
 
+    async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
+        """An endpoint is of no use until then: counted, told, and the status of the task until it is reached again.
+
+        lanes: it was reached to look around, and not to move files.
+        """
+
+    async def reached(self, sides: Sequence[Side], *, lanes: bool) -> None:
+        """Servers of these sides were reached, with `lanes` to move files: what `endpoint_failed` has shown is over."""
+
+    async def protected(self, protection: Protection) -> None:
+        """A lane is protected so; told where none of the task was as weak before."""
+
     async def counts(self) -> Counts:
         """Where the task stands now."""
 
@@ -395,6 +409,24 @@ class Transport:
 
 TCP = Transport()
 UDT = Transport(udt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """How the data channels of a lane are protected. level: one of LEVELS.
+
+    Of clear ones: at which side what is in the way, in words that follow "the server", what helps, and its own words.
+    """
+
+    level: str
+    side: Side = Side.UNKNOWN
+    why: str = ""
+    remedy: str = ""
+    raw: str = ""
+
+
+#: Of `Protection`, the weakest first.
+LEVELS = CLEAR, AUTHENTICATED, ENCRYPTED = ("clear", "authenticated", "encrypted")
 
 
 class Lane(Protocol):
@@ -492,6 +524,10 @@ class SessionFactory(Protocol):
     @property
     def transport(self) -> Transport:
         """What the lane that was opened last moves by."""
+
+    @property
+    def protection(self) -> Protection | None:
+        """How the data channels of the lane that was opened last are protected; None before the first."""
 
 
 class Clock(Protocol):

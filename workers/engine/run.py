@@ -6,10 +6,11 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import SystemRandom
 
-from endpoints.gridftp.faults import Side
+from endpoints.gridftp.faults import Kind, Side, make_fault
 
 from .credentials import Credentials, Wallet
 from .crew import Crew, Movers
@@ -128,10 +129,7 @@ class _Slice:
             await self._movers.leave(mark=True)
             await work.stop_parts(but=self._ledger_task)
             await self._ledger.flush()
-            text = f"{type(error).__name__}: {error}"
-            await work.store.event(
-                "INTERNAL_ERROR", "An error of this service; the task goes on later.", text, is_error=True
-            )
+            await work.store.endpoint_failed(_OURS, at, lanes=True)
             await work.store.release(at, work.endpoints.failures + 1)
         except LeaseLostError:
             return Outcome.LEASE_LOST
@@ -348,3 +346,8 @@ class _Slice:
 
 
 _CANCELED = Failed("CANCELED", "Canceled by the user.")
+#: What exactly, is for the log: the words of an unexpected error may hold anything.
+_OURS = replace(
+    make_fault(Kind.INTERNAL_ERROR),
+    advice="The task goes on later; the operator finds the cause in the worker's log, by the id of the task.",
+)

@@ -70,7 +70,8 @@ class Work:
         self.credentials = credentials
         self.clock = clock
         self.jitter = jitter
-        self.desk = Desk(sessions)
+        self.desk = Desk(sessions, self.reached)
+        self._troubled = spec.troubled
         self.endpoints = EndpointBackoff(spec.connection_failures)
         self.policy = Policy.of(spec.options)
         self.deadline = clock.now()
@@ -143,8 +144,14 @@ class Work:
         """Leave the endpoints alone for a while. False: an echo of a failure that is known."""
         return self.endpoints.failed(self.clock.now(), self.jitter())
 
-    async def unreachable(self, fault: Fault) -> None:
-        """A session or a lane could not be opened: back off, and tell the user once."""
+    async def reached(self, *sides: Side, lanes: bool = False) -> None:
+        """Sessions of these sides were opened, or lanes: what the user was told of them may be over."""
+        if self._troubled:
+            self._troubled = not lanes
+            await self.store.reached(sides, lanes=lanes)
+
+    async def unreachable(self, fault: Fault, *, lanes: bool = False) -> None:
+        """A session, or one for a lane, could not be opened: back off, and tell the user."""
         attempts = self.endpoints.failures
         if not self.connection_failed():
             return
@@ -152,7 +159,8 @@ class Work:
         if isinstance(decision, Fail):
             self.end(Failed(fault.kind, decision.why))
         elif isinstance(decision, Retry):
-            await self.store.event(fault.kind, fault.advice or str(fault.kind), fault.raw, is_error=True)
+            self._troubled = True
+            await self.store.endpoint_failed(fault, self.endpoints.until or decision.at, lanes=lanes)
 
     def is_blocked(self) -> bool:
         """Whether the endpoints are to be left alone now. Cheap: asked before every feeding."""

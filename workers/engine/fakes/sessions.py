@@ -15,6 +15,7 @@ from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.words import quoted
 from workers.engine.plan import MAX_PIPELINING
 from workers.engine.ports import (
+    CLEAR,
     TCP,
     FileRow,
     LaneEvent,
@@ -22,6 +23,7 @@ from workers.engine.ports import (
     LaneRefused,
     LaneReturned,
     LaneSettled,
+    Protection,
     Session,
     Transport,
 )
@@ -96,6 +98,7 @@ class MemorySessions:
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
         self.transport = TCP
+        self.protection = Protection(CLEAR, Side.SOURCE, "is reached in clear text")
         #: Whether the servers do what else is asked for.
         self.allows_any_transport = True
         #: Streams of each lane, in the order in which lanes were told.

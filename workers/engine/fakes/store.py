@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
 from workers.engine.ports import (
     Batch,
     Clock,
@@ -24,6 +24,7 @@ from workers.engine.ports import (
     ItemRow,
     LeaseLostError,
     Missed,
+    Protection,
     Pulse,
     Run,
     Settled,
@@ -122,6 +123,9 @@ class MemoryStore:
         self.rows: dict[int, Row] = {}
         self.totals = Totals()
         self.events: list[Event] = []
+        #: Of `endpoint_failed`, until the endpoint is reached: (code, side, whether of lanes).
+        self.trouble: tuple[str, Side, bool] | None = None
+        self.protections: list[Protection] = []
         self.writes: list[Batch] = []
         self.status = "ACTIVE"
         self.fatal: tuple[str, str] | None = None
@@ -383,6 +387,21 @@ class MemoryLease:
         async with self._call("event") as store:
             json.dumps(details)
             store.events.append(Event(code, description, details, is_error))
+
+    async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
+        async with self._call("endpoint_failed") as store:
+            store.events.append(Event(str(fault.kind), f"{fault.side}: {fault.advice}", fault.raw, True))
+            store.trouble = (str(fault.kind), fault.side, lanes)
+
+    async def reached(self, sides: Sequence[Side], *, lanes: bool) -> None:
+        async with self._call("reached") as store:
+            _, side, of_lanes = store.trouble or ("", Side.UNKNOWN, False)
+            if (lanes or not of_lanes) and side in (*sides, Side.UNKNOWN):
+                store.trouble = None
+
+    async def protected(self, protection: Protection) -> None:
+        async with self._call("protected") as store:
+            store.protections.append(protection)
 
     async def counts(self) -> Counts:
         async with self._call("counts") as store:
