@@ -11,6 +11,7 @@ from typing import Any
 
 from transferapi.config import KNOWN, Config, load_or_exit
 
+from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, take_over
 from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
 from .stack.home import Home
@@ -22,9 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         # A key can be made before there is any configuration, for it belongs there.
-        return int(
-            arguments.run(arguments) if arguments.run is run_vault_key else arguments.run(load_or_exit(), arguments)
-        )
+        if arguments.run is run_vault_key:
+            return run_vault_key(arguments)
+        config = load_or_exit()
+        if os.geteuid() == 0:
+            leave_root(config, arguments)
+        return int(arguments.run(config, arguments))
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
     except OSError as error:
@@ -32,6 +36,22 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 1
+
+
+def leave_root(config: Config, arguments: argparse.Namespace) -> None:
+    """Go on as the owner of the home; `up` gives one of root's to an account of its own first. See `stack.account`."""
+    home = Home(config.home)
+    account = owner_of(home)
+    if arguments.run is run_up:
+        if account is None:
+            account = own_account()
+            take_over(home, account)
+        compile_for_all()
+        say(f"Waybill runs as the account {account.pw_name}, not as root.")
+        if closed := closed_to(account, home):
+            say(f"  That account does not reach {closed}: it may read all files of this machine (see docs/security.md).")
+    if account is not None:
+        go_on_as(account, home, config.port)
 
 
 def parser() -> argparse.ArgumentParser:

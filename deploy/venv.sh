@@ -62,8 +62,9 @@ export VIRTUAL_ENV="$(cd "$venv" && pwd)"
 # uv trusts the certificates that this machine trusts, as pip does.
 system_certificates=/etc/ssl/certs/ca-certificates.crt
 if [ -z "${SSL_CERT_FILE:-}" ] && [ -r $system_certificates ]; then export SSL_CERT_FILE=$system_certificates; fi
-# pip reads settings that uv does not, such as a mirror in pip.conf: slower, it is the second try.
-"$venv/bin/uv" pip sync -q --require-hashes "$lock" </dev/null ||
+# pip reads settings that uv does not, such as a mirror in pip.conf: slower, it is the second try. Compiled at once: by
+# root, an instance runs as an account that cannot write here.
+"$venv/bin/uv" pip sync -q --compile-bytecode --require-hashes "$lock" </dev/null ||
     "$venv/bin/python" -m pip install -q --no-input --require-hashes -r "$lock" </dev/null
 # The console script `waybill`, from this checkout; setuptools, which builds it, is in the locks.
 "$venv/bin/uv" pip install -q --no-deps --no-build-isolation --offline -e . </dev/null

@@ -42,10 +42,10 @@ class Home:
         self._lock = path / "supervisor.pid"
 
     def make(self) -> None:
-        """Make the folder, private (PostgreSQL's account may pass through root's). Raises HomeError."""
+        """Make the folder, private. Raises HomeError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
             self.logs.mkdir(mode=0o700, exist_ok=True)
             self.mails.mkdir(mode=0o700, exist_ok=True)
             if not self.secret_key.exists():
@@ -138,11 +138,17 @@ def new_rsa_key() -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write with mode 0600 under another name, then rename: readers see the old or the new, never half of it."""
+    """Write with mode 0600 under another name, then rename: readers see the old or the new, never half of it.
+
+    By root, a file that is replaced keeps its owner.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         fresh.unlink()
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        if os.geteuid() == 0 and path.exists():
+            before = path.stat()
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
     fresh.replace(path)

