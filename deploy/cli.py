@@ -24,10 +24,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         # A key can be made before there is any configuration, for it belongs there.
         if arguments.run is run_vault_key:
-            return run_vault_key(arguments)
+            return int(arguments.run(arguments))
         config = load_or_exit()
-        if os.geteuid() == 0:
-            leave_root(config, arguments)
+        leave_root(config, arguments)
         return int(arguments.run(config, arguments))
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
@@ -39,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def leave_root(config: Config, arguments: argparse.Namespace) -> None:
-    """Go on as the owner of the home; `up` gives one of root's to an account of its own first. See `stack.account`."""
+    """Root's commands go on as the owner of the home, and `up` gives one of root's to an account first."""
+    if os.geteuid() != 0:
+        return
     home = Home(config.home)
     account = owner_of(home)
     if arguments.run is run_up:
@@ -49,7 +50,7 @@ def leave_root(config: Config, arguments: argparse.Namespace) -> None:
         compile_for_all()
         say(f"Waybill runs as the account {account.pw_name}, not as root.")
         if closed := closed_to(account, home):
-            say(f"  That account does not reach {closed}: it may read all files of this machine (see docs/security.md).")
+            say(f"  It keeps the right to read all files of this machine, for {closed} is closed to it.")
     if account is not None:
         go_on_as(account, home, config.port)
 

@@ -81,12 +81,15 @@ def take_over(home: Home, account: pwd.struct_passwd) -> None:
     try:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.path.chmod(0o700)
-        home.acquire()
-        device = home.path.stat().st_dev
-        for path, folders, files, descriptor in os.fwalk(home.path, topdown=False):
-            for name in (*folders, *files):
-                _give(Path(path, name), descriptor, device, account)
-        os.chown(home.path, account.pw_uid, account.pw_gid)
+        lock = home.acquire()
+        try:
+            device = home.path.stat().st_dev
+            for path, folders, files, folder in os.fwalk(home.path, topdown=False):
+                for name in (*folders, *files):
+                    _give(Path(path, name), folder, device, account)
+            os.chown(home.path, account.pw_uid, account.pw_gid)
+        finally:
+            os.close(lock)
     except OSError as error:
         raise HomeError(f"cannot use WAYBILL_HOME {home.path}: {error.strerror}") from error
 

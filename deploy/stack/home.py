@@ -57,8 +57,8 @@ class Home:
         except OSError as error:
             raise HomeError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
 
-    def acquire(self) -> None:
-        """Become the one supervisor of this home, until this process ends. Raises BusyError.
+    def acquire(self) -> int:
+        """Become the one supervisor of this home, until this process ends or closes the descriptor. Raises BusyError.
 
         The kernel gives the lock back whatever way we end, so a pid file that is left over fools nobody.
         """
@@ -70,6 +70,7 @@ class Home:
             raise BusyError(f"{self.path} is up already (supervisor {self._read_pid()}); see `make status`") from None
         os.truncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
+        return descriptor
 
     def supervisor(self) -> int | None:
         """The pid of the supervisor that holds the lock; None when there is none."""

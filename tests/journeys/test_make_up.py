@@ -6,6 +6,7 @@ import base64
 import filecmp
 import json
 import os
+import pwd
 import re
 import signal
 import stat
@@ -119,6 +120,8 @@ class Waybill:
 @pytest.fixture
 def waybill() -> Iterator[Waybill]:
     with tempfile.TemporaryDirectory(prefix="waybill-", ignore_cleanup_errors=True) as folder:
+        # What keeps others out is the home itself.
+        Path(folder).chmod(0o711)
         waybill = Waybill(Path(folder) / "home")
         yield waybill
         if waybill.process is not None:
@@ -138,6 +141,26 @@ def keeps_secrets(waybill: Waybill) -> None:
     web = Path(f"/proc/{waybill.pids()['web']}/environ").read_text()
     assert f"WAYBILL_VAULT_KEY_FILE={key}" in web
     assert key.read_text().strip() not in web
+
+
+def keeps_others_out(waybill: Waybill) -> None:
+    """No process of root's, none of an account that others use, and another account reads nothing of it."""
+    owner = waybill.home.stat().st_uid
+    assert owner not in (0, pwd.getpwnam("nobody").pw_uid)
+    assert {Path(f"/proc/{pid}").stat().st_uid for pid in waybill.pids().values()} == {owner}
+    if os.geteuid() == 0:
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", str(waybill.home)]
+        assert b"Permission denied" in subprocess.run(words, capture_output=True, timeout=30, check=False).stderr
+
+
+def give_back(home: Path) -> None:
+    """As an earlier version left a home of root's: all is root's, but the database is nobody's."""
+    nobody = pwd.getpwnam("nobody")
+    for path in (home, *home.rglob("*")):
+        database = (home / "postgres") in (path, *path.parents) or path == home / "run" / "postgres"
+        os.chown(path, *((nobody.pw_uid, nobody.pw_gid) if database else (0, 0)), follow_symlinks=False)
+    home.chmod(0o711)
+    (home / "postgres" / "pg_ident.conf").write_text('home "root" waybill\n')
 
 
 def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
@@ -176,13 +199,17 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert "is up already" in waybill.run("up").stderr
 
     keeps_secrets(waybill)
+    keeps_others_out(waybill)
     children = waybill.pids()
     assert waybill.stop(signal.SIGINT) == 0
     assert not any(is_alive(pid) for pid in children.values())
     assert not (waybill.home / "connection.json").exists()
     assert waybill.run("status").returncode == 3
 
+    if os.geteuid() == 0:
+        give_back(waybill.home)
     waybill.up()
+    keeps_others_out(waybill)
     again = waybill.connection()
     for key in ("token", "client", "endpoints"):
         assert again[key] == connection[key]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.stack.account import owner_of, take_over
 from deploy.stack.child import LOG_LIMIT, open_log, trim_log
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.errors import BusyError, HomeError, StartError
@@ -122,3 +123,32 @@ def test_mails_that_no_server_takes_lie_in_a_closed_folder_of_the_home(tmp_path:
     assert home.mails.stat().st_mode & 0o777 == 0o700
     settings = mail_settings.parse(embedded_environment(home.path)["WAYBILL_MAIL"])
     assert settings["EMAIL_FILE_PATH"] == str(home.mails)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_home_is_given_away_without_what_it_shares_with_the_rest_of_the_machine(tmp_path: Path) -> None:
+    nobody, outside, home = pwd.getpwnam("nobody"), tmp_path / "outside", Home(tmp_path / "home")
+    outside.write_text("a secret of root's")
+    home.make()
+    (home.path / "link").symlink_to(outside)
+    (home.path / "name").hardlink_to(outside)
+    with pytest.raises(HomeError, match="name has another name elsewhere"):
+        take_over(home, nobody)
+    assert home.path.stat().st_uid == outside.stat().st_uid == 0
+    (home.path / "name").unlink()
+    take_over(Home(home.path), nobody)
+    assert {path.lstat().st_uid for path in (home.path, *home.path.rglob("*"))} == {nobody.pw_uid}
+    assert outside.stat().st_uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root goes on as another account")
+def test_roots_commands_go_on_as_the_owner_of_the_home(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    assert owner_of(home) is None
+    home.make()
+    assert owner_of(home) is None
+    os.chown(home.path, pwd.getpwnam("nobody").pw_uid, -1)
+    assert owner_of(home) == pwd.getpwnam("nobody")
+    os.chown(home.path, 4_000_000, -1)
+    with pytest.raises(HomeError, match="no account of this machine"):
+        owner_of(home)

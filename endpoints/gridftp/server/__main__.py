@@ -16,7 +16,12 @@ def main() -> int:
     options = _parser().parse_args()
     try:
         server = Server(
-            options.root, options.host, options.port, read_only=options.read_only, data_ports=options.data_ports
+            options.root,
+            options.host,
+            options.port,
+            read_only=options.read_only,
+            data_ports=options.data_ports,
+            own_account=options.own_account,
         )
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
@@ -51,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
     parser.add_argument("--port", type=int, default=2811, help="0 for a free one (default: %(default)s)")
     parser.add_argument("--read-only", action="store_true", help="take no changes")
+    parser.add_argument(
+        "--own-account", action="store_true", help="serve only the account that runs it, and root, on this machine"
+    )
     parser.add_argument("--data-ports", type=_ports, metavar="LO-HI", help="ports for passive data connections")
     return parser
 

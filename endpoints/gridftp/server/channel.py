@@ -17,6 +17,7 @@ from endpoints.gridftp.mode_e import HEADER_SIZE, Decoder
 from .errors import AbortedError, DataError
 from .interrupt import Interrupt
 from .limits import Limits
+from .peers import everybody
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
@@ -95,11 +96,17 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 class DataChannel:
     """Where the data comes from or goes to: a listening socket (PASV) or addresses (PORT), and the connections made.
 
-    before_wait: called before the worker sleeps, to send what the client should have by then.
+    before_wait: called before the worker sleeps, to send what the client should have by then. admits: whether a
+    connection that came in may be used; others are closed, and the right one is still waited for.
     """
 
     def __init__(
-        self, limits: Limits, interrupt: Interrupt, before_wait: Callable[[], None], ports: PortRange | None
+        self,
+        limits: Limits,
+        interrupt: Interrupt,
+        before_wait: Callable[[], None],
+        ports: PortRange | None,
+        admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:
         self.connections: list[Connection] = []
         self.buffer_size = 0
@@ -107,6 +114,7 @@ class DataChannel:
         self._interrupt = interrupt
         self._before_wait = before_wait
         self._ports = ports
+        self._admits = admits
         self._listener: socket.socket | None = None
         self._target: Address | None = None
         self._failed = False
@@ -225,7 +233,7 @@ class DataChannel:
             sock, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
             return []
-        if len(self.connections) >= self._limits.streams:
+        if len(self.connections) >= self._limits.streams or not self._admits(sock):
             sock.close()
             return []
         self.connections.append(Connection(sock))

@@ -13,6 +13,7 @@ from .session import Service, Session
 
 _GREETING = b"220 Waybill GridFTP server ready.\r\n"
 _TOO_MANY = b"421 Too many sessions, try again later.\r\n"
+_NOT_YOURS = b"421 Only the account that runs this server is served.\r\n"
 _TOO_LONG = b"500 Command line too long: closing control connection.\r\n"
 #: Between two looks whether the worker has caught up.
 _LOOK_AGAIN_SECONDS = 0.01
@@ -45,9 +46,11 @@ class ControlProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if not self._service.admits(self._transport.get_extra_info("socket")):
+            self._refuse(_NOT_YOURS)
+            return
         if not self._admit(self):
-            self._transport.write(_TOO_MANY)
-            self._transport.close()
+            self._refuse(_TOO_MANY)
             return
         self._outbox = Outbox(self._loop, self._transport, self._limits.reply_seconds)
         self.session = Session(self._service, self._outbox, self._own_host(), lambda: self._release(self))
@@ -95,6 +98,10 @@ class ControlProtocol(asyncio.Protocol):
     def hang_up(self) -> None:
         """The server stops."""
         self._transport.abort()
+
+    def _refuse(self, farewell: bytes) -> None:
+        self._transport.write(farewell)
+        self._transport.close()
 
     def _end(self, farewell: bytes) -> None:
         """Say why, and end it with what is at work."""

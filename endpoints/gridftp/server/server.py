@@ -12,6 +12,7 @@ from typing import Self
 
 from endpoints.gridftp.facts import FACTS
 
+from . import peers
 from .channel import PortRange
 from .control import ControlProtocol
 from .limits import Limits
@@ -25,6 +26,7 @@ _STOP_SECONDS = 5.0
 class Server:
     """Serves the folder `root` to anonymous clients, in a thread of its own between `start` and `stop`.
 
+    own_account: only clients of the account that it runs as (or root's) are served, on this machine.
     port 0: a free one, which `port` tells after the start. data_ports: (lowest, highest) for passive data connections,
     else any free ones. facts: what listings tell, of `FACTS`. Whatever a client asks, nothing outside `root` is opened.
     Raises OSError when the folder cannot be opened or the port not be taken.
@@ -40,6 +42,7 @@ class Server:
         data_ports: tuple[int, int] | None = None,
         limits: Limits | None = None,
         facts: Collection[str] = FACTS,
+        own_account: bool = False,
     ) -> None:
         self.host = host
         self.port = port
@@ -48,6 +51,7 @@ class Server:
         self._data_ports = PortRange(*data_ports) if data_ports else None
         self._limits = limits or Limits()
         self._facts = facts
+        self._admits = peers.own_account if own_account else peers.everybody
         self._sessions: set[ControlProtocol] = set()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,7 +97,7 @@ class Server:
         self._session_ended = asyncio.Event()
         root = Root(self._root)
         try:
-            service = Service(root, self._limits, self._read_only, self._data_ports, self._facts)
+            service = Service(root, self._limits, self._read_only, self._data_ports, self._facts, self._admits)
             listener = await self._loop.create_server(
                 lambda: ControlProtocol(service, self._admit, self._release), self.host, self.port
             )

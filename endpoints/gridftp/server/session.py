@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import re
+import socket
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from .errors import ClientGoneError, RefusedError, ServerError, os_error_reply
 from .interrupt import Interrupt
 from .limits import Limits
 from .outbox import Outbox
+from .peers import everybody
 from .progress import MarkerIntervals
 from .receive import BUFFER_SIZE
 from .registry import COMMANDS, Command
@@ -44,6 +46,8 @@ class Service:
     data_ports: PortRange | None = None
     #: Of listings: those that it tells, of those it could.
     facts: Collection[str] = FACTS
+    #: Asked about each connection that comes in, of control and of data.
+    admits: Callable[[socket.socket], bool] = everybody
 
 
 @dataclass(slots=True)
@@ -65,7 +69,7 @@ class Session:
         self.limits = service.limits
         self.local_host = local_host
         self.interrupt = Interrupt()
-        self.channel = DataChannel(service.limits, self.interrupt, outbox.flush, service.data_ports)
+        self.channel = DataChannel(service.limits, self.interrupt, outbox.flush, service.data_ports, service.admits)
         self.say = outbox.say
         self.flush = outbox.flush
         self.user = b""

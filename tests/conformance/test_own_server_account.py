@@ -1,0 +1,80 @@
+"""A server for its own account only: whom the kernel names as the owner of a connection's other end is who is served.
+
+What another account tries needs a second account, so root's run of the tests tries it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from endpoints.gridftp.server.peers import own_account, owner_of_peer
+from tests.ftp_dialogue import Dialogue, accept, connect, listen, read_all
+
+AS_ANOTHER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c"]
+by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")
+
+
+@pytest.fixture
+def server(serve, folder):
+    (folder / "file").write_bytes(b"ours")
+    return serve(own_account=True)
+
+
+def as_another(script: str) -> str:
+    """What a process of another account prints."""
+    done = subprocess.run([*AS_ANOTHER, script], capture_output=True, timeout=30, check=True)
+    return done.stdout.decode()
+
+
+def test_the_own_account_is_served_on_both_channels(server):
+    with Dialogue(server.port) as dialogue:
+        with connect(dialogue.passive()) as data:
+            dialogue.send("RETR /file")
+            assert read_all(data) == b"ours"
+        assert dialogue.outcome().code == 226
+
+
+def test_a_client_over_ipv6_has_an_owner_too():
+    with (
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as listener,
+        connect(listener.getsockname()[:2]),
+        listener.accept()[0] as served,
+    ):
+        assert owner_of_peer(served) == os.geteuid()
+
+
+def test_one_that_is_closed_already_is_nobodys():
+    """The kernel lists it with root's number, whoever it was."""
+    with listen() as listener:
+        connect(listener.getsockname()).close()
+        with accept(listener) as left:
+            assert owner_of_peer(left) is None
+            assert not own_account(left)
+
+
+@by_root
+def test_another_account_is_refused_before_its_first_command(server, folder):
+    opened = f"exec 3<>/dev/tcp/127.0.0.1/{server.port}"
+    assert as_another(f"{opened}; cat <&3") == "421 Only the account that runs this server is served.\r\n"
+    as_another(f"{opened}; printf 'USER ftp\\r\\nPASS x\\r\\nMKD /theirs\\r\\n' >&3; cat <&3 2>&- || true")
+    assert server.sessions == 0
+    assert [path.name for path in folder.iterdir()] == ["file"]
+
+
+@by_root
+def test_another_account_that_is_first_at_a_data_port_neither_gets_nor_gives_anything(server, folder):
+    with Dialogue(server.port) as dialogue:
+        for command, sent in (("RETR /file", b""), ("STOR /new", b"ours, too")):
+            host, port = dialogue.passive()
+            dialogue.send(command)
+            assert as_another(f"exec 3<>/dev/tcp/{host}/{port}; printf theirs >&3; cat <&3 2>&- || true") == ""
+            with connect((host, port)) as data:
+                data.sendall(sent)
+                data.shutdown(socket.SHUT_WR)
+                assert read_all(data) == (b"ours" if not sent else b"")
+            assert dialogue.outcome().code == 226
+    assert (folder / "new").read_bytes() == b"ours, too"
