@@ -1,0 +1,87 @@
+"""What goes into the image of deploy/Dockerfile, and what git takes: the service, and no secret that lies beside it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
+#: Of the rooms, what only a host needs.
+LEFT_OUT = re.compile(r"deploy/(Dockerfile|front/.*|endpoint/box|.*\.sh)$")
+SECRETS = (
+    ".env",
+    ".env.production",
+    "deploy/.env",
+    ".waybill/vault-key",
+    ".waybill/postgres/PG_VERSION",
+    "secrets/vault-key",
+    "deploy/secrets/oidc",
+    "vault-key",
+    "vault-key.new",
+    "server.key",
+    "identity/server.pem",
+    "webui/assets/server.key",
+    "transferapi/rest/canned/alice.p12",
+)
+
+
+def test_the_image_holds_the_service_and_nothing_else() -> None:
+    tracked = _git("ls-files", "-z").split("\0")[:-1]
+    wanted = {path for path in tracked if path.startswith(ROOMS) and not LEFT_OUT.match(path)}
+    wanted |= {"LICENSE", "README.md", "manage.py", "pyproject.toml", "requirements.lock"}
+    assert {path for path in tracked if _enters_the_context(path)} == wanted
+
+
+@pytest.mark.parametrize("path", [*SECRETS, ".git/config", ".venv/pyvenv.cfg", "dump.sql", "notes/.env"])
+def test_what_lies_beside_it_does_not_reach_docker(path: str) -> None:
+    assert not _enters_the_context(path)
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_git_takes_no_secret(path: str) -> None:
+    assert _git("check-ignore", "--no-index", path).strip() == path
+
+
+def test_the_dockerfile_copies_what_it_names() -> None:
+    lines = (CHECKOUT / "deploy" / "Dockerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith(("COPY", "ADD"))]
+    assert not {".", "./", "*"} & {source for sources in copied for source in sources}
+    assert {f"{source}/" for sources in copied for source in sources} >= set(ROOMS)
+
+
+def test_compose_gives_no_secret_to_a_command_line_and_redis_asks_for_a_password() -> None:
+    services = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
+    for name, service in services["services"].items():
+        assert "PASSWORD" not in f"{service.get('command')} {service.get('healthcheck')}", name
+    rules = services["configs"]["redis"]["content"]
+    assert re.search(r"^user default on >\$\{REDIS_PASSWORD:\?[^}]*\} .*-@admin -@dangerous", rules, re.MULTILINE)
+    assert ":${REDIS_PASSWORD:" in services["services"]["web"]["environment"]["REDIS_URL"]
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def _enters_the_context(path: str) -> bool:
+    """By the rules of .dockerignore: the last pattern that matches the path, or a folder above it, decides."""
+    enters = True
+    for line in (CHECKOUT / ".dockerignore").read_text().splitlines():
+        pattern = line.strip()
+        if not pattern or pattern.startswith("#"):
+            continue
+        names = [path, *(str(parent) for parent in Path(path).parents if parent != Path())]
+        if any(_expression(pattern.removeprefix("!")).fullmatch(name) for name in names):
+            enters = pattern.startswith("!")
+    return enters
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """`**/` is any number of folders, `*` anything within a name."""
+    parts = re.split(r"(\*\*/|\*)", pattern)
+    known = {"**/": "(?:.*/)?", "*": "[^/]*"}
+    return re.compile("".join(known.get(part, re.escape(part)) for part in parts))
