@@ -36,8 +36,10 @@ MAX_RSA_BITS = 8192
 MAX_BCRYPT_ROUNDS = 512
 MAX_USER_NAME = 64
 
-_OPENSSH = re.compile(r"-----BEGIN OPENSSH PRIVATE KEY-----(.*?)-----END OPENSSH PRIVATE KEY-----", re.DOTALL)
-_PEM = re.compile(r"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----(.*?)-----END \1-----", re.DOTALL)
+#: It ends at the next line of five hyphens: of many beginnings none looks farther than to the one after it.
+_BODY = r"((?:[^-]|-(?!----))*+)"
+_OPENSSH = re.compile(rf"-----BEGIN OPENSSH PRIVATE KEY-----{_BODY}-----END OPENSSH PRIVATE KEY-----")
+_PEM = re.compile(rf"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----{_BODY}-----END \1-----")
 _CURVES = {"secp256r1": "nistp256", "secp384r1": "nistp384", "secp521r1": "nistp521"}
 
 

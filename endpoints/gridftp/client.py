@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, Self, TypeVar
@@ -17,7 +18,7 @@ from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
 from .data_commands import Told, tell
 from .facts import Entry, FactsError, format_time, parse_line
 from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
-from .listing import blocks_on_control, blocks_on_data, entries_of
+from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
 from .words import quoted
@@ -187,21 +188,27 @@ class GridFTPSession:
         """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""
         return _entry(await self.connection.ask("MLST", self.encode_path(path)))
 
-    async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
-        """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way."""
+    async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
+        """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way.
+
+        A server that sends more than is allowed loses the connection.
+        """
+        allowance = allowance or Allowance()
         blocks = blocks_on_control if "MLSC" in self.features else self._blocks_on_data
-        async for lines in blocks(self.connection, self.encode_path(path)):
-            for entries in entries_of(lines):
-                yield entries
+        async with aclosing(blocks(self.connection, self.encode_path(path), allowance)) as found:
+            async for lines in found:
+                for entries in entries_of(lines, allowance):
+                    yield entries
 
     async def _blocks_on_data(
-        self, connection: ControlConnection, path: bytes
+        self, connection: ControlConnection, path: bytes, allowance: Allowance
     ) -> AsyncGenerator[Sequence[bytes], None]:
         async with self._listening:
             if self.login.protected:
                 await self._bare_data_connection()
-            async for lines in blocks_on_data(connection, path):
-                yield lines
+            async with aclosing(blocks_on_data(connection, path, allowance)) as found:
+                async for lines in found:
+                    yield lines
 
     async def _bare_data_connection(self) -> None:
         """Let the server take a data connection from us, who have no key for it. What a lane needs it tells anew."""

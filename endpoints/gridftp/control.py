@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .commands import encode
 from .faults import Fault, FaultError, Kind, Scope, make_fault
-from .replies import Reply, ReplyError, ReplyParser
+from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
 from .security import Protection
 
 
@@ -96,14 +96,23 @@ class Lost(NamedTuple):
 
 ControlEvent = Greeting | Preliminary | Answered | Lost
 
+#: Their replies hold listings.
+LISTINGS = frozenset({"MLSC", "MLSD", "MLSR"})
+#: These go on as long as they take, and say meanwhile how far they are.
+LONG = LISTINGS | {"STOR", "RETR", "ESTO", "ERET", "APPE", "CKSM"}
+#: Preliminary replies to one of all other commands.
+MAX_PRELIMINARIES = 1000
+
 
 class ControlChannel:
     """The client's end of one control channel."""
 
     def __init__(self) -> None:
         self.state = State.GREETING
-        self._parser = ReplyParser()
+        self._parser = ReplyParser(self._most)
         self._expected: deque[Command] = deque()
+        #: To the command that is answered next.
+        self._preliminaries = 0
         self._outgoing: list[bytes] = []
         self._protection: Protection | None = None
 
@@ -209,8 +218,17 @@ class ControlChannel:
             advice = "The server answered a command that was never sent."
             return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
         if final:
+            self._preliminaries = 0
             return Answered(self._expected.popleft(), reply)
+        self._preliminaries += 1
+        if self._preliminaries > MAX_PRELIMINARIES and self._expected[0].verb not in LONG:
+            advice = "The server answers without end."
+            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
         return Preliminary(self._expected[0], reply)
+
+    def _most(self) -> int:
+        """Octets of the reply that arrives."""
+        return MAX_LISTING_REPLY if self._expected and self._expected[0].verb in LISTINGS else MAX_REPLY
 
     def _break(self, fault: Fault) -> Lost:
         self.state = State.BROKEN

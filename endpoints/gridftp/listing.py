@@ -1,66 +1,158 @@
-"""Listings of folders: MLSC on the control channel, MLSD on a data connection, and the entries in both."""
+"""Listings of folders: MLSC on the control channel, MLSD on a data connection, and the entries in both.
+
+What a server sends is bounded here for all who ask: in lines and octets (`Allowance`), and in what waits to be read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from .commands import CommandError, parse_extended_port
 from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from .facts import Entry, FactsError, parse_line
-from .faults import FaultError, Kind, classify, make_fault
-from .replies import Reply
+from .faults import Fault, FaultError, Kind, classify, make_fault
+from .replies import LINE_COST, MAX_LINE, Reply
 from .words import of_system
 
-#: Listing blocks held for a slow consumer before reading from the server pauses.
-MAX_BLOCKS = 16
+#: Octets held for a slow consumer before reading from the server pauses, and at which it goes on.
+MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
 #: Lines of a listing read at once: some milliseconds of work.
 PORTION = 500
+#: Octets of a name, and of a path: no file system has longer ones.
+MAX_NAME = 4096
+#: Lines and octets of one listing, where nobody says otherwise: a scan writes down what it reads.
+MAX_LINES, MAX_OCTETS = 5_000_000, 1 << 30
 
 
-def entries_of(lines: Sequence[bytes]) -> Iterable[Sequence[Entry]]:
-    """The entries of one block, in portions, without "." and ".."."""
+class Allowance:
+    """How long one listing may be, in lines and in octets. Counts what the server sends, entries or not.
+
+    A block counts for a line more than it has, so that empty ones have an end too.
+    """
+
+    def __init__(self, lines: int = MAX_LINES, octets: int = MAX_OCTETS) -> None:
+        self._lines = self._most_lines = lines
+        self._octets = self._most_octets = octets
+
+    def take(self, lines: Sequence[bytes]) -> None:
+        """Count these. Raises FaultError(LIMIT_EXCEEDED)."""
+        self._lines -= len(lines) + 1
+        self._octets -= sum(map(len, lines))
+        if self._lines < 0 or self._octets < 0:
+            bounds = f"{self._most_lines} lines, or {self._most_octets} octets"
+            raise too_long(f"This folder's listing has more than {bounds}.")
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Held while a portion of it is read."""
+        return nullcontext()
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Told of all entries, for who counts what becomes of them. May raise FaultError."""
+
+
+def too_long(advice: str) -> FaultError:
+    """Trying again does not mend it."""
+    return FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, advice=advice))
+
+
+def entries_of(lines: Sequence[bytes], allowance: Allowance) -> Iterable[Sequence[Entry]]:
+    """The entries of one block, in portions, without "." and "..". Raises FaultError."""
     for portion in _portions(lines):
-        entries = _parse_lines(portion)
+        with allowance.turn():
+            entries = _parse_lines(portion)
         if entries:
+            allowance.keep(entries)
             yield entries
 
 
-async def blocks_on_control(connection: ControlConnection, path: bytes) -> AsyncGenerator[Sequence[bytes], None]:
-    """MLSC: over the control channel; a long one comes as several preliminary replies, then the final one."""
-    blocks: asyncio.Queue[Reply | FaultError] = asyncio.Queue()
+def _count(connection: ControlConnection, allowance: Allowance, lines: Sequence[bytes]) -> None:
+    """A listing cannot be broken off: one that is too long ends the connection. Raises FaultError."""
+    try:
+        allowance.take(lines)
+    except FaultError:
+        connection.abort()
+        raise
 
-    def take(reply: Reply) -> None:
-        blocks.put_nowait(reply)
-        if blocks.qsize() > MAX_BLOCKS:
-            connection.pause()
+
+async def blocks_on_control(
+    connection: ControlConnection, path: bytes, allowance: Allowance
+) -> AsyncGenerator[Sequence[bytes], None]:
+    """MLSC: over the control channel; a long one comes as several preliminary replies, then the final one.
+
+    When the consumer leaves before the end, what still comes is dropped.
+    """
+    waiting = _Waiting(connection)
 
     async def run() -> None:
         try:
-            blocks.put_nowait(await connection.request("MLSC", path, take))
+            waiting.put(await connection.request("MLSC", path, waiting.put))
         except FaultError as error:
-            blocks.put_nowait(error)
+            waiting.put(error)
 
     runner = asyncio.create_task(run())
+    done = False
     try:
-        while True:
-            reply = await blocks.get()
-            if isinstance(reply, FaultError):
-                raise reply
+        while not done:
+            reply = await waiting.get()
+            done = not reply.is_preliminary
             if reply.is_error:
                 raise FaultError(classify(reply))
-            if blocks.qsize() <= MAX_BLOCKS // 2:
-                connection.resume()
-            yield reply.lines[1:-1]
-            if not reply.is_preliminary:
-                return
+            lines = reply.lines[1:-1]
+            _count(connection, allowance, lines)
+            yield lines
+            waiting.release(reply)
     finally:
-        connection.resume()
+        waiting.drop()
         runner.cancel()
 
 
-async def blocks_on_data(connection: ControlConnection, path: bytes) -> AsyncGenerator[Sequence[bytes], None]:
+class _Waiting:
+    """Replies that have arrived and are not done with. While there are too many the connection is not read."""
+
+    def __init__(self, connection: ControlConnection) -> None:
+        self._connection = connection
+        self._replies: asyncio.Queue[Reply | FaultError] = asyncio.Queue()
+        self._octets = 0
+        self._dropped = False
+
+    def put(self, reply: Reply | FaultError) -> None:
+        if self._dropped:
+            return
+        self._replies.put_nowait(reply)
+        if isinstance(reply, Reply):
+            self._octets += _size(reply)
+            if self._octets > MAX_WAITING:
+                self._connection.pause()
+
+    async def get(self) -> Reply:
+        """The next one. Raises FaultError when the connection is lost."""
+        reply = await self._replies.get()
+        if isinstance(reply, FaultError):
+            raise reply
+        return reply
+
+    def release(self, reply: Reply) -> None:
+        """This one is done with."""
+        self._octets -= _size(reply)
+        if self._octets <= RESUME_AT:
+            self._connection.resume()
+
+    def drop(self) -> None:
+        """Nobody wants the rest."""
+        self._dropped = True
+        self._connection.resume()
+
+
+def _size(reply: Reply) -> int:
+    return sum(map(len, reply.lines)) + LINE_COST * len(reply.lines)
+
+
+async def blocks_on_data(
+    connection: ControlConnection, path: bytes, allowance: Allowance
+) -> AsyncGenerator[Sequence[bytes], None]:
     """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; one at a time.
 
     The connection goes to the host of the control connection, whatever address the server names: a server
@@ -75,6 +167,7 @@ async def blocks_on_data(connection: ControlConnection, path: bytes) -> AsyncGen
     answer = asyncio.create_task(connection.request("MLSD", path))
     try:
         async for lines in _read_lines(connection.peer_host, port):
+            _count(connection, allowance, lines)
             yield lines
         reply = await answer
         if reply.is_error:
@@ -89,7 +182,7 @@ async def blocks_on_data(connection: ControlConnection, path: bytes) -> AsyncGen
 
 
 async def _read_lines(host: str, port: int) -> AsyncGenerator[Sequence[bytes], None]:
-    """The lines of a data connection until its end. Raises OSError, TimeoutError."""
+    """The lines of a data connection until its end. Raises OSError, TimeoutError, FaultError for one without end."""
     async with asyncio.timeout(CONNECT_TIMEOUT):
         reader, writer = await asyncio.open_connection(host, port)
     try:
@@ -99,6 +192,8 @@ async def _read_lines(host: str, port: int) -> AsyncGenerator[Sequence[bytes], N
             async with asyncio.timeout(STALL_TIMEOUT):
                 data = await reader.read(256 * 1024)
             *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
+                raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a line too long in a listing", retryable=False))
             yield [line.rstrip(b"\r") for line in lines]
     finally:
         writer.close()
@@ -119,7 +214,7 @@ def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
 
 
 def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
-    """Entries of a listing block.
+    """Entries of a listing block. Raises FaultError for a name longer than MAX_NAME.
 
     A line that holds no facts is the rest of a name with a line feed in it, which the format cannot escape: the
     name is put together again, so that the one who asked sees it and refuses it, rather than a name cut short.
@@ -131,7 +226,15 @@ def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
         except FactsError:
             if entries and line:
                 entries[-1] = replace(entries[-1], name=f"{entries[-1].name}\n{line.decode('utf-8', 'replace')}")
+                _check_name(entries[-1].name)
             continue
         if entry.kind not in ("cdir", "pdir") and entry.name not in (".", ".."):
+            _check_name(entry.name)
             entries.append(entry)
     return entries
+
+
+def _check_name(name: str) -> None:
+    """Raises FaultError."""
+    if len(name) > MAX_NAME:
+        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"a name of more than {MAX_NAME} octets", retryable=False))

@@ -7,7 +7,7 @@ what is new since the last one, so that the union of all of them is what is ther
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .ranges import RangeError, RangeSet
@@ -54,9 +54,7 @@ class PerfMarker:
 _RANGES = re.compile(r"range\s+marker:?[ \t]*([0-9,\- \t]*)", re.IGNORECASE)
 #: What both kinds of servers send for nearly every file: the short way for it.
 _ONE_RANGE = re.compile(rb"Range Marker 0-([1-9][0-9]{0,17})")
-_FIELD = re.compile(
-    r"^[ \t]*([a-z ]{1,40}?)[ \t]*:[ \t]*([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*$", re.IGNORECASE | re.MULTILINE
-)
+_NAME, _NUMBER = re.compile(r"[a-z ]{1,40}", re.IGNORECASE), re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
 def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfMarker:
@@ -86,8 +84,16 @@ def _parse_ranges(text: str) -> RangeMarker:
         raise MarkerError(str(error)) from error
 
 
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    """The lines `name: number`. Not by one regex: on a long line of blanks that would take the square of its length."""
+    for line in text.replace("\r", "").split("\n"):
+        name, number = (part.strip(" \t") for part in line.partition(":")[::2])
+        if _NAME.fullmatch(name) and _NUMBER.fullmatch(number):
+            yield name.lower(), number
+
+
 def _parse_perf(text: str) -> PerfMarker:
-    fields = {name.lower(): value for name, value in _FIELD.findall(text.replace("\r", ""))}
+    fields = dict(_fields(text))
     try:
         return PerfMarker(
             timestamp=float(fields["timestamp"]),

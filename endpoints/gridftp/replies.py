@@ -6,15 +6,18 @@ a line or a reply without end, or a line that is no reply where one must stand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .words import MAX_SHOWN, shown
 
 #: Longest line taken, in octets: a path of 4096 octets with all its facts fits many times over.
 MAX_LINE = 64 * 1024
-#: Most octets of one multi-line reply. Long MLSC listings arrive as many replies, each far below this.
-MAX_REPLY = 32 * 1024 * 1024
+#: Most octets of one multi-line reply, with what each line of it costs in memory: of most, and of a part of a listing.
+#: Long MLSC listings arrive as many replies, the toolkit's of 1,000 entries each.
+MAX_REPLY, MAX_LISTING_REPLY = 256 * 1024, 8 * 1024 * 1024
+#: Octets of memory for a line, beside its own.
+LINE_COST = 64
 
 
 class ReplyError(Exception):
@@ -55,9 +58,13 @@ class Reply(NamedTuple):
 
 
 class ReplyParser:
-    """Assembles replies from the bytes of a control channel."""
+    """Assembles replies from the bytes of a control channel.
 
-    def __init__(self) -> None:
+    most: asked at each line for the bound of the reply that it belongs to, MAX_REPLY or MAX_LISTING_REPLY.
+    """
+
+    def __init__(self, most: Callable[[], int] = lambda: MAX_REPLY) -> None:
+        self._most = most
         self._buffer = b""
         self._lines: list[bytes] = []
         self._code = 0
@@ -92,14 +99,14 @@ class ReplyParser:
             return Reply(int(code), (line[4:],))
         self._code = int(code)
         self._end = code + b" "
-        self._size = len(line)
+        self._size = len(line) + LINE_COST
         self._lines = [line[4:]]
         return None
 
     def _continue(self, line: bytes) -> Reply | None:
         """RFC 959 4.2: a multi-line reply ends with a line that begins with its code and a blank."""
-        self._size += len(line)
-        if self._size > MAX_REPLY:
+        self._size += len(line) + LINE_COST
+        if self._size > self._most():
             raise ReplyError("a reply without end", line)
         if line.startswith(self._end) or line == self._end[:3]:
             reply = Reply(self._code, (*self._lines, line[4:]))

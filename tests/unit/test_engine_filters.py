@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.gridftp.patterns import translate
 from tests.unit.engine_world import World
 from workers.engine.fakes import run
-from workers.engine.filters import Filter, translate
+from workers.engine.filters import Filter
 
 ALPHABET = "ab-]!^.*é\udcff\n"
 

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Kind, make_fault
+from endpoints.gridftp.patterns import is_pattern
 from tests.unit.engine_world import World
 from workers.engine import globs
 from workers.engine.fakes import MemoryTree, run
-from workers.engine.globs import is_pattern, matcher
+from workers.engine.globs import matcher
 from workers.engine.run import Outcome
 
 

@@ -47,7 +47,10 @@ def _filter_rules(name: str, value: object) -> object:
     """No rule at all is as good as none given."""
     if not isinstance(value, list) or len(value) > MAX_FILTER_RULES:
         raise RequestError(name, f"A list of at most {MAX_FILTER_RULES} rules is wanted here.")
-    return [_filter_rule(f"{name}[{number}]", rule) for number, rule in enumerate(value)] or None
+    rules = [_filter_rule(f"{name}[{number}]", rule) for number, rule in enumerate(value)]
+    if sum(len(str(rule["name"])) for rule in rules) > MAX_FILTER_CHARACTERS:
+        raise RequestError(name, f"The names of all rules have at most {MAX_FILTER_CHARACTERS} characters together.")
+    return rules or None
 
 
 def _filter_rule(name: str, rule: object) -> dict[str, object]:
@@ -65,7 +68,8 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     }
 
 
-MAX_FILTER_RULES = 1000
+#: Every name of a scan is compared with all of them: so many steps for each of its characters, at most.
+MAX_FILTER_RULES, MAX_FILTER_CHARACTERS = 1000, 16_384
 
 #: name -> (what it is when absent or null, how it is checked)
 _COMMON: dict[str, tuple[object, Check]] = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from endpoints import paths
+from endpoints.gridftp.patterns import PatternError, check_path
 from endpoints.paths import BadPathError
 
 from .errors import RequestError
@@ -61,3 +63,12 @@ def path(text: str, field: str) -> str:
         return paths.normal(text)
     except BadPathError as error:
         raise RequestError(field, str(error)) from None
+
+
+def patterns(texts: Sequence[str]) -> None:
+    """Paths of DATA that are patterns can be expanded."""
+    for number, text in enumerate(texts):
+        try:
+            check_path(text)
+        except PatternError as error:
+            raise RequestError(f"DATA[{number}].path", error.reason) from None

@@ -126,6 +126,8 @@ def submit_delete(user: User, request: DeleteRequest, now: datetime | None = Non
         task.source = source.endpoint
         task.deadline_is_fixed = True
         task.options = options.complete(options.DELETE, request.options)
+        if task.options["interpret_globs"]:
+            rules.patterns(request.paths)
         rows = _delete_rows(request.paths, source, recursive=bool(task.options["recursive"]))
         return _Filled(rows, (source,))
 

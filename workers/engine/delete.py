@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
+from endpoints.gridftp.patterns import is_pattern
 from endpoints.gridftp.words import quoted
 
 from .dealer import Dealer
 from .desk import UnreachableError
-from .globs import Expansion, is_pattern
+from .globs import Expansion
 from .hidden import unlink_hidden
 from .ledger import Ledger
 from .paths import is_a_name, is_within, trimmed

@@ -1,8 +1,8 @@
 """Paths with patterns (`interpret_globs`), expanded by listing as a shell does it.
 
-`*`, `?` and `[...]` may stand in any component, and never match a slash; the language is that of `filters`. A name that
-begins with a dot is matched only by a pattern that does. Components before the last may be symlinks to folders; what
-the last one matches is what it is, and nobody follows it.
+`*`, `?` and `[...]` may stand in any component, and never match a slash; the language is that of
+`endpoints.gridftp.patterns`. A name that begins with a dot is matched only by a pattern that does. Components before
+the last may be symlinks to folders; what the last one matches is what it is, and nobody follows it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.patterns import is_pattern, translate
 
 from .desk import Desk, UnreachableError
-from .filters import translate
 from .paths import is_a_name
 from .retry import worse
 
@@ -23,11 +23,6 @@ from .retry import worse
 _NOTHING = frozenset({Kind.FILE_NOT_FOUND, Kind.NOT_A_DIRECTORY})
 #: Folders that inner components may match and that are still to be looked into.
 MAX_FOLDERS = 100_000
-
-
-def is_pattern(text: str) -> bool:
-    """Whether there is something to expand."""
-    return any(letter in text for letter in "*?[")
 
 
 def matcher(component: str) -> Callable[[str], bool]:
