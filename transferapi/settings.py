@@ -87,8 +87,8 @@ USE_I18N = False
 LANGUAGE_CODE = "en-us"
 
 #: Forms of pages, which are read before anybody has signed in, are small, and nobody sends files. Documents of the API
-#: have bounds of their own (`transferapi.rest.parsing`).
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
+#: have bounds of their own (`transferapi.rest.parsing`). Our web server reads so much of a body without asking us.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 FILE_UPLOAD_HANDLERS = ["transferapi.rest.uploads.NoFiles"]
 
 #: The keys of the vault of credentials, the newest first; none: it keeps nothing. What needs no credential still works.

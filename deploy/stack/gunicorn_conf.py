@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import ssl
 from typing import Any
 
 from .child import die_with_parent
 from .tls import Door
+
+#: Descriptors of a worker: its connections and its streams of events, and some for itself.
+FILES = 4096
 
 workers = 2
 #: gthread, which can give connections away to streams of events.
@@ -21,6 +25,13 @@ graceful_timeout = 1
 keepalive = 5
 #: Octets: the most that gunicorn can. A path of 4,096 octets may be three times as long, percent-encoded.
 limit_request_line = 8190
+#: Nobody's word about paths and schemes is taken here: a front server's is, by the application (`rest.front`).
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
+#: The worker closes connections before gunicorn would stop to accept any (`StreamWorker.MOST_CONNECTIONS`).
+worker_connections = 4000
+#: Answers go through the worker's own hands.
+sendfile = False
 #: Its place is in the user's home folder, where two instances would meet.
 control_socket_disable = True
 #: Workers' heartbeats are files: in memory where there is such a place.
@@ -51,8 +62,10 @@ def when_ready(server: object) -> None:
 
 
 def post_fork(server: object, worker: object) -> None:
-    """A worker ends with its master, also when the master was killed."""
+    """A worker ends with its master, also when the master was killed; it may have as many connections as it takes."""
     die_with_parent(os.getppid())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
 
 
 def worker_exit(server: object, worker: Any) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from endpoints.gridftp import trust_store
 from endpoints.gridftp.trust import TrustFolder
@@ -18,8 +16,6 @@ from .errors import StackError
 
 #: Seconds between two looks at the files.
 LOOK = 10.0
-#: Seconds that a client may take to shake hands, or between two parts of its first request.
-PATIENCE = 30.0
 
 
 class Door:
@@ -47,23 +43,13 @@ class Door:
         try:
             stamp = [*map(_stamp, (config.tls_certificate, config.tls_key)), _stamps(config.certificates)]
             if stamp != self._stamp:
-                made = TrustFolder(config.certificates).door_context(config.tls_certificate, config.tls_key)
-                made.sslsocket_class = _Patient
-                self._context, self._stamp = made, stamp
+                folder = TrustFolder(config.certificates)
+                self._context = folder.door_context(config.tls_certificate, config.tls_key)
+                self._stamp = stamp
         except (OSError, ssl.SSLError) as error:
             # Halfway through a renewal the files may not fit each other: go on with what was there.
             if self._context is None:
                 raise StackError(f"{config.tls_certificate} and {config.tls_key} cannot be used: {error}") from None
-
-
-class _Patient(ssl.SSLSocket):
-    """One that waits for its client for so long, and no longer: a thread of the web server is behind each."""
-
-    @classmethod
-    def _create(cls, sock: socket.socket, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
-        sock.settimeout(PATIENCE)
-        made: ssl.SSLSocket = super()._create(sock, *args, **kwargs)  # type: ignore[misc]
-        return made
 
 
 def client_context(certificate: Path | None) -> ssl.SSLContext | None:

@@ -1,4 +1,4 @@
-"""The web server's worker in a hurry: `--worker-class tests.integration.quick_web.QuickWorker`."""
+"""The web server's worker, impatient and with little room: `--worker-class tests.integration.quick_web.QuickWorker`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ from deploy.stack.web import StreamWorker
 
 class QuickWorker(StreamWorker):
     READING = 1.0
-    WRITING = 1
+    MOST_CONNECTIONS = 100
+    MOST_SPOOLED = 1 << 20

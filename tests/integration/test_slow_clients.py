@@ -2,123 +2,314 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import resource
+import select
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import connections
 
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.connections import MAX_HEAD, SMALL_BODY
+from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from identity import tokens
+from identity.models import User
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Two workers with eight threads.
-THREADS = 16
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+MB = 1 << 20
 
 
-@pytest.fixture
-def port(database_url: str, redis_server: Redis, tmp_path: Path) -> Iterator[int]:
-    """Of a web server whose clients have a second."""
-    port = free_port()
-    words = ["--config", "python:deploy.stack.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    words += ["--worker-class", "tests.integration.quick_web.QuickWorker", "transferapi.wsgi"]
-    environ = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_server.url(),
-        "WAYBILL_SECRET_KEY": settings.SECRET_KEY,
-        "WAYBILL_HOME": str(tmp_path),
-    }
-    log = tmp_path / "web.log"
-    process = spawn([sys.executable, "-m", "gunicorn", *words], log=log, env=environ, cwd=CHECKOUT)
-    try:
-        eventually(lambda: log.read_text().count("Booting worker") == 2 or process.poll() is not None)
-        assert process.poll() is None, log.read_text()
-        yield port
-    finally:
-        stop(process)
+@pytest.fixture(scope="module")
+def start(
+    postgres: Postgres, django_db_setup: None, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., int]]:
+    """Starts a web server as the product does, but for the words; returns its port."""
+    with ExitStack() as running:
+
+        def run(*words: str) -> int:
+            port, folder = free_port(), tmp_path_factory.mktemp("web")
+            environ = {
+                **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
+                "DATABASE_URL": postgres.url(str(connections["default"].settings_dict["NAME"])),
+                "REDIS_URL": redis_server.url(),
+                "WAYBILL_SECRET_KEY": settings.SECRET_KEY,
+                "WAYBILL_HOME": str(folder),
+                "WAYBILL_RATE_LIMIT": "0",
+            }
+            command = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.stack.gunicorn_conf"]
+            command += ["--bind", f"127.0.0.1:{port}", *words, "transferapi.wsgi"]
+            log = folder / "web.log"
+            process = spawn(command, log=log, env=environ, cwd=CHECKOUT)
+            running.callback(_has_no_traceback, log)
+            running.callback(stop, process)
+            eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None)
+            assert process.poll() is None, log.read_text()
+            return port
+
+        yield run
+
+
+def _has_no_traceback(log: Path) -> None:
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
-def clients(port: int, beginning: bytes, closing: ExitStack, count: int = 2 * THREADS) -> list[socket.socket]:
-    """So many that begin to say something."""
-    made = [closing.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
-    for one in made:
-        one.sendall(beginning)
+@pytest.fixture(scope="module")
+def port(start: Callable[..., int]) -> int:
+    """Of a web server as it is: two processes with eight threads each, and 30 s for a head."""
+    return start()
+
+
+@pytest.fixture(scope="module")
+def quick(start: Callable[..., int]) -> int:
+    """Of one whose clients have a second, with one process for 100 connections."""
+    return start("--workers", "1", "--worker-class", "tests.integration.quick_web.QuickWorker")
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def connect(port: int, closing: ExitStack, beginning: bytes = b"") -> socket.socket:
+    made = closing.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+    made.sendall(beginning)
     return made
 
 
-def status(port: int) -> int:
+def ask(
+    port: int, method: str = "GET", path: str = "/", body: bytes | None = None, **headers: str
+) -> tuple[int, http.client.HTTPMessage, bytes]:
     asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    asked.request("GET", "/")
+    asked.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = asked.getresponse()
-    answer.read()
+    found = answer.read()
     asked.close()
-    return answer.status
+    return answer.status, answer.headers, found
+
+
+def to_end(client: socket.socket) -> bytes:
+    found = b""
+    while chunk := client.recv(65536):
+        found += chunk
+    return found
+
+
+def ended(clients: list[socket.socket]) -> list[socket.socket]:
+    """Those whose connection the server has closed, or that it has said something to."""
+    poll = select.poll()
+    by_number = {one.fileno(): one for one in clients}
+    for number in by_number:
+        poll.register(number, select.POLLIN | select.POLLHUP)
+    return [by_number[number] for number, _ in poll.poll(0)]
 
 
 HEAD = b"POST /v2/oauth2/token HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-
-
 BEGINNINGS = {
+    "nothing": b"",
     "first line": b"GET / HT",
     "head": HEAD + b"X-Slow: ",
     "body": HEAD + b"Content-Length: 1000\r\n\r\ngrant_type=",
-    "chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\ngr",
 }
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
-def test_others_are_served_when_more_clients_than_threads_do_not_finish(port: int, beginning: bytes) -> None:
-    with ExitStack() as closing:
-        slow = clients(port, beginning, closing)
-        assert status(port) == 200
-        for one in slow:
-            # The end, after an error document perhaps: the server has not waited for us.
-            while one.recv(65536):
-                pass
+def test_others_are_served_while_200_clients_do_not_finish(port: int, beginning: bytes, closing: ExitStack) -> None:
+    slow = [connect(port, closing, beginning) for _ in range(200)]
+    for _ in range(4):
+        assert ask(port)[0] == 200
+        for one in slow[:24]:
+            one.sendall(b"x")
+        assert ask(port, "POST", "/v2/oauth2/token", b"grant_type=none", **FORM)[0] == 400
+    assert ended(slow) == []
 
 
-def test_a_drop_now_and_then_does_not_help(port: int) -> None:
-    with ExitStack() as closing:
-        slow = clients(port, HEAD + b"Content-Length: 100000\r\n\r\n", closing, THREADS)
-        ended = set()
-
-        def drip() -> bool:
-            for one in slow:
-                try:
-                    one.sendall(b"x")
-                except OSError:
-                    ended.add(one)
-            return len(ended) == len(slow)
-
-        eventually(drip)
-        assert status(port) == 200
+def test_others_are_served_while_1000_clients_do_not_finish(port: int, closing: ExitStack) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("this account may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    slow = [connect(port, closing, b"GET / HTTP/1.1\r\nX-Slow: ") for _ in range(1000)]
+    for _ in range(4):
+        assert ask(port)[0] == 200
+    assert ended(slow) == []
 
 
-def test_who_takes_nothing_of_a_long_answer_is_left(port: int) -> None:
-    """The description is asked for so often on one connection that its answers fill all that lies between."""
-    asks = b"GET /v0.10/openapi HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40
-    with ExitStack() as closing:
-        clients(port, asks, closing)
-        assert status(port) == 200
+@pytest.mark.parametrize("beginning", [one for one in BEGINNINGS.values() if one])
+def test_who_does_not_finish_is_left(quick: int, beginning: bytes, closing: ExitStack) -> None:
+    for one in [connect(quick, closing, beginning) for _ in range(20)]:
+        to_end(one)
 
 
-def test_who_is_quick_has_no_limit_to_his_requests(port: int) -> None:
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+def test_a_drop_now_and_then_does_not_help(quick: int, alice: User, closing: ExitStack) -> None:
+    small = HEAD + b"Content-Length: 60000\r\n\r\n"
+    long = long_body(tokens.issue(alice), 200 * MB)
+    slow = {connect(quick, closing, beginning) for beginning in [small, long] * 10}
+    assert ask(quick)[0] == 200
+    gone: set[socket.socket] = set()
+
+    def drip() -> bool:
+        for one in slow - gone:
+            try:
+                one.sendall(b"x")
+            except OSError:
+                gone.add(one)
+        return gone == slow
+
+    eventually(drip)
+
+
+def test_where_there_is_no_room_the_slowest_goes(quick: int, closing: ExitStack) -> None:
+    slow = []
     for _ in range(3):
-        asked.request(
-            "POST", "/v2/oauth2/token", b"grant_type=none", {"Content-Type": "application/x-www-form-urlencoded"}
-        )
-        answer = asked.getresponse()
-        answer.read()
-        assert answer.status == 400
-    asked.close()
+        slow += [connect(quick, closing, b"GET / HTTP/1.1\r\nX-Slow: ") for _ in range(80)]
+        assert ask(quick)[0] == 200
+    assert len(ended(slow)) >= len(slow) - 100
+
+
+def test_who_takes_nothing_of_long_answers_holds_no_thread(port: int, closing: ExitStack) -> None:
+    """The description is asked for so often on one connection that its answers fill all that lies between."""
+    asks = b"GET /v0.10/openapi HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4
+    slow = []
+    for _ in range(24):
+        slow.append(closing.enter_context(socket.socket()))
+        slow[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow[-1].connect(("127.0.0.1", port))
+        slow[-1].sendall(asks)
+    for _ in range(4):
+        assert ask(port)[0] == 200
+
+
+def test_who_takes_long_answers_late_gets_all_of_them(port: int, closing: ExitStack) -> None:
+    asks = b"GET /v0.10/openapi HTTP/1.1\r\nHost: localhost\r\n\r\n" * 19
+    one = connect(port, closing, asks + b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert ask(port)[0] == 200
+    assert to_end(one).count(b"HTTP/1.1 200 OK") == 20
+
+
+# ---- bodies
+
+
+def long_body(token: str, length: int, more: bytes = b"") -> bytes:
+    head = b"POST /v0.10/transfer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    return head + authorization.encode() + b"Content-Length: %d\r\n" % length + more + b"\r\n"
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_the_long_body_of_a_stranger_is_not_read(port: int, token: str, closing: ExitStack) -> None:
+    slow = [connect(port, closing, long_body(token, 200 * MB, b"Expect: 100-continue\r\n")) for _ in range(24)]
+    for one in slow:
+        answer = to_end(one)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_the_answer_reaches_a_stranger_who_sends_all_the_same(port: int, closing: ExitStack) -> None:
+    one = connect(port, closing, long_body("", 200 * MB))
+    with contextlib.suppress(OSError):
+        one.sendall(b"[" * 8 * MB)
+    assert b"401 Unauthorized" in one.recv(65536)
+
+
+def test_long_bodies_of_a_user_that_stop_hold_no_thread(port: int, alice: User, closing: ExitStack) -> None:
+    beginning = long_body(tokens.issue(alice), 20 * MB) + b"[" * 100_000
+    slow = [connect(port, closing, beginning) for _ in range(24)]
+    body = b'{"x": "' + b"y" * 2 * MB + b'"}'
+    for _ in range(4):
+        assert ask(port)[0] == 200
+        status, _, document = ask(port, "POST", "/v0.10/transfer", body, **authorized(alice))
+        assert (status, b"submission_id" in document) == (400, True)
+    assert ended(slow) == []
+
+
+@pytest.mark.parametrize("length", [0, 10, SMALL_BODY, SMALL_BODY + 1, 3 * MB])
+def test_the_application_has_the_body_to_its_last_octet(port: int, alice: User, length: int) -> None:
+    status, _, document = ask(port, "POST", "/v0.10/transfer", b'"' + b"x" * length, **authorized(alice))
+    assert (status, b"JSON parse error" in document) == (400, True)
+    status, _, document = ask(port, "POST", "/v0.10/transfer", b'"' + b"x" * length + b'"', **authorized(alice))
+    assert (status, b"a JSON object is wanted" in document) == (400, True)
+
+
+def test_who_waits_to_be_told_to_go_on_is_told_where_the_body_is_wanted(
+    port: int, alice: User, closing: ExitStack
+) -> None:
+    for length in (10, 3 * MB):
+        one = connect(port, closing, long_body(tokens.issue(alice), length, b"Expect: 100-continue\r\n"))
+        assert one.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        one.sendall(b"[" * length)
+        assert b"400 Bad Request" in one.recv(65536)
+
+
+def test_what_is_too_long_for_its_resource_is_refused_unread(port: int, alice: User, closing: ExitStack) -> None:
+    beginning = long_body(tokens.issue(alice), 2 * MB).replace(b"/v0.10/transfer ", b"/v0.10/bookmark ")
+    assert b"413 Request" in to_end(connect(port, closing, beginning))
+    assert to_end(connect(port, closing, long_body(tokens.issue(alice), 1 << 40))).startswith(b"HTTP/1.1 413 ")
+
+
+def test_long_bodies_together_have_a_bound(quick: int, alice: User, closing: ExitStack) -> None:
+    one = connect(quick, closing, long_body(tokens.issue(alice), 20 * MB))
+    with contextlib.suppress(OSError):
+        one.sendall(b"[" * 4 * MB)
+    assert b"503 Service Unavailable" in one.recv(65536)
+    assert ask(quick, "POST", "/v0.10/transfer", b"[" * 900_000, **authorized(alice))[0] == 400
+
+
+def authorized(user: User) -> dict[str, str]:
+    return {"Authorization": f"Bearer {tokens.issue(user)}", "Content_Type": "application/json"}
+
+
+# ---- requests that are as they should be, and that are not
+
+
+def test_a_connection_carries_many_requests_also_all_at_once(port: int, closing: ExitStack) -> None:
+    post = HEAD + b"Content-Length: 15\r\n\r\ngrant_type=none"
+    get = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for parts in ([post, get, post], [post + get + post], [post[:100], post[100:] + get[:30], get[30:] + post]):
+        one = connect(port, closing)
+        for part in parts:
+            one.sendall(part)
+        found = b""
+        while found.count(b"HTTP/1.1 ") < 3:
+            chunk = one.recv(65536)
+            assert chunk
+            found += chunk
+        assert [found[at + 9 : at + 12] for at in range(len(found)) if found.startswith(b"HTTP/1.1 ", at)] == [
+            b"400", b"200", b"400",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\ngr", 411),
+        (HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400),
+        (HEAD + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX-Long: " + b"x" * MAX_HEAD, 431),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\nHost: localhost\n\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_request_is_refused_at_once(port: int, said: bytes, status: int, closing: ExitStack) -> None:
+    assert to_end(connect(port, closing, said)).startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize("name", ["SCRIPT_NAME", "PATH_INFO", "X_FORWARDED_FOR"])
+def test_headers_that_servers_in_front_might_set_change_nothing(port: int, name: str, closing: ExitStack) -> None:
+    said = f"GET / HTTP/1.1\r\nHost: localhost\r\n{name}: /elsewhere\r\nConnection: close\r\n\r\n"
+    assert to_end(connect(port, closing, said.encode())).startswith(b"HTTP/1.1 200 OK")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -165,6 +166,30 @@ def test_who_speaks_no_tls_holds_nobody_up(server: Server, alices: Identity) -> 
     assert server.get(alices.certificate, alices.key)[0] == 200
     for one in held:
         one.close()
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], ids=["nothing", "hello"])
+def test_who_does_not_finish_the_handshake_holds_nobody_up(server: Server, alices: Identity, beginning: bytes) -> None:
+    held = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(100)]
+    for one in held:
+        one.sendall(beginning)
+    for _ in range(3):
+        assert server.get(alices.certificate, alices.key)[0] == 200
+    assert not select.select(held, [], [], 0)[0]
+    for one in held:
+        one.close()
+
+
+def test_long_bodies_and_answers_pass_through_tls_whole(server: Server, alice: User) -> None:
+    asked = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=30, context=server.context())
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}", "Content-Type": "application/json"}
+    for length in (10, 3_000_000):
+        asked.request("POST", "/v0.10/transfer", b'"' + b"x" * length + b'"', headers)
+        answer = asked.getresponse()
+        assert (answer.status, b"a JSON object is wanted" in answer.read()) == (400, True)
+    asked.request("GET", "/v0.10/openapi")
+    assert json.loads(asked.getresponse().read())["openapi"]
+    asked.close()
 
 
 def write_proxy(to: Path, issuer: Credential) -> Credential:
