@@ -19,7 +19,7 @@ from identity.hidden import Secret
 from identity.oauth_clients import clients_of
 from identity.vault_keys import parse_keys
 
-from . import mail_settings
+from . import limit_settings, mail_settings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 T = TypeVar("T")
@@ -54,6 +54,7 @@ KNOWN = {
     "WAYBILL_HOSTS": "host names that the web server answers to, with commas (default: the loopback ones)",
     "WAYBILL_PUBLIC_URL": "how users reach this service (default http://127.0.0.1:WAYBILL_PORT, or https)",
     "WAYBILL_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR (default INFO)",
+    **limit_settings.KNOWN,
     "DATABASE_URL": "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
     "REDIS_URL": "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
 }
@@ -117,6 +118,7 @@ class Config:
     hosts: tuple[str, ...]
     public_url: str
     log_level: str
+    limits: limit_settings.Limits
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Config:
@@ -169,6 +171,10 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),
         public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"{scheme}://127.0.0.1:{port}"),
         log_level=read("WAYBILL_LOG_LEVEL", _level, "INFO"),
+        limits=limit_settings.Limits(**{
+            field: read(name, limit_settings.parse, str(getattr(limit_settings.DEFAULTS, field)))
+            for name, (field, _) in limit_settings.VARIABLES.items()
+        }),
     )
     if problems:
         raise ConfigError(problems)

@@ -138,6 +138,8 @@ OAUTH2_PROVIDER: dict[str, Any] = {
 #: Requests a second of one user, and whose word about client certificates is believed.
 RATE_LIMIT = CONFIG.rate_limit
 FRONT_SERVERS = CONFIG.front_servers
+#: How much one request, one task and one user may ask for.
+LIMITS = CONFIG.limits
 
 #: EMAIL_BACKEND and what belongs to it.
 globals().update(mail_settings.parse(CONFIG.mail.value if CONFIG.mail else "console:"))

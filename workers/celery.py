@@ -29,6 +29,7 @@ app.conf.update(
         "mails": {"task": "workers.mails", "schedule": 3.0, "options": {"expires": 3.0}},
         "webhooks": {"task": "workers.webhooks", "schedule": 2.0, "options": {"expires": 2.0}},
         "tidy_tokens": {"task": "workers.tidy_tokens", "schedule": 60.0, "options": {"expires": 60.0}},
+        "give_back": {"task": "workers.give_back", "schedule": 5.0, "options": {"expires": 5.0}},
         "tidy": {"task": "workers.tidy", "schedule": 10.0, "options": {"expires": 10.0}},
     },
 )

@@ -31,6 +31,12 @@ def tidy() -> None:
     runtime.tidy()
 
 
+@shared_task(name="workers.give_back")
+def give_back() -> None:
+    """Delete what nobody can see of tasks that are done."""
+    runtime.give_back()
+
+
 @shared_task(name="workers.tidy_tokens")
 def tidy_tokens() -> None:
     """Forget what the OAuth2 server has given out and what is over."""

@@ -37,7 +37,7 @@ from workers.engine.run import Outcome, run_slice
 from workers.guard import Guard
 from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
-from workers.store import PostgresTaskStore, on_a_connection, task_spec
+from workers.store import PostgresTaskStore, bounds, on_a_connection, task_spec
 from workers.wallet import VaultWallet
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,8 @@ _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
 #: A mail server that hangs takes this thread, and no other.
 _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
+#: Deletes rows by the thousand.
+_tidying = ThreadPoolExecutor(1, thread_name_prefix="tidying")
 
 _lock = threading.Lock()
 _runtime: Runtime | None = None
@@ -152,7 +154,10 @@ def prepare(
         guards=guards,
     )
     store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
-    return run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop), wallet
+    slice_ = run_slice(
+        spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds()
+    )
+    return slice_, wallet
 
 
 def take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
@@ -211,6 +216,11 @@ def tidy() -> None:
         signing_in.forget_sessions()
 
     _scheduling.submit(on_a_connection, forget).result()
+
+
+def give_back() -> None:
+    """Delete what nobody can see of tasks that are done: for seconds, so that nobody else waits for this thread."""
+    _tidying.submit(on_a_connection, retention.give_back).result()
 
 
 def tidy_tokens() -> None:

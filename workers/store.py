@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connection
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
@@ -32,6 +33,7 @@ from transferapi.tasks.rows import (
     Settlement,
     Trouble,
 )
+from workers.engine.bounds import Bounds
 from workers.engine.ports import (
     Batch,
     Checksum,
@@ -48,6 +50,7 @@ from workers.engine.ports import (
     Pulse,
     Run,
     TaskSpec,
+    TooMuchError,
 )
 
 log = logging.getLogger(__name__)
@@ -77,6 +80,12 @@ def close_connections() -> None:
 
     for closing in [_threads.submit(close) for _ in range(THREADS)]:
         closing.result()
+
+
+def bounds() -> Bounds:
+    """What a task may see and remember."""
+    limits = settings.LIMITS
+    return Bounds(limits.task_files, 4 * limits.task_files, limits.scan_memory)
 
 
 def task_spec(grant: leases.Grant) -> TaskSpec:
@@ -219,6 +228,8 @@ class PostgresTaskStore:
             return await asyncio.get_running_loop().run_in_executor(_threads, run)
         except errors.LeaseLostError:
             raise LeaseLostError(f"task {task_id}, epoch {epoch}") from None
+        except errors.TooMuchError as error:
+            raise TooMuchError(error.reason) from None
         except errors.AmbiguousPathError as error:
             raise FaultError(_ambiguous(error.path)) from None
 

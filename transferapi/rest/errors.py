@@ -98,6 +98,7 @@ from transferapi.tasks.errors import (
     TasksNotPermittedError,
     TooManyPendingError,
     TooManyWebhooksError,
+    TooMuchError,
     WebhookDisabledError,
     WebhookNotFoundError,
 )
@@ -253,6 +254,7 @@ _MEANINGS: dict[type[Exception], Callable[[Any], tuple[int, str, str]]] = {
     TaskNotCompleteError: lambda e: (409, "TaskNotComplete", "The task is not done yet; cancel it first"),
     TaskCompleteError: lambda e: (409, "TaskComplete", "The task is complete and does not change any more"),
     RequestError: lambda e: (400, e.code, f"{_shown(e.field)}: {e.reason}"),
+    TooMuchError: lambda e: (409, e.code, e.reason),
     TooManyPendingError: lambda e: (409, e.code, f"You have {e.limit} tasks that are not done; wait for some"),
     WebhookNotFoundError: lambda e: (404, "ClientError.NotFound", f"No such webhook '{_shown(e.ref)}'"),
     WebhookDisabledError: lambda e: (409, "Conflict", "The webhook is disabled: enable it first"),

@@ -10,6 +10,7 @@
         RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
         NoCredentialError(endpoint, reason)  the user is not active at this endpoint
         TooManyPendingError(limit)        the user has as many unfinished tasks as he may
+        TooMuchError(reason)              a task, or all tasks of its user, would keep more than they may
         LeaseLostError(task_id, epoch)    this worker does not hold the task any more
         AmbiguousPathError(path)          two sources for one destination
         WebhookNotFoundError(ref)         no such webhook, or not this user's
@@ -92,6 +93,16 @@ class TooManyPendingError(TaskError):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.limit = limit
+
+
+class TooMuchError(TaskError):
+    """`reason` is a sentence that names the limit and its setting."""
+
+    code = "ClientError.LimitExceeded"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class LeaseLostError(TaskError):

@@ -10,6 +10,8 @@ from datetime import datetime
 
 from django.db import connection
 
+from . import space
+
 #: Who listens hears of each task that has new lines: {"task": id, "owner": id}. See `feed.py`.
 CHANNEL = "waybill_tasks"
 #: More text than this no event keeps.
@@ -38,6 +40,22 @@ def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
             "details": [text(event.details) for event in new],
             "channel": CHANNEL,
         })  # fmt: skip
+
+
+def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
+    """As `append`, for what servers can cause again and again: once a task has `space.MAX_EVENTS` octets of events, one
+    says that no more are told. How the task goes on and ends is told in any case."""
+    octets = sum(ROW + len(printable(event.description)) + len(text(event.details)) for event in new)
+    there = space.room_for_events(task_id, octets)
+    if there <= space.MAX_EVENTS:
+        append(task_id, new, now)
+    elif there - octets <= space.MAX_EVENTS:
+        append(task_id, [NewEvent("LIMIT_EXCEEDED", ENOUGH, is_error=True)], now)
+
+
+#: What an event takes besides its text.
+ROW = 200
+ENOUGH = "There are so many events that further faults of this task are counted, but not told."
 
 
 #: In one round trip. NOTIFY takes a lock of the whole database for as long as the commit takes: it comes with events,

@@ -15,3 +15,11 @@ def take(*names: str) -> None:
     keys = sorted(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [keys])
+
+
+def take_if_free(name: str) -> bool:
+    """The same without waiting: whether this transaction has the lock now."""
+    key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
+        return bool(cursor.fetchone()[0])

@@ -128,6 +128,13 @@ class Task(models.Model):
     fatal_error_code = models.CharField(max_length=64, null=True)
     fatal_error_description = models.TextField(null=True)
 
+    #: What it keeps (`space.py`): rows of items and files, octets of their paths; and octets of its events.
+    kept_rows = models.BigIntegerField(default=0, db_default=0)
+    kept_octets = models.BigIntegerField(default=0, db_default=0)
+    event_octets = models.BigIntegerField(default=0, db_default=0)
+    #: It is done, and what nobody can see of it any more is deleted (`retention.py`).
+    tidied = models.BooleanField(default=False, db_default=False)
+
     #: Files with an id up to this may still have a stale writer from a worker that died without a word: they
     #: are sent under a new temporary name and renamed (see endpoints/gridftp/pair.py, and the decision page).
     suspect_up_to = models.BigIntegerField(default=0)
@@ -215,6 +222,15 @@ class Task(models.Model):
                 condition=models.Q(phase="done", history_deleted=False),
                 name="task_with_history",
             ),
+            models.Index(
+                fields=["completion_time"], condition=models.Q(phase="done", tidied=False), name="task_to_be_tidied"
+            ),
+            # The oldest history of a user, for one who keeps too much.
+            models.Index(
+                fields=["owner", "completion_time"],
+                condition=models.Q(phase="done", history_deleted=False),
+                name="task_with_history_by_owner",
+            ),
         )
 
     def save(self, *args: Any, **kwargs: Any) -> None:
@@ -256,11 +272,14 @@ class File(models.Model):
     """One thing that must arrive (or be deleted): the unit of settlement (truth 3)."""
 
     id = models.BigAutoField(primary_key=True)
-    #: The task of the item. The item's own constraint vouches for it: another would cost as much per row again.
+    #: The task of the item. A worker writes only its own: a constraint would cost half as much per row again.
     task = models.ForeignKey(
         Task, on_delete=models.CASCADE, related_name="task_files", db_index=False, db_constraint=False
     )
-    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="+", db_index=False)
+    #: No constraint either: to delete an item would then be to look through all files, and items go when a task ends.
+    item = models.ForeignKey(
+        Item, on_delete=models.DO_NOTHING, related_name="+", db_index=False, db_constraint=False
+    )
     kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
     source_path = PathField()
     destination_path = PathField(null=True)
@@ -316,6 +335,17 @@ class File(models.Model):
             ),
             models.Index(fields=["task", "id"], condition=models.Q(error_code__isnull=False), name="file_with_error"),
         )
+
+
+class Space(models.Model):
+    """What one user keeps in these tables, in all his tasks; written by `space.py` in the transaction of the change."""
+
+    owner = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="+"
+    )
+    tasks = models.BigIntegerField(default=0)
+    rows = models.BigIntegerField(default=0)
+    octets = models.BigIntegerField(default=0)
 
 
 class Event(models.Model):

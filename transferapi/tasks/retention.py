@@ -1,44 +1,158 @@
-"""What is forgotten long after a task has ended: its files and its events. The task itself stays, and its items."""
+"""What is deleted of tasks that are done, a part at a time, so that their space is used again.
+
+At once: items, and files that no list shows (those that were never moved, and those that were in place already). After
+30 days, or earlier for a user whose tasks keep more than half of what they may: files and events, the oldest task
+first. The task itself stays.
+
+Each part is one transaction under a lock: of several workers one does it, and one that dies in the midst of it leaves
+whole parts behind.
+"""
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Q, QuerySet
 
+from . import locks, space
 from .clock import moment
-from .models import AdminCancel, Event, File, Task
+from .models import AdminCancel, Event, File, Item, Space, Task
 from .states import Phase
 
 #: How long the history of a task is kept (Transfer API).
 KEPT = timedelta(days=30)
-#: Tasks, and rows of files and of events, that one call looks at; the next one goes on.
+#: Tasks that one call looks at, and rows of files and of events that it deletes; the next one goes on.
 TASKS, ROWS = 100, 20_000
+#: Rows that one transaction looks at; seconds that one call of `give_back` takes, and tasks of one page.
+PART, SECONDS, PAGE = 5000, 4.0, 500
+#: Who deletes holds it for one part.
+_LOCK = "what ended tasks have kept"
+
+
+class _Deleted(NamedTuple):
+    """rows: how many were looked at. deleted: of them. last: the id to go on behind, None at the end."""
+
+    rows: int
+    deleted: int
+    last: int | None
+
+
+def give_back(now: datetime | None = None, seconds: float = SECONDS) -> int:
+    """Delete what nobody can see of tasks that are done, for so many seconds; how many tasks are through.
+
+    The one that ended last comes first: after an upgrade there may be very many old ones.
+    """
+    end = time.monotonic() + seconds
+    done = 0
+    while time.monotonic() < end:
+        waiting = Task.objects.filter(phase=Phase.DONE, tidied=False).order_by("-completion_time")
+        tasks = list(waiting.values_list("pk", flat=True)[:PAGE])
+        for task_id in tasks:
+            if not _tidy(task_id, end):
+                return done
+            done += 1
+        if not tasks:
+            break
+    return done
+
+
+def _tidy(task_id: uuid.UUID, end: float) -> bool:
+    """Whether this task is through; False: the time is over, or another worker is at it."""
+    for table in (_ITEMS, _UNSEEN):
+        last: int | None = -1
+        while last is not None:
+            deleted = _part(task_id, table, last, PART) if time.monotonic() < end else None
+            if deleted is None:
+                return False
+            last = deleted.last
+    Task.objects.filter(pk=task_id).update(tidied=True)
+    return True
+
+
+def _part(task_id: uuid.UUID, query: str, after: int, most: int, *, wait: bool = False) -> _Deleted | None:
+    """Delete from the next rows; None: another worker is at it, and was not waited for."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        if wait:
+            locks.take(_LOCK)
+        elif not locks.take_if_free(_LOCK):
+            return None
+        cursor.execute(query, {"task": task_id, "after": after, "most": most})
+        rows, deleted, octets, last = cursor.fetchone()
+        space.give_back(task_id, deleted, octets)
+    return _Deleted(rows, deleted, last if rows == most else None)
 
 
 def forget_old(now: datetime | None = None, rows: int = ROWS) -> int:
     """Forget a part of what is old enough; how many tasks have no history any more since."""
     long_ago = moment(now) - KEPT
     AdminCancel.objects.filter(created_at__lt=long_ago).delete()
-    old = Task.objects.filter(phase=Phase.DONE, history_deleted=False, completion_time__lt=long_ago)
+    left, forgotten = _forget_all(_with_history().filter(completion_time__lt=long_ago), rows, lambda: True)
+    for user_id in _crowded():
+        of_user = _with_history().filter(owner=user_id)
+        left, more = _forget_all(of_user, left, lambda user_id=user_id: user_id in _crowded())  # type: ignore[misc]
+        forgotten += more
+    return forgotten
+
+
+def _with_history() -> QuerySet[Task]:
+    return Task.objects.filter(phase=Phase.DONE, history_deleted=False).order_by("completion_time")
+
+
+def _crowded() -> list[uuid.UUID]:
+    """Users whose tasks keep more than half of what they may: running ones need the other half."""
+    limits = settings.LIMITS
+    crowded = Q(rows__gt=limits.user_files // 2) | Q(octets__gt=limits.user_octets // 2)
+    return list(Space.objects.filter(crowded).values_list("owner_id", flat=True)[:TASKS])
+
+
+def _forget_all(tasks: QuerySet[Task], rows: int, wanted: Callable[[], bool]) -> tuple[int, int]:
+    """Forget one after the other; how many rows may still be deleted, and how many tasks have no history any more."""
     forgotten = 0
-    for task_id in list(old.order_by("completion_time").values_list("pk", flat=True)[:TASKS]):
+    for task_id in list(tasks.values_list("pk", flat=True)[:TASKS]) if rows > 0 else ():
+        if not wanted():
+            break
         rows -= _forget(task_id, rows)
         if rows <= 0:
             break
         forgotten += Task.objects.filter(pk=task_id).update(history_deleted=True)
-    return forgotten
+    return rows, forgotten
 
 
 def _forget(task_id: uuid.UUID, most: int) -> int:
     """Delete up to so many rows of this task; how many there were."""
-    deleted = 0
-    with transaction.atomic(), connection.cursor() as cursor:
-        for table in (File._meta.db_table, Event._meta.db_table):
-            cursor.execute(_DELETE.format(table=table), {"task": task_id, "most": most - deleted})
-            deleted += cursor.rowcount
-    return deleted
+    files = _part(task_id, _FILES, -1, most, wait=True)
+    deleted = files.deleted if files else 0
+    with connection.cursor() as cursor:
+        cursor.execute(_EVENTS, {"task": task_id, "most": most - deleted})
+        return deleted + int(cursor.rowcount)
 
 
-_DELETE = "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE task_id = %(task)s ORDER BY id LIMIT %(most)s)"
+#: Of the next rows behind %(after)s: how many there are, how many were deleted, octets of their paths, the last one.
+_DELETE = """
+    WITH part AS MATERIALIZED (
+        SELECT id, {order} AS place, {octets} AS octets, {unseen} AS unseen FROM {table}
+        WHERE task_id = %(task)s AND {order} > %(after)s ORDER BY {order} LIMIT %(most)s
+    ), gone AS (
+        DELETE FROM {table} old USING part WHERE old.id = part.id AND part.unseen
+    )
+    SELECT count(*), count(*) FILTER (WHERE unseen), coalesce(sum(octets) FILTER (WHERE unseen), 0)::bigint, max(place)
+    FROM part"""
+_OCTETS = "octet_length(source_path) + coalesce(octet_length(destination_path), 0)"
+_FILE = {
+    "table": File._meta.db_table,
+    "order": "id",
+    "octets": f"{_OCTETS} + coalesce(octet_length(link_target), 0)",
+}
+_ITEMS = _DELETE.format(table=Item._meta.db_table, order="position", octets=_OCTETS, unseen="true")
+_FILES = _DELETE.format(**_FILE, unseen="true")
+#: `queries.successful_transfers` and `queries.skipped_errors` show the others.
+_UNSEEN = _DELETE.format(**_FILE, unseen="error_code IS NULL AND NOT (state = 1 AND kind = 0)")
+_EVENTS = f"""
+    DELETE FROM {Event._meta.db_table} WHERE id IN (
+        SELECT id FROM {Event._meta.db_table} WHERE task_id = %(task)s ORDER BY id LIMIT %(most)s)"""  # noqa: S608

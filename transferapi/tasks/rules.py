@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.conf import settings
+
 from endpoints import paths
 from endpoints.gridftp.patterns import PatternError, check_path
 from endpoints.paths import BadPathError
@@ -72,3 +74,7 @@ def patterns(texts: Sequence[str]) -> None:
             check_path(text)
         except PatternError as error:
             raise RequestError(f"DATA[{number}].path", error.reason) from None
+
+
+def too_many_items() -> str:
+    return f"A submission has at most {settings.LIMITS.items} items on this service (WAYBILL_MAX_ITEMS)."

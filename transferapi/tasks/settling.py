@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from . import arrays, events, troubles
+from . import arrays, events, space, troubles
 from .leases import hold
 from .models import Task
 from .rows import FaultedFile, FaultedItem, MissedFile, MovedBytes, SettledFile, Settlement, Trouble
@@ -28,8 +28,8 @@ _Fate = datetime | str
 _PASSED_OVER = "passed over"
 #: (path, what it met, what becomes of it)
 _Told = tuple[str, Trouble, _Fate]
-#: Paths that the event of a fault names, and characters kept of a server's words about one file.
-PATHS_TOLD, MAX_RAW = 20, 2000
+#: Paths that the event of a fault names, and characters kept of a server's words: there, and with each file.
+PATHS_TOLD, MAX_RAW, MAX_DETAILS = 20, 2000, 500
 
 
 class _Changes(NamedTuple):
@@ -84,11 +84,12 @@ def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem]
 
 
 def pass_over(task_id: uuid.UUID, epoch: int, missed: Sequence[MissedFile], now: datetime | None = None) -> None:
-    """What a scan leaves out becomes rows that the user's lists show; again, it is there."""
+    """What a scan leaves out becomes rows that the user's lists show; again, it is there. Raises TooMuchError."""
     with hold(task_id, epoch, now) as now:
         # No path has such a key: where another source has this destination, both have their row.
         by_key = {file_key(f"passed over\0{file.item_id}\0{file.source_path}"): file for file in missed}
         new = [by_key[key] for key in _insert_missed(task_id, by_key, now)]
+        space.take(task_id, len(new), sum(space.octets(file.source_path, file.destination_path) for file in new))
         changes = _Changes(files=len(new), skipped=len(new), skipped_errors=len(new))
         _count(task_id, changes, now, progressed=False, faults=())
         _tell(task_id, [(file.source_path, file.trouble, _PASSED_OVER) for file in new], now)
@@ -181,7 +182,10 @@ def _give_up(
             "details": [_details(fault.trouble) for fault in faulted],
             "state": state,
         })  # fmt: skip
-        return int(cursor.rowcount)
+        given_up = int(cursor.rowcount)
+    items = [fault.item for fault in faulted[:given_up]]
+    space.take(task_id, given_up, sum(space.octets(item.source_path, item.destination_path) for item in items))
+    return given_up
 
 
 def _count(
@@ -225,7 +229,7 @@ def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
 
 
 def _details(trouble: Trouble) -> str:
-    return events.printable(trouble.raw or trouble.advice)[:MAX_RAW]
+    return events.printable(trouble.raw or trouble.advice)[:MAX_DETAILS]
 
 
 def _fate(fault: FaultedFile | FaultedItem) -> _Fate:
@@ -241,7 +245,7 @@ def _tell(task_id: uuid.UUID, faults: Iterable[_Told], now: datetime) -> None:
     for path, trouble, fate in faults:
         groups[trouble.code, trouble.side, fate if isinstance(fate, str) else None].append((path, trouble, fate))
     if groups:
-        events.append(task_id, [_event(*key, group) for key, group in groups.items()], now)
+        events.append_bounded(task_id, [_event(*key, group) for key, group in groups.items()], now)
 
 
 #: What `_event` says of faults: numbers and times, no path and no words of a server.

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import prefetch_related_objects
 
@@ -19,7 +20,7 @@ from endpoints.permissions import Verb
 from identity.models import User
 from identity.one import one
 
-from . import bases, doorbell, events, locks, moves, options, pauses, rules
+from . import bases, doorbell, events, locks, moves, options, pauses, rules, space
 from .clock import moment
 from .errors import NoCredentialError, RequestError, TooManyPendingError
 from .models import Task
@@ -27,7 +28,6 @@ from .states import Phase, TaskType
 
 #: Unfinished tasks of one user; more are refused.
 MAX_PENDING = 100
-MAX_ITEMS = 1_000_000
 DEFAULT_DEADLINE = timedelta(hours=24)
 NO_ITEMS = "ClientError.BadRequest.NoTransferItems"
 NO_LINKS = "No symbolic links are made on a shared endpoint: they could lead out of what is shared."
@@ -99,8 +99,8 @@ class _Filled(NamedTuple):
 def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
     """The task, and whether it was made now (False: this user has used this submission_id before).
 
-    -> RequestError, TooManyPendingError, EndpointNotFoundError, NotPermittedError; PathNotPermittedError where no
-    access rule of a shared endpoint gives him a path of it
+    Raises RequestError, TooManyPendingError, TooMuchError, EndpointNotFoundError, NotPermittedError;
+    PathNotPermittedError where no access rule of a shared endpoint gives the user a path of it.
     """
 
     return _submit(user, request, partial(_fill_transfer, user, request), now)
@@ -214,9 +214,11 @@ def _check_credentials(user: User, ends: Sequence[Access], now: datetime) -> Non
 
 
 def _write(task: Task, rows: Sequence[_Row]) -> None:
+    space.take_task(task.owner_id)
     task.items_total = len(rows)
     task.save(force_insert=True)
     _copy_items(task.pk, rows)
+    space.take(task.pk, len(rows), sum(space.octets(row.source, row.destination) for row in rows))
     told = events.NewEvent("SUBMITTED", f"The task was accepted, with {len(rows)} item(s).")
     events.append(task.pk, [told], task.request_time)
     if why := pauses.why(task, task.request_time):
@@ -310,8 +312,8 @@ def _delete_rows(paths: Sequence[str], source: Access, *, recursive: bool) -> li
 def _check_number(items: int) -> None:
     if not items:
         raise RequestError("DATA", "There is no item in this request.", NO_ITEMS)
-    if items > MAX_ITEMS:
-        raise RequestError("DATA", f"A task has at most {MAX_ITEMS} items.")
+    if items > settings.LIMITS.items:
+        raise RequestError("DATA", rules.too_many_items())
 
 
 def _copy_items(task_id: uuid.UUID, rows: Iterable[_Row]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, F
 
-from . import arrays, events, moves, pauses, renewal
+from . import arrays, events, moves, pauses, renewal, space
 from .errors import AmbiguousPathError
 from .leases import hold
 from .models import File, Item, Task
@@ -38,7 +38,7 @@ def unscanned(
 def add_found(
     task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None, *, durable: bool = False
 ) -> list[FileFacts]:
-    """Write what the scan found; the rows that are new. -> AmbiguousPathError, and then nothing is written
+    """Write what the scan found; the rows that are new. Raises AmbiguousPathError, TooMuchError: nothing is written
 
     durable: not even a crash of the database's host loses them. A scan that compares needs that: what is half
     written at the destination is told from what was there before by its row alone.
@@ -88,7 +88,7 @@ def item_scanned(
 def file_items_scanned(
     task_id: uuid.UUID, epoch: int, found: Sequence[NewFile], now: datetime | None = None, *, durable: bool = False
 ) -> list[FileFacts]:
-    """`add_found` and `item_scanned` for items that are one file, or one kept link, each. -> AmbiguousPathError"""
+    """`add_found` and `item_scanned` for items that are one file, or one kept link, each. Raises as `add_found`."""
     with hold(task_id, epoch, now) as now:
         rows = _insert_found(task_id, found, now, durable=durable)
         links = sum(file.link_target is not None for file in found)
@@ -126,6 +126,9 @@ def _insert_found(task_id: uuid.UUID, found: Sequence[NewFile], now: datetime, *
             cursor.execute("SET LOCAL synchronous_commit TO on")
     new = _insert(task_id, by_key, now)
     _check_same_sources(task_id, by_key, new)
+    written = [by_key[key] for key in new]
+    octets = sum(space.octets(file.source_path, file.destination_path, file.link_target) for file in written)
+    space.take(task_id, len(written), octets)
     files = [file for key, file in by_key.items() if key in new and file.kind == FileKind.FILE]
     if files:
         skipped = sum(file.skipped for file in files)
@@ -216,9 +219,9 @@ def write_temporary_paths(
 
 
 def event(task_id: uuid.UUID, epoch: int, new: events.NewEvent, now: datetime | None = None) -> None:
-    """Append an event."""
+    """Append an event, as far as there is room (`events.append_bounded`)."""
     with hold(task_id, epoch, now) as now:
-        events.append(task_id, [new], now)
+        events.append_bounded(task_id, [new], now)
 
 
 def tally(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> Tally:

@@ -14,10 +14,11 @@ from contextlib import asynccontextmanager
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side
 
+from .bounds import Share, size_of_entries
 from .desk import Desk
 from .ports import Found
 
-#: Entries of the destination's folders held at once: some 40 MB.
+#: Entries of the destination's folders held at once, as far as there is memory for them (`bounds.Memory`).
 ROOM = 100_000
 #: Files looked at side by side.
 LOOKS = 500
@@ -104,10 +105,13 @@ class Destination:
         entries: dict[str, Entry] = {}
         held = 0
         whole = True
+        memory = Share(self._desk.memory)
         try:
             async for some in self._desk.listing(Side.DESTINATION, path or "/"):
                 # A listing cannot be broken off: what there is no room for is read and dropped.
                 kept = some[: self.room]
+                if not memory.has_room(size_of_entries(kept)):
+                    kept = ()
                 whole = whole and len(kept) == len(some)
                 self.room -= len(kept)
                 held += len(kept)
@@ -115,6 +119,7 @@ class Destination:
             yield Beside(self._desk, entries, whole=whole)
         finally:
             self.room += held
+            memory.close()
 
 
 async def look(desk: Desk, path: str) -> Entry | None:

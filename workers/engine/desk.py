@@ -9,6 +9,7 @@ from typing import TypeVar
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Scope, Side
 
+from .bounds import DEFAULT, Bounds, Listed, Memory
 from .ports import Session, SessionFactory
 
 T = TypeVar("T")
@@ -19,10 +20,20 @@ class UnreachableError(FaultError):
 
 
 class Desk:
-    """Sessions are opened when first needed, shared by all who ask at once, and opened anew once they are lost."""
+    """Sessions are opened when first needed, shared by all who ask at once, and opened anew once they are lost.
 
-    def __init__(self, sessions: SessionFactory, reached: Callable[[Side], Awaitable[None]] | None = None) -> None:
+    memory: for folders that were seen here and wait for their turn.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionFactory,
+        bounds: Bounds = DEFAULT,
+        reached: Callable[[Side], Awaitable[None]] | None = None,
+    ) -> None:
         self._factory = sessions
+        self._listed = Listed(bounds)
+        self.memory = Memory(bounds.memory)
         #: Awaited when a session of this side was opened.
         self._reached = reached
         #: Told when a session was opened.
@@ -46,10 +57,12 @@ class Desk:
             raise
 
     async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
-        """`Session.listing` on the session of this side, with the errors of `ask`."""
+        """`Session.listing` on the session of this side, with the errors of `ask`; TooMuchError where it has no end."""
         session = await self._session(side)
+        seen = 0
         try:
             async for entries in session.listing(path):
+                seen = self._listed.check(path, side, seen, entries)
                 yield entries
         except FaultError as error:
             await self._drop_if_lost(side, session, error)
@@ -57,6 +70,7 @@ class Desk:
 
     async def close(self) -> None:
         """Give all sessions back."""
+        self.memory.close()
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 
+from .bounds import Share, size_of
 from .desk import UnreachableError
 from .paths import is_a_name
 from .ports import Counts
@@ -73,6 +74,8 @@ class Extras:
         self._part: asyncio.Task[None] | None = None
         self._fault: Fault | None = None
         self._survey = Survey(work)
+        #: For the folders of a walk that wait for their turn.
+        self._memory = Share(work.desk.memory)
         self._selection = Selection.of(options)
         ruled = bool(options.get("filter_rules"))
         self._uprooter = Uprooter(
@@ -154,13 +157,18 @@ class Extras:
 
     async def _walk(self, root: _Pair) -> None:
         stack = [root]
-        while stack:
-            await next_wave(stack, self._visit)
+        try:
+            while stack:
+                await next_wave(stack, self._visit)
+        finally:
+            self._memory.close()
 
     async def _visit(self, pair: _Pair) -> Sequence[_Pair]:
         """Remove the extras of this folder; the folders in it that both sides have."""
+        self._memory.free(size_of(pair.source, pair.destination))
+        memory = Share(self._work.desk.memory)
         try:
-            names = await self._names(pair)
+            names = await self._names(pair, memory)
             inner, extras, more = await self._compare(pair, names)
             await self._uprooter.remove(pair.destination, extras)
             while more:
@@ -176,14 +184,20 @@ class Extras:
             if error.fault.kind is not Kind.FILE_NOT_FOUND or error.fault.side is not Side.DESTINATION:
                 self._fault = worse(self._fault, error.fault)
             return ()
+        finally:
+            memory.close()
+        for one in inner:
+            self._memory.take(size_of(one.source, one.destination))
         return inner
 
-    async def _names(self, pair: _Pair) -> _Names:
+    async def _names(self, pair: _Pair, memory: Share) -> _Names:
         """What the source has."""
         names = _Names()
         async for entries in self._work.desk.listing(Side.SOURCE, pair.source or "/"):
             names.add(entry.name for entry in entries)
-            names.folders.update(entry.name for entry in entries if self._is_walked(entry))
+            folders = [entry.name for entry in entries if self._is_walked(entry)]
+            memory.take(8 * len(entries) + sum(size_of(name) for name in folders))
+            names.folders.update(folders)
         names.close()
         return names
 

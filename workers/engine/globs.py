@@ -15,6 +15,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.patterns import is_pattern, translate
 
+from .bounds import size_of
 from .desk import Desk, UnreachableError
 from .paths import is_a_name
 from .retry import worse
@@ -51,6 +52,7 @@ class Expansion:
         """Entries that match, with the path of the folder they lie in. Raises FaultError of the connection."""
         while self._stack:
             folder, at = self._stack.pop()
+            self._desk.memory.free(size_of(folder))
             try:
                 async for found in self._expand(folder, at):
                     yield found
@@ -88,7 +90,9 @@ class Expansion:
         return [entry for entry in found if entry.is_directory and entry.link_target is None]
 
     def _enter(self, folder: str, found: Sequence[Entry], at: int) -> None:
-        self._stack += [(f"{folder}/{entry.name}", at) for entry in found if entry.is_directory]
+        inner = [f"{folder}/{entry.name}" for entry in found if entry.is_directory]
+        self._desk.memory.take(sum(map(size_of, inner)))
+        self._stack += [(path, at) for path in inner]
         if len(self._stack) > MAX_FOLDERS:
             self._stack.clear()
             why = f"More than {MAX_FOLDERS} folders match a part of this path; name fewer."

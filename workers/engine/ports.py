@@ -21,6 +21,14 @@ class LeaseLostError(Exception):
     """Somebody else holds the task now: stop at once and write nothing more."""
 
 
+class TooMuchError(Exception):
+    """The task sees, or keeps, more than a task may: it fails. `reason` names the limit and its setting."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Checksum(NamedTuple):
     """algorithm: as FEAT has it ("MD5", "SHA256" ...). value: hexadecimal, lower case, or "" where none is known."""
 
@@ -257,7 +265,10 @@ class Counts:
 
 
 class TaskStore(Protocol):
-    """One task's rows, for the worker that holds its lease. Each method raises LeaseLostError when it does not."""
+    """One task's rows, for the worker that holds its lease. Each method raises LeaseLostError when it does not.
+
+    Those that write what was found raise TooMuchError when the task, or its user, keeps too many rows by then.
+    """
 
     async def heartbeat(self) -> Pulse:
         """Renew the lease; learn of a cancel, a pause or a moved deadline."""

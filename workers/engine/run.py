@@ -12,6 +12,7 @@ from random import SystemRandom
 
 from endpoints.gridftp.faults import Kind, Side, make_fault
 
+from .bounds import DEFAULT, Bounds
 from .credentials import Credentials, Wallet
 from .crew import Crew, Movers
 from .dealer import Dealer
@@ -61,6 +62,7 @@ async def run_slice(
     slice_seconds: float,
     stop: asyncio.Event,
     jitter: Callable[[], float] | None = None,
+    bounds: Bounds = DEFAULT,
 ) -> Outcome:
     """Work on the task whose lease `store` holds until it is over, or has to wait, or the slice is over.
 
@@ -69,7 +71,7 @@ async def run_slice(
     back, or its lease runs out. Raises only what the store raises when not even giving back is possible.
     """
     credentials = Credentials(wallet, clock)
-    work = Work(spec, store, sessions, credentials, clock, jitter or SystemRandom().random)
+    work = Work(spec, store, sessions, credentials, clock, jitter or SystemRandom().random, bounds)
     slice_ = _Slice(work, slice_seconds, stop)
     try:
         return await slice_.run()

@@ -1,7 +1,7 @@
 """Things removed with all that is in them, as they are found: for what appeared meanwhile, and for extras.
 
 Nothing is followed. What has to stay, or cannot be removed, keeps the folders that it lies in, and no others.
-Memory: the names of one folder as far as LEAVES, and the folders that lie beside the way down.
+Memory: the names of one folder as far as LEAVES, and the folders that lie beside the way down (`bounds.Memory`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.words import quoted
 
+from .bounds import size_of
 from .hidden import unlink_hidden
 from .paths import is_a_name, is_within
 from .retry import worse
@@ -136,7 +137,8 @@ class Uprooter:
         await self._leaves(branch, branch.path, leaves)
         while more:
             before = self.removed
-            leaves, _, more = await self._list(branch)
+            leaves, again, more = await self._list(branch)
+            self._forget(again)
             await self._leaves(branch, branch.path, leaves)
             more = more and self.removed > before
         return await self._real(inner)
@@ -162,11 +164,16 @@ class Uprooter:
                     continue
                 if is_folder(entry):
                     inner.append(_Branch(f"{branch.path}/{entry.name}", branch, branch.depth + 1))
+                    self._work.desk.memory.take(size_of(inner[-1].path))
                 elif len(leaves) < LEAVES:
                     leaves.append(entry)
                 else:
                     more = True
         return leaves, inner, more
+
+    def _forget(self, branches: Sequence[_Branch]) -> None:
+        for branch in branches:
+            self._work.desk.memory.free(size_of(branch.path))
 
     def _stays(self, branch: _Branch, entry: Entry) -> bool:
         if not is_a_name(entry.name) or branch.depth >= MAX_DEPTH:
@@ -248,6 +255,7 @@ class Uprooter:
         """Go up as far as nothing is left."""
         at: _Branch | None = branch
         while at and not at.left:
+            self._forget([at])
             if at.kept and at.above:
                 at.above.kept = True
             elif not at.kept:

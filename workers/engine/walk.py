@@ -13,6 +13,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.words import quoted
 
+from .bounds import Share, size_of
 from .compare import Beside, look
 from .contents import Compared
 from .desk import UnreachableError
@@ -77,6 +78,8 @@ class Walk:
         self._selection = selection
         self._sync = sync.of_walk(self._compared) if sync else None
         self._stack = [root]
+        #: For the folders of the stack.
+        self._memory = Share(work.desk.memory)
         self._flushed_at = work.clock.now()
         self._begun = False
         #: Under way, where the source may be listed meanwhile.
@@ -87,7 +90,17 @@ class Walk:
         self._real_root: str | None = None
 
     async def run(self) -> None:
-        """Raises FaultError when the root cannot be used, or when the connection is lost again and again."""
+        """Raises FaultError when the root cannot be used, or when the connection is lost again and again.
+
+        Raises TooMuchError, CrowdedError where there is no end of folders.
+        """
+        try:
+            await self._see_all()
+            await self._conclude()
+        finally:
+            self._memory.close()
+
+    async def _see_all(self) -> None:
         try:
             await self._begin()
             await self._visit_all()
@@ -101,7 +114,6 @@ class Walk:
             if self._preparing:
                 self._preparing.cancel()
                 await asyncio.gather(self._preparing, return_exceptions=True)
-        await self._conclude()
 
     async def _begin(self) -> None:
         """Prepare; where what is found does not depend on it, while the source is being listed."""
@@ -232,6 +244,7 @@ class Walk:
                     self._miss(Missed(source, destination, DIRECTORY, circle))
                     return
                 inner = replace(inner, unique=entry.unique, above=folder)
+            self._memory.take(size_of(source, destination))
             listing.folders.append(inner)
 
     def _blame(self, fault: Fault) -> None:
@@ -251,6 +264,7 @@ class Walk:
         for tries_left in reversed(range(TRIES)):
             try:
                 await self._list(folder)
+                self._memory.free(size_of(folder.source, folder.destination))
                 return
             except UnreachableError:
                 raise

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from endpoints.gridftp.faults import Fault, Kind, Side
 
+from .bounds import DEFAULT, Bounds, CrowdedError
 from .credentials import Credentials
 from .desk import Desk
 from .paths import is_within
-from .ports import Clock, SessionFactory, TaskSpec, TaskStore
+from .ports import Clock, SessionFactory, TaskSpec, TaskStore, TooMuchError
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, decide
 
 #: Seconds of backoff that are sat out with the lease in hand; for longer ones the place is given up.
 PATIENCE = 5.0
+#: How long a task is left alone that the memory of its worker has no room for.
+CROWDED = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Work:
         credentials: Credentials,
         clock: Clock,
         jitter: Callable[[], float],
+        bounds: Bounds = DEFAULT,
     ) -> None:
         self.spec = spec
         self.store = store
@@ -70,7 +74,7 @@ class Work:
         self.credentials = credentials
         self.clock = clock
         self.jitter = jitter
-        self.desk = Desk(sessions, self.reached)
+        self.desk = Desk(sessions, bounds, self.reached)
         self._troubled = spec.troubled
         self.endpoints = EndpointBackoff(spec.connection_failures)
         self.policy = Policy.of(spec.options)
@@ -113,7 +117,11 @@ class Work:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not self.ended.done():
+        if isinstance(error, TooMuchError):
+            self.end(Failed(Kind.LIMIT_EXCEEDED, error.reason, drain=True))
+        elif isinstance(error, CrowdedError):
+            self.end(Released(self.clock.now() + CROWDED, drain=True))
+        elif error is not None and not self.ended.done():
             self.ended.set_exception(error)
 
     async def stop_parts(self, but: asyncio.Task[None] | None = None) -> None:
