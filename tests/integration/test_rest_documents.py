@@ -130,6 +130,7 @@ def test_the_document_of_a_task(api: Api, alice: User, ep1: Endpoint, ep2: Endpo
         "nice_status_expires_in": None,
         "is_ok": None,
         "is_paused": False,
+        "data_protection": None,
         "fatal_error": {"code": "CANCELED", "description": "By alice."},
         "canceled_by_admin": None,
         "canceled_by_admin_message": None,

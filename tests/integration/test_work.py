@@ -246,7 +246,12 @@ def test_progress_clears_the_trouble_and_moves_the_deadline_only_later(alice: Us
     one, two, three = find(grant, 1, 1, 1)
     write(grant, faulted=[faulted(one, later(0))])
     found = queries.get(alice, task.pk)
-    assert (found.nice_status, found.nice_status_details) == ("PERMISSION_DENIED", "Change the permissions.")
+    assert found.nice_status == "PERMISSION_DENIED"
+    assert found.nice_status_details is not None
+    assert found.nice_status_details.startswith(
+        "Permission denied at the source alice#ep1 on 1 file: 550 Permission denied. It is tried again at "
+    )
+    assert found.nice_status_details.endswith(" UTC. Change the permissions.")
     assert found.deadline == task.deadline
     assert found.last_progress_at is None
     before = datetime.now(UTC)

@@ -92,6 +92,7 @@ class World:
             suspect_up_to=self.suspect_up_to,
             started="STARTED" in self.store.codes(),
             connection_failures=self.store.connection_failures,
+            troubled=self.store.trouble is not None,
             warned=frozenset(self.store.codes()),
         )
 

@@ -23,8 +23,8 @@ LEVELS = ("clear", "authenticated", "encrypted")
 
 _TEXTS = {
     "clear": "The data channels are neither authenticated nor encrypted: {why}",
-    "authenticated": "The data channels are authenticated: each server proves that it is the one meant. The data is not "
-    "encrypted; encrypt_data asks for that.",
+    "authenticated": "The data channels are authenticated: each server proves that it is the one that is meant. "
+    "The data is not encrypted; encrypt_data asks for that.",
     "encrypted": "The data channels are authenticated and encrypted.",
 }
 

@@ -21,6 +21,8 @@ from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, deci
 PATIENCE = 5.0
 #: How long a task is left alone that the memory of its worker has no room for.
 CROWDED = timedelta(seconds=60)
+#: Characters of a server's words in the last word of a task.
+MOST_SAID = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +167,17 @@ class Work:
             return
         decision = self.decide(fault, attempts)
         if isinstance(decision, Fail):
-            self.end(Failed(fault.kind, decision.why))
+            self.end(Failed(fault.kind, self._in_full(fault, decision.why)))
         elif isinstance(decision, Retry):
             self._troubled = True
             await self.store.endpoint_failed(fault, self.endpoints.until or decision.at, lanes=lanes)
+
+    def _in_full(self, fault: Fault, why: str) -> str:
+        """Why an endpoint ends the task: which one, and what its server said."""
+        end = {Side.SOURCE: self.spec.source, Side.DESTINATION: self.spec.destination}.get(fault.side)
+        where = f"{end.name} (the {fault.side}): " if end else ""
+        said = f" The server said: {fault.raw[:MOST_SAID]}" if fault.raw and fault.raw != why else ""
+        return f"{where}{why}{said}"
 
     def is_blocked(self) -> bool:
         """Whether the endpoints are to be left alone now. Cheap: asked before every feeding."""
