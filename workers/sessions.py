@@ -52,7 +52,9 @@ class PooledLane:
         lane: ThirdPartyLane,
         pool: SessionPool,
         transport: Transport,
+        protection: Protection,
     ) -> None:
+        self.protection = protection
         self._source = source
         self._destination = destination
         self._lane = lane
@@ -195,7 +197,6 @@ class RealSessions:
         self._resolve = resolve
         self._accept_address = accept_address
         self.transport = TCP
-        self.protection: Protection | None = None
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
         self._places_at: dict[tuple[Side, Address], Place] = {}
         #: The shortest that was seen of each side, in seconds.
@@ -264,6 +265,7 @@ class RealSessions:
         source, destination = await self._both()
         try:
             held = await self._secure(source, destination)
+            protection = self._protection(held, source, destination)
             self.transport = await self._agree(transport, source, destination, held)
         except BaseException:
             await self.give_back(source)
@@ -277,7 +279,7 @@ class RealSessions:
             accept_address=self._accept_address,
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
         )
-        return PooledLane(source, destination, lane, self._pool, self.transport)
+        return PooledLane(source, destination, lane, self._pool, self.transport, protection)
 
     async def _secure(self, source: PooledSession, destination: PooledSession) -> data_security.DataSecurity:
         """Data channels as both servers and the user want them; costs nothing where they are so already."""
@@ -287,7 +289,6 @@ class RealSessions:
             held = await data_security.secure(*both, wanted)
         except FaultError as error:
             raise FaultError(self._of_pair(error.fault, source, destination)) from None
-        self.protection = self._protection(held, source, destination)
         return held
 
     def _protection(

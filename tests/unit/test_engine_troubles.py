@@ -43,8 +43,9 @@ def test_a_protection_is_told_once_and_again_where_a_lane_is_weaker() -> None:
         opened = world.sessions.lane
 
         async def lane(*, transport: Transport = TCP) -> MemoryLane:
-            world.sessions.protection = next(lanes, Protection(CLEAR))
-            return await opened(transport=transport)
+            new = await opened(transport=transport)
+            new.protection = next(lanes, Protection(CLEAR))
+            return new
 
         world.sessions.lane = lane  # type: ignore[method-assign]
         assert await world.run() == "SUCCEEDED"

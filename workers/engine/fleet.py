@@ -11,7 +11,7 @@ from endpoints.gridftp.faults import FaultError, Side
 from .gauge import Gauge
 from .opening import FAR, LANES
 from .plan import Plan
-from .ports import LEVELS, FileRow, Lane
+from .ports import LEVELS, FileRow, Lane, Protection
 from .transport import wanted
 from .tuner import Tuner
 from .work import Work
@@ -130,25 +130,23 @@ class Fleet:
             return None
         self._reached()
         try:
-            await self._tell()
+            await self._tell(lane)
         except BaseException:
             await self.close([Berth(lane)])
             raise
         return Berth(lane)
 
-    async def _tell(self) -> None:
+    async def _tell(self, lane: Lane) -> None:
         """What the user shall know of a new lane, before anything moves in it."""
         await self._work.reached(Side.SOURCE, Side.DESTINATION, lanes=True)
         await self._tell_transport()
-        await self._tell_protection()
+        await self._tell_protection(lane.protection)
 
-    async def _tell_protection(self) -> None:
+    async def _tell_protection(self, now: Protection) -> None:
         """The weakest one of this slice; what earlier ones had, the store knows."""
-        now = self._work.sessions.protection
-        if now is None or (self._weakest and LEVELS.index(self._weakest) <= LEVELS.index(now.level)):
-            return
-        self._weakest = now.level
-        await self._work.store.protected(now)
+        if not self._weakest or LEVELS.index(now.level) < LEVELS.index(self._weakest):
+            self._weakest = now.level
+            await self._work.store.protected(now)
 
     async def _tell_transport(self) -> None:
         """A user who asked for UDT shall know when it is not used; once."""

@@ -447,6 +447,10 @@ class Lane(Protocol):
     def alive(self) -> bool:
         """False once a connection of it is lost; all its files have been given back then."""
 
+    @property
+    def protection(self) -> Protection:
+        """How its data channels are protected."""
+
     def use_streams(self, parallelism: int) -> None:
         """Move the files to come over so many data streams; only while none is under way."""
 
@@ -535,10 +539,6 @@ class SessionFactory(Protocol):
     @property
     def transport(self) -> Transport:
         """What the lane that was opened last moves by."""
-
-    @property
-    def protection(self) -> Protection | None:
-        """How the data channels of the lane that was opened last are protected; None before the first."""
 
 
 class Clock(Protocol):

@@ -98,6 +98,7 @@ class MemorySessions:
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
         self.transport = TCP
+        #: Of lanes that are opened from now on.
         self.protection = Protection(CLEAR, Side.SOURCE, "is reached in clear text")
         #: Whether the servers do what else is asked for.
         self.allows_any_transport = True
@@ -278,6 +279,7 @@ class MemoryLane:
 
     def __init__(self, sessions: MemorySessions) -> None:
         self._sessions = sessions
+        self.protection = sessions.protection
         self._streams: int | None = None
         self._queue: deque[FileRow] = deque()
         self._events: list[LaneEvent] = []
