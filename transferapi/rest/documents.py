@@ -215,7 +215,7 @@ def task(row: Task, rest: Forecast | None = None) -> dict[str, Any]:
         "nice_status": nice,
         "nice_status_details": None if done else row.nice_status_details,
         "nice_status_short_description": None if nice is None else _short(nice),
-        "nice_status_expires_in": None if done else _seconds_to_next_try(row),
+        "nice_status_expires_in": None if done else troubles.seconds_to_next_try(row, datetime.now(UTC)),
         "is_ok": None if done else row.nice_status is None,
         "is_paused": row.phase == Phase.PAUSED,
         "data_protection": row.data_protection,
@@ -320,12 +320,6 @@ def _fatal_error(row: Task) -> dict[str, Any] | None:
 
 def _short(code: str) -> str:
     return code.replace("_", " ").lower() if code.isupper() and code != "OK" else code
-
-
-def _seconds_to_next_try(row: Task) -> int:
-    """When the status shows an endpoint that is left alone for a while: so long; else -1."""
-    at = troubles.next_try(row)
-    return -1 if at is None else max(0, round((at - datetime.now(UTC)).total_seconds()))
 
 
 def event(row: Event) -> dict[str, Any]:

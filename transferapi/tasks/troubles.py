@@ -94,12 +94,12 @@ def reached(
             Task.objects.filter(pk=task_id).update(nice_status=None, nice_status_details=None)
 
 
-def next_try(task: Task) -> datetime | None:
-    """When that is tried again which the status of the task shows; None: no such time is known."""
+def seconds_to_next_try(task: Task, now: datetime) -> int:
+    """For so long an endpoint is left alone, where that is what the status of the task shows; else -1."""
     known = task.trouble or {}
     if task.nice_status is None or known.get("code") != task.nice_status:
-        return None
-    return datetime.fromisoformat(str(known["until"]))
+        return -1
+    return max(0, round((datetime.fromisoformat(str(known["until"])) - now).total_seconds()))
 
 
 def _seen(known: dict[str, Any], trouble: Trouble, now: datetime) -> tuple[dict[str, Any], int, datetime]:

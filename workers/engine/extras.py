@@ -13,7 +13,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
@@ -129,10 +129,11 @@ class Extras:
         if fault is None:
             await self._tell()
             self._over = True
-        elif isinstance(self._work.decide(fault, self._work.endpoints.failures), Retry):
+        elif isinstance(decision := self._work.decide(fault, self._work.endpoints.failures), Retry):
             self._work.connection_failed()
-            text = f"Extras at the destination are looked for again later. {fault.advice}".rstrip()
-            await self._work.store.event(fault.kind, text, fault.raw, is_error=True)
+            text = f"{fault.advice} Then extras at the destination are looked for again.".lstrip()
+            at = self._work.endpoints.until or decision.at
+            await self._work.in_trouble(replace(fault, advice=text), at, lanes=True)
         elif not self._work.ended.done():
             await self._tell()
             await self._skip(f"Some of it cannot be deleted: {fault.advice or fault.raw}")

@@ -169,8 +169,12 @@ class Work:
         if isinstance(decision, Fail):
             self.end(Failed(fault.kind, self._in_full(fault, decision.why)))
         elif isinstance(decision, Retry):
-            self._troubled = True
-            await self.store.endpoint_failed(fault, self.endpoints.until or decision.at, lanes=lanes)
+            await self.in_trouble(fault, self.endpoints.until or decision.at, lanes=lanes)
+
+    async def in_trouble(self, fault: Fault, until: datetime, *, lanes: bool = False) -> None:
+        """Make this the status of the task; lanes: until a lane is opened, or the task is over."""
+        self._troubled = True
+        await self.store.endpoint_failed(fault, until, lanes=lanes)
 
     def _in_full(self, fault: Fault, why: str) -> str:
         """Why an endpoint ends the task: which one, and what its server said."""
