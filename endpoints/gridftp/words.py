@@ -8,6 +8,8 @@ import re
 #: C0 and C1 controls, DEL, line separators, and what turns the direction of a line round (Unicode TR 36).
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BLANK = re.compile(r"[\t\r\n]+")
+#: How Python writes text and octets, in the words of libraries.
+_LITERAL = re.compile(r"(?<!\w)[bB]?'([^']*)'")
 #: Octets of an answer that is no answer: enough for the lines in which servers put the cause last.
 MAX_SHOWN = 500
 
@@ -30,8 +32,8 @@ def quoted(name: str) -> str:
 
 
 def of_system(error: BaseException) -> str:
-    """What the operating system says, such as "Connection refused": Python adds its own notation to that."""
+    """What the operating system says, such as "Connection refused", or a library, without Python's notation."""
     number = getattr(error, "errno", None)
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and isinstance(number, int) and number > 0:
         return os.strerror(number)
-    return readable(str(error)) or type(error).__name__
+    return _LITERAL.sub(r'"\1"', readable(str(error))) or type(error).__name__

@@ -111,6 +111,10 @@ _TASK_TOLD = {
         FLAG,
     ),
     "sync_level": MAYBE_NUMBER,
+    #: An extension of ours.
+    "data_protection": about(
+        "the weakest that data channels had: clear, authenticated or encrypted; null: none were opened", MAYBE_TEXT
+    ),
     "nice_status_expires_in": about("seconds to the next try, -1: no such time is known", MAYBE_NUMBER),
     "is_ok": about("null: it is done", MAYBE_FLAG),
     "filter_rules": list_of({"type": "object"}, nullable=True),
@@ -137,9 +141,6 @@ _RANGE: Schema = {
 }
 #: An extension of ours; null in lists, and where nothing is known.
 _TASK_TOLD |= {
-    "data_protection": about(
-        "the weakest that data channels had: clear, authenticated or encrypted; null: none were opened", MAYBE_TEXT
-    ),
     **each("forecast_seconds_left forecast_bytes_per_second", {**_RANGE, "nullable": True}),
     "forecast_completion_time": MAYBE_TIME,
     "forecast_basis": about("what the forecast is made from", MAYBE_TEXT),
