@@ -35,6 +35,8 @@ class VaultWallet:
         self._ends = {side: end for side, end in ends.items() if activation.need(end.host) is not activation.Need.NONE}
         self._forget = forget
         self._held: Mapping[Side, Held | None] = {}
+        #: Sessions that were opened before somebody was revoked are not used again.
+        self._trusted = ""
         #: How the keys of sessions begin whose credential was taken away in this slice.
         self._gone: set[str] = set()
         self._foresee_at = time.monotonic() + min(LOOK, FORESEE)
@@ -76,7 +78,8 @@ class VaultWallet:
                 raise FaultError(_missing(side, error)) from None
             return found.at(place.host, place.port, place.subject)
 
-        key = f"{self._begins(held)}{held.stored_at.isoformat()} {place.host} {place.port} {place.subject}"
+        at = f"{place.host} {place.port} {place.subject}"
+        key = f"{self._begins(held)}{held.stored_at.isoformat()} {self._trusted} {at}"
         return Door(address, key, login)
 
     def _begins(self, held: Held) -> str:
@@ -85,6 +88,7 @@ class VaultWallet:
 
     def _read(self) -> Mapping[Side, Held | None]:
         """With one look into the vault for each whose credentials are used."""
+        self._trusted = activation.trust().version
         found: dict[Side, Held | None] = {}
         for actor_id in {end.actor_id: None for end in self._ends.values()}:
             hosts = {side: end.host for side, end in self._ends.items() if end.actor_id == actor_id}

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Protocol
@@ -19,13 +19,27 @@ from .faults import FaultError, Kind, make_fault
 from .proxies import sign_proxy
 from .replies import Reply
 from .security import Initiator, Line
-from .trust import HostMismatchError, TrustFolder, UntrustedError
+from .trust import (
+    HostMismatchError,
+    RevokedError,
+    StaleRevocationListError,
+    TrustFolder,
+    UntrustedError,
+)
 from .x509 import Credential, CredentialError
 
 #: How long a proxy lives that a server is given: longer than a task's slices, shorter than most users' own.
 DELEGATED_LIFETIME = timedelta(hours=12)
 #: A credential that ends within this is as good as over: the server's clock is not ours.
 LEAST_LIFE = timedelta(seconds=10)
+
+
+#: Of a credential that held when it was given. Its name is in `raw`, for its user alone.
+REVOKED = "The credential was revoked by its authority."
+UNCERTAIN = (
+    "Whether the credential was revoked is not known: the revocation list of its authority is out of date or "
+    "cannot be read; this service's operator must see to it."
+)
 
 
 class Login(Protocol):
@@ -135,6 +149,19 @@ class GsiLogin:
             raise FaultError(make_fault(Kind.GSI_DN_MISMATCH, str(error))) from None
         except UntrustedError as error:
             raise FaultError(make_fault(Kind.INVALID_SERVICE_CREDENTIAL, str(error))) from None
+        self._check_own()
+
+    def _check_own(self) -> None:
+        """Whether we have been revoked since the credential was given; all else was judged then. Raises FaultError."""
+        try:
+            self.trust.verify((self.credential.certificate, *self.credential.chain), now=datetime.now(UTC))
+        except RevokedError as error:
+            raise FaultError(replace(make_fault(Kind.NO_CREDENTIALS, error.reason), advice=REVOKED)) from None
+        except StaleRevocationListError as error:
+            # The operator mends it, and another credential would be refused as well: it is tried again.
+            raise FaultError(replace(make_fault(Kind.INTERNAL_ERROR, error.reason), advice=UNCERTAIN)) from None
+        except UntrustedError:
+            pass
 
     def _sign(self, public_key: RSAPublicKey) -> x509.Certificate:
         now = datetime.now(UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import ssl
@@ -104,6 +105,15 @@ class TrustFolder:
                 for problem in self._store.problems:
                     log.warning("%s: %s", self.path, problem)
             return self._store
+
+    @property
+    def version(self) -> str:
+        """What differs when any file of the folder has changed; "" where there is no folder."""
+        try:
+            found = trust_store.stamps(self.path)
+        except OSError:
+            return ""
+        return hashlib.blake2b(repr(found).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
     def verify(self, chain: Sequence[x509.Certificate], *, now: datetime) -> x509.Certificate:
         """The end entity that this chain (leaf first, then issuers) proves, proxies stripped. -> UntrustedError"""

@@ -109,15 +109,19 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture(scope="module")
-def carol(
-    grid_home: Path, authority: Authority, other_authority: Authority, mail_server: MailServer, known: Known
-) -> Iterator[Carol]:
-    """The service, which trusts both authorities and has a mail server; and a user of it."""
-    trusted = grid_home / "trusted"
-    trusted.mkdir(mode=0o755)
+def trusted(grid_home: Path, authority: Authority, other_authority: Authority) -> Path:
+    """The service's folder of authorities."""
+    folder = grid_home / "trusted"
+    folder.mkdir(mode=0o755)
     for issuer in (authority, other_authority):
         for path in issuer.certificates.iterdir():
-            shutil.copy(path, trusted)
+            shutil.copy(path, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def carol(trusted: Path, mail_server: MailServer, known: Known) -> Iterator[Carol]:
+    """The service, which trusts both authorities and has a mail server; and a user of it."""
     mail = f"smtp://127.0.0.1:{mail_server.port}?starttls=no"
     with instance(WAYBILL_CERTIFICATES=str(trusted), WAYBILL_MAIL=mail) as api:
         waybill(api.home, "user", "add", "carol", "--email", ADDRESS)
@@ -258,6 +262,36 @@ def test_an_identity_that_the_server_does_not_know_waits_for_another_one(
     carol.push_proxy(sites.source, sites.at_source)
     assert carol.wait(task_id, timeout=30)["status"] == "SUCCEEDED", carol.events(task_id)
     assert same(sites, "x")
+
+
+def test_a_user_who_was_revoked_after_giving_a_credential_waits_for_another_one(
+    carol: Carol, sites: Sites, trusted: Path, other_authority: Authority, tmp_path: Path
+) -> None:
+    """The list comes to the service alone: the sites' servers would go on."""
+    random_file(sites.here / "x", MB)
+    carol.push_proxy(sites.source, sites.at_source)
+    lost = other_authority.issue_user("bob")
+    carol.push_proxy(sites.destination, lost)
+    ask = (sites.source, f"{sites.here}/x", sites.destination, f"{sites.there}/x")
+    assert carol.wait(carol.transfer(*ask), timeout=30)["status"] == "SUCCEEDED"
+    # In a copy: the authority of all other tests is left as it is.
+    revoking = Authority(
+        Path(shutil.copytree(other_authority.folder, tmp_path / "ca")),
+        name="Other Authority",
+        namespace=other_authority.namespace,
+    )
+    revoking.revoke([lost])
+    lists = [Path(shutil.copy(path, trusted)) for path in revoking.certificates.glob("*.r0")]
+    try:
+        task_id = carol.transfer(*ask)
+        task = carol.until(task_id, "INACTIVE", seconds=20)
+        assert task["nice_status"] == "NO_CREDENTIALS"
+        assert "(the destination). The credential was revoked by its authority." in task["nice_status_details"]
+        carol.push_proxy(sites.destination, sites.at_destination)
+        assert carol.wait(task_id, timeout=30)["status"] == "SUCCEEDED", carol.events(task_id)
+    finally:
+        for path in lists:
+            path.unlink()
 
 
 def test_a_server_with_the_certificate_of_another_host_is_not_believed(
