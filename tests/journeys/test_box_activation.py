@@ -3,34 +3,69 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.instance import Api, instance
+from deploy.endpoint.boxed.settings import OWN
 
 from .box_host import PASSWORD, UID, BoxHost
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]
 
 
+@pytest.fixture(scope="module")
+def trusted() -> Iterator[Path]:
+    """The service's folder of authorities, which is empty yet."""
+    with tempfile.TemporaryDirectory(prefix="waybill-trusted-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def service(trusted: Path) -> Iterator[Api]:
+    with instance(WAYBILL_CERTIFICATES=str(trusted)) as api:
+        yield api
+
+
 @pytest.fixture
-def host() -> Iterator[BoxHost]:
-    """At a service of its own, whose folder of authorities is empty yet."""
-    folder = Path(tempfile.mkdtemp(prefix="waybill-box-"))
-    folder.chmod(0o711)
-    (folder / "trusted").mkdir()
-    with instance(WAYBILL_CERTIFICATES=str(folder / "trusted")) as api:
-        made = BoxHost(folder, api)
-        if not made.works():
-            shutil.rmtree(folder)
+def new_host(service: Api) -> Iterator[Callable[[], BoxHost]]:
+    """Another place for a box on this machine, with ports of its own."""
+    made: list[BoxHost] = []
+
+    def make() -> BoxHost:
+        folder = Path(tempfile.mkdtemp(prefix="waybill-box-"))
+        folder.chmod(0o711)
+        made.append(BoxHost(folder, service))
+        if not made[-1].works():
             pytest.skip("this machine does not let us have mount namespaces")
-        yield made
-        made.stop()
-    shutil.rmtree(folder)
+        return made[-1]
+
+    yield make
+    for host in made:
+        host.stop()
+        shutil.rmtree(host.folder)
+
+
+def hand_over(host: BoxHost, trusted: Path) -> list[str]:
+    """What `setup` and `renew` ask the operator of the service to do; the names of the files."""
+    files = [path for path in (host.box / "authority" / "certificates").iterdir() if path.name[0] != "."]
+    for path in files:
+        shutil.copy(path, trusted)
+    return [path.name for path in files]
+
+
+def data_of(host: BoxHost) -> Path:
+    data = host.folder / "data"
+    data.mkdir()
+    (data / "file").write_bytes(os.urandom(100_000))
+    if host.root:
+        os.chown(data, UID, UID)
+    return data
 
 
 def activate(api: Api, endpoint: str, user: str) -> dict[str, object]:
@@ -41,25 +76,45 @@ def activate(api: Api, endpoint: str, user: str) -> dict[str, object]:
     return answer
 
 
-def test_a_password_at_the_box_moves_files_by_the_service(host: BoxHost) -> None:
+def test_passwords_at_two_boxes_of_one_host_move_files_by_the_service(
+    service: Api, new_host: Callable[[], BoxHost], trusted: Path
+) -> None:
+    """Such as that of root and that of an ordinary user."""
+    ends: list[tuple[str, Path]] = []
+    for host in (one := new_host(), two := new_host()):
+        host.setup()
+        host.start()
+        hand_over(host, trusted)
+        [endpoint] = host.endpoints()
+        ends.append((str(endpoint["id"]), data_of(host)))
+    subjects = []
+    for endpoint_id, _ in ends:  # the first one is still believed when the files of the second one are there
+        answer = activate(service, endpoint_id, one.user)
+        assert answer["code"] == "Activated.MyProxyCredential"
+        subjects.append(str(answer["subject"]))
+    assert all(re.fullmatch(rf"{OWN}[0-9a-f]{{8}}/OU=localhost/OU=people/CN={one.user}", name) for name in subjects)
+    assert len(set(subjects)) == 2
+    (source, here), (destination, there) = ends
+    asked = service.transfer(source, f"{here}/file", destination, f"{there}/copy", encrypt_data=True)
+    task = service.wait(asked, timeout=60)
+    assert task["status"] == "SUCCEEDED", task
+    assert (there / "copy").read_bytes() == (here / "file").read_bytes()
+    assert (there / "copy").stat().st_uid == (UID if two.root else os.getuid())
+
+
+def test_a_box_that_is_set_up_again_is_believed_beside_what_is_left_of_the_old_one(
+    service: Api, new_host: Callable[[], BoxHost], trusted: Path
+) -> None:
+    host = new_host()
+    host.setup()
+    host.call("renew", "--folder", host.box, "--revoke")
+    old = hand_over(host, trusted)
+    assert any(name.endswith(".r0") for name in old)
+    said = host.remove().splitlines()
+    told = said.index("The operator of Waybill deletes these from the folder that WAYBILL_CERTIFICATES names:")
+    assert sorted(old) == said[told + 1].split()
     host.setup()
     host.start()
-    for path in (host.box / "authority" / "certificates").iterdir():  # what `setup` asks the operator to do
-        shutil.copy(path, host.folder / "trusted")
+    assert not set(old) & set(hand_over(host, trusted)), "nothing of the old one is written over"
     [endpoint] = host.endpoints()
-    answer = activate(host.service, str(endpoint["id"]), host.user)
-    assert answer["code"] == "Activated.MyProxyCredential"
-    assert answer["subject"] == f"/O=Waybill Endpoint/OU=localhost/OU=people/CN={host.user}"
-
-    data = host.folder / "data"
-    data.mkdir()
-    (data / "file").write_bytes(os.urandom(100_000))
-    if host.root:
-        os.chown(data, UID, UID)
-    ids = [str(endpoint["id"])] * 2
-    task = host.service.wait(
-        host.service.transfer(ids[0], f"{data}/file", ids[1], f"{data}/copy", encrypt_data=True), timeout=60
-    )
-    assert task["status"] == "SUCCEEDED", task
-    assert (data / "copy").read_bytes() == (data / "file").read_bytes()
-    assert (data / "copy").stat().st_uid == (UID if host.root else os.getuid())
+    assert activate(service, str(endpoint["id"]), host.user)["code"] == "Activated.MyProxyCredential"

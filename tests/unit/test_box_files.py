@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from deploy.endpoint.authority import Authority, fits, serves
 from deploy.endpoint.boxed.command import main
 from deploy.endpoint.boxed.errors import HostError, UsageError
 from deploy.endpoint.boxed.record import Record
+from deploy.endpoint.boxed.services import Box
 from deploy.endpoint.boxed.settings import Settings, load
+from deploy.endpoint.boxed.setup import _what_now
 
 GOOD = Settings(name="dtn", host="dtn.example.org", waybill="https://waybill.example.org")
 
@@ -118,6 +121,29 @@ def test_settings_are_what_they_were_and_hold_no_token(tmp_path: Path) -> None:
     assert (after.host, after.port) == ("dtn.example.org", 2812)
     assert "secret" not in after.text()
     assert after.with_options({"host": "other.example.org"}).namespace == after.namespace
+
+
+def test_no_two_boxes_may_certify_the_same_names(tmp_path: Path) -> None:
+    """Of one host, or the same one set up again; nor may those from before certify names of new ones."""
+    names = [GOOD.with_options({}).namespace for _ in range(20)]
+    assert len(set(names)) == 20
+    assert not any(name.startswith("/O=Waybill Endpoint/OU=dtn.example.org") for name in names)
+    authorities = [Authority(tmp_path / str(number), namespace=name) for number, name in enumerate(names[:2])]
+    assert not set(authorities[0].hashes()) & set(authorities[1].hashes())
+
+
+def test_a_box_from_before_keeps_its_name_and_says_what_may_be_in_the_way(tmp_path: Path) -> None:
+    before = Settings(**{**dataclasses.asdict(GOOD), "namespace": "/O=Waybill Endpoint/OU=dtn.example.org"})
+    (tmp_path / "settings.json").write_text(before.text())
+    known = load(tmp_path)
+    assert known is not None
+    assert known.with_options({"port": 2812}).namespace == before.namespace
+    assert not known.has_own_name
+    box = Box(tmp_path, known)
+    authority = Authority(tmp_path / "authority", namespace=before.namespace)
+    said = " ".join(_what_now(known, box, authority, "the files"))
+    assert f"Older files there whose names begin with {authority.hashes()[0]}" in said
+    assert "Older files" not in " ".join(_what_now(GOOD.with_options({}), box, authority, "the files"))
 
 
 def test_settings_that_cannot_be_read_are_an_error_and_no_fresh_start(tmp_path: Path) -> None:

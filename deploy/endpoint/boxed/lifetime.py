@@ -19,6 +19,7 @@ from .setup import (
     is_running,
     make_host_certificates,
     opened,
+    published,
     runs_in_foreground,
     start,
     users,
@@ -113,11 +114,15 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
         units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
         if units and services.has_systemd():
             services.systemctl("disable", "--now", "--quiet", *units, check=False)
+        trusted = published(record)
         left = record.remove_all()
         if units and services.has_systemd():
             services.systemctl("daemon-reload")
     for path in left:
         yield f"left, for there are other things in it: {path}"
+    if trusted:
+        yield "The operator of Waybill deletes these from the folder that WAYBILL_CERTIFICATES names:"
+        yield f"  {trusted}"
     yield "Removed. The packages are still installed, and no file of a user was touched."
 
 

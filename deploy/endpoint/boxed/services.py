@@ -122,7 +122,7 @@ class Box:
 
     @property
     def certificates(self) -> Path:
-        return self.authority_folder / "certificates"
+        return authority_certificates(self.folder)
 
     @property
     def host(self) -> Path:
@@ -219,6 +219,11 @@ class Box:
     def listens(self) -> dict[str, bool]:
         ports = {GRIDFTP: self.settings.port, MYPROXY: self.settings.myproxy_port}
         return {name: _answers(self.settings.address or "127.0.0.1", port) for name, port in ports.items()}
+
+
+def authority_certificates(folder: Path) -> Path:
+    """Of the box in `folder`: what others trust it by."""
+    return folder / "authority" / "certificates"
 
 
 def pam_text() -> str:

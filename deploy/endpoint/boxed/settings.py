@@ -6,6 +6,7 @@ import dataclasses
 import ipaddress
 import json
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ NAME = "settings.json"
 HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 ENDPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 PAM_SERVICE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+#: How the names begin that a box has for itself.
+OWN = "/O=Waybill Endpoint/OU=box "
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,11 @@ class Settings:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.myproxy_port}"
 
+    @property
+    def has_own_name(self) -> bool:
+        """False for a box from before: other boxes of this host may have the same authority's name."""
+        return self.namespace.startswith(OWN)
+
     def user_subject(self, name: str) -> str:
         """Users have a branch of their own: nobody's account name makes a host of him."""
         return f"{self.namespace}/OU=people/CN={name}"
@@ -85,11 +95,19 @@ class Settings:
         said = {name: value for name, value in options.items() if name in known and value is not None}
         after = dataclasses.replace(self, **said)
         if not after.namespace:
-            after = dataclasses.replace(after, namespace=f"/O=Waybill Endpoint/OU={after.host}")
+            after = dataclasses.replace(after, namespace=new_namespace(after.host))
         return after
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+
+def new_namespace(host: str) -> str:
+    """Of the names that one box may certify, and no other one: not another box of this host, nor the same set up again.
+
+    Boxes that were made before have `/O=Waybill Endpoint/OU=HOST`, which holds no name that begins so.
+    """
+    return f"{OWN}{secrets.token_hex(4)}/OU={host}"
 
 
 def load(folder: Path) -> Settings | None:

@@ -20,7 +20,7 @@ from deploy.endpoint.authority import Authority, Identity, serves
 from . import services, settings
 from .errors import BoxError, HostError, UsageError
 from .record import Record
-from .services import GRIDFTP, MYPROXY, Box
+from .services import GRIDFTP, MYPROXY, Box, authority_certificates
 from .settings import Settings
 from .waybill import Waybill, read_token
 
@@ -52,7 +52,7 @@ def setup(options: argparse.Namespace) -> Iterator[str]:
         yield f"{'Set up' if changed else 'Nothing to change'}: {wanted.name}, gsiftp://{wanted.host}:{wanted.port}"
         if changed and runs_in_foreground(box.folder):
             yield "End `box run`, and start it again: the servers have read what was there before"
-        yield from _what_now(settings.load(options.folder) or wanted, box, authority)
+        yield from _what_now(settings.load(options.folder) or wanted, box, authority, published(record))
 
 
 def _check(options: argparse.Namespace, before: Settings | None, wanted: Settings) -> Waybill:
@@ -162,6 +162,11 @@ def _make_files(record: Record, box: Box) -> Authority:
     return authority
 
 
+def published(record: Record) -> str:
+    """The names of the files that the operator of Waybill needs, also of those that a removal has begun with."""
+    return " ".join(sorted(path.name for path in record.paths if path.parent == authority_certificates(record.root)))
+
+
 def host_identities(box: Box) -> list[Identity]:
     """GridFTP's and MyProxy's: each runs as an account of its own."""
     return [Identity(box.host / f"{name}.pem", box.host / f"{name}.key") for name in ("gridftp", "myproxy")]
@@ -247,8 +252,7 @@ def _register(record: Record, box: Box, service: Waybill, before: Settings | Non
     return changed
 
 
-def _what_now(wanted: Settings, box: Box, authority: Authority) -> Iterator[str]:
-    names = sorted(path.name for path in box.certificates.glob("[!.]*"))
+def _what_now(wanted: Settings, box: Box, authority: Authority, trusted: str) -> Iterator[str]:
     yield f"Registered at {wanted.waybill} as {wanted.endpoint_id}"
     yield f"Users activate it with their passwords here, by MyProxy {wanted.myproxy_server}"
     yield f"Users: {', '.join(users(box).values()) or 'none yet: box user add NAME'}"
@@ -256,5 +260,9 @@ def _what_now(wanted: Settings, box: Box, authority: Authority) -> Iterator[str]
     if not wanted.systemd:
         yield f"Start the servers: {Path(sys.argv[0])} run --folder {box.folder}"
     yield "The operator of Waybill copies these into the folder that WAYBILL_CERTIFICATES names:"
-    yield f"  {box.certificates}: {' '.join(names)}"
+    yield f"  {box.certificates}: {trusted}"
+    if not wanted.has_own_name:
+        yield f"Older files there whose names begin with {' or '.join(authority.hashes())} are of another box of"
+        yield "this host, from before each had a name of its own: delete them first if it was removed; if it is in use,"
+        yield "remove one of the two and set it up again."
     yield authority.ca_certificate.read_text().strip()
