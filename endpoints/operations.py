@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -28,15 +28,14 @@ from .errors import NotActivatedError, PathNotPermittedError, SymlinkRefusedErro
 from .gridftp.client import LIST_FACTS, GridFTPSession
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
+from .listings import MAX_ENTRIES, Kept
 from .models import Endpoint, Server
+from .patience import Seat
 from .pausing import Operation
 from .permissions import Verb
 
 #: Seconds for a whole operation: below the 60 s after which the clients of the Transfer API give up.
 OPERATION_TIMEOUT = 50.0
-#: Entries of one listing; a longer one is refused (the Transfer API's limit, ExternalError.DirListingFailed.SizeLimit).
-MAX_ENTRIES = 100_000
-
 _T = TypeVar("_T")
 
 
@@ -52,8 +51,17 @@ class Listing:
     links: bool = False
 
 
-def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES) -> Listing:
-    """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`."""
+def list_directory(
+    user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES, seat: Seat | None = None
+) -> Listing:
+    """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
+
+    seat: of the request, which has it until it has been answered; by default one of its own, for as long as this takes.
+    -> TooManyWaitingError where listings hold too much memory, and as this module
+    """
+    if seat is None:
+        with patience.waiting(user.pk, patience.OPERATIONS) as seat:
+            return list_directory(user, ref, path, limit=limit, seat=seat)
     endpoint = registry.resolve(user, ref, Verb.BROWSE)
     pausing.check(user, endpoint, Operation.LS)
     asked = (path or endpoint.default_directory).rstrip("/") + "/"
@@ -64,11 +72,9 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
         folder = place[0].rstrip("/") + "/"
         entries: list[Entry] = []
         # "/folder/" follows a symlink and is refused for a file, which is what a listing wants ...
-        async with aclosing(session.listing(folder)) as batches:
+        async with aclosing(session.listing(folder, Kept(seat, limit))) as batches:
             async for batch in batches:
                 entries += batch
-                if len(entries) > limit:
-                    raise FaultError(make_fault(Kind.LIMIT_EXCEEDED, f"more than {limit} entries in {asked}"))
         # ... but the toolkit's server lists a file all the same, as if it were a folder with itself in it.
         if [entry.name for entry in entries] == [folder.split("/")[-2]] and not entries[0].is_directory:
             await _must_be_a_folder(session, folder)
@@ -78,7 +84,7 @@ def list_directory(user: User, ref: str, path: str | None, *, limit: int = MAX_E
         absolute = session.encode_path(folder).decode("utf-8", "surrogateescape")
         return Listing(endpoint, asked, absolute, entries, _makes_links(session))
 
-    return _on_session(user, ground, [asked], work)
+    return _on_session(user, ground, [asked], work, seat=seat)
 
 
 async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
@@ -191,10 +197,17 @@ Work = Callable[[GridFTPSession, Confinement, Sequence[str]], Awaitable[_T]]
 
 
 def _on_session(
-    user: User, ground: Access, paths: Sequence[str], work: Work[_T], *, write: bool = False, moves: bool = False
+    user: User,
+    ground: Access,
+    paths: Sequence[str],
+    work: Work[_T],
+    *,
+    write: bool = False,
+    moves: bool = False,
+    seat: Seat | None = None,
 ) -> _T:
     """paths: what it is about, as the user names it; on a share all else is out of reach. moves: the first of them
-    itself, and not what it leads to.
+    itself, and not what it leads to. seat: one that the request has already.
 
     -> NotActivatedError, VaultError, TooManyWaitingError, and as this module
     """
@@ -207,7 +220,7 @@ def _on_session(
         places = await _enter(session, ground, confinement, paths, moves=moves) if ground.shared else paths
         return await work(session, confinement, places)
 
-    with patience.waiting(user.pk, patience.OPERATIONS):
+    with nullcontext() if seat else patience.waiting(user.pk, patience.OPERATIONS):
         try:
             return asyncio.run(_run(servers, logins, confined))
         except FaultError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import ssl
+import sys
 from typing import Any
 
 from .child import die_with_parent
@@ -41,6 +43,9 @@ worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa:
 certfile = os.environ.get("WAYBILL_TLS_CERTIFICATE") or None
 keyfile = os.environ.get("WAYBILL_TLS_KEY") or None
 _door = Door()
+#: Seconds for which a thread that is busy, as with a long listing, keeps the others waiting: each request of those needs
+#: the interpreter some twenty times.
+SWITCH = 0.001
 
 
 def on_starting(server: object) -> None:
@@ -59,6 +64,9 @@ def when_ready(server: object) -> None:
     from django.urls import get_resolver
 
     _ = get_resolver().url_patterns
+    # What is loaded stays: the collector of garbage need not look at it, nor copy its pages into each worker.
+    gc.collect()
+    gc.freeze()
 
 
 def post_fork(server: object, worker: object) -> None:
@@ -66,6 +74,7 @@ def post_fork(server: object, worker: object) -> None:
     die_with_parent(os.getppid())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
+    sys.setswitchinterval(SWITCH)
 
 
 def worker_exit(server: object, worker: Any) -> None:

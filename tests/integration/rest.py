@@ -85,7 +85,7 @@ class Api:
 
 def read(answer: HttpResponseBase) -> Answer:
     """A body that is no JSON is given as the octets it is."""
-    content = getattr(answer, "content", b"")
+    content = b"" if answer.headers.get("Content-Type") == "text/event-stream" else answer.getvalue()
     is_json = answer.headers.get("Content-Type", "").split(";")[0].endswith("json")
     return Answer(
         answer.status_code,

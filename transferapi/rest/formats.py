@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
@@ -26,6 +27,10 @@ class LeanJSONRenderer(BaseRenderer):
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         return b"" if data is None else documents.dumps(data)
 
+    def parts(self, data: Any) -> Iterator[bytes]:
+        """A long document, some rows at a time."""
+        return documents.parts(data)
+
 
 class XMLRenderer(BaseRenderer):
     media_type = "application/xml"
@@ -35,6 +40,9 @@ class XMLRenderer(BaseRenderer):
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         status = (renderer_context or {})["response"].status_code
         return b"" if data is None else xml_documents.dumps(data, "error" if status >= 400 else "document")
+
+    def parts(self, data: Any) -> Iterator[bytes]:
+        return xml_documents.parts(data)
 
 
 class TextXMLRenderer(XMLRenderer):

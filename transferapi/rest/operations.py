@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from typing import Any
+
+from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from endpoints import operations, registry
+from endpoints import operations, patience, registry
 from endpoints.gridftp.faults import FaultError
+from endpoints.listings import MAX_ENTRIES
 from endpoints.paths import CONTROL_IN_PATH
+from endpoints.patience import Seat
 from endpoints.permissions import Verb
 from identity.models import User
 from transferapi.tasks import options, rules
 
-from . import documents, filters, schemas
+from . import documents, filters, listings, schemas
 from .base import View, result
 from .errors import ApiError, BadRequest, endpoint_error
+from .long_answers import answered
 from .parsing import Document, query_limit, query_number, query_paths
 
 
@@ -53,36 +60,41 @@ class Ls(View):
         answer="file_list",
         query=["path", "show_hidden", "orderby", "filter", "limit", "offset", "fields"],
     )
-    def get(self, request: Request, endpoint: str) -> Response:
+    def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         query = request.query_params
-        limit = query_limit(request, operations.MAX_ENTRIES, operations.MAX_ENTRIES)
+        limit = query_limit(request, MAX_ENTRIES, MAX_ENTRIES)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         hidden = query.get("show_hidden", "1") not in ("0", "false", "False")
-        keep = filters.listing_filter(query_paths(request, "filter"))
-        terms = filters.order_terms(query.get("orderby"), filters.LISTING_FIELDS) or [("name", False)]
+        selection = listings.Selection(query_paths(request, "filter"), hidden=hidden)
+        terms = filters.order_terms(query.get("orderby"), listings.FIELDS) or [("name", False)]
         path = _query_path(request)
+        with ExitStack() as until_refused:
+            seat = until_refused.enter_context(patience.waiting(self.user.pk, patience.OPERATIONS))
+            found = self._listed(endpoint, path, seat)
+            entries = listings.ordered(selection.of(found.entries), terms)
+            page = entries[offset : offset + limit]
+            rows = documents.Rows(page, filters.picked(documents.file, query.get("fields")))
+            place = {"limit": limit, "offset": offset, "total": len(entries), "length": len(page)}
+            answer = answered(request, {**_folder(found), **place, "DATA": rows}, seat)
+            until_refused.pop_all()
+            return answer
+
+    def _listed(self, endpoint: str, path: str | None, seat: Seat) -> operations.Listing:
         try:
-            found = operations.list_directory(self.user, endpoint, path)
+            return operations.list_directory(self.user, endpoint, path, seat=seat)
         except FaultError as error:
             raise _refusal(error, self.user, endpoint, "DirListingFailed") from None
-        entries = [one for one in found.entries if (hidden or not one.name.startswith(".")) and keep(one)]
-        filters.listing_sort(entries, terms)
-        page = entries[offset : offset + limit]
-        return Response(
-            {
-                "DATA_TYPE": "file_list",
-                "endpoint": registry.canonical_name(found.endpoint),
-                "path": found.path,
-                "absolute_path": found.absolute_path,
-                "rename_supported": True,
-                "symlink_supported": found.links,
-                "limit": limit,
-                "offset": offset,
-                "total": len(entries),
-                "length": len(page),
-                "DATA": documents.Rows(page, filters.picked(documents.file, query.get("fields"))),
-            }
-        )
+
+
+def _folder(found: operations.Listing) -> dict[str, Any]:
+    return {
+        "DATA_TYPE": "file_list",
+        "endpoint": registry.canonical_name(found.endpoint),
+        "path": found.path,
+        "absolute_path": found.absolute_path,
+        "rename_supported": True,
+        "symlink_supported": found.links,
+    }
 
 
 class Stat(View):

@@ -41,8 +41,13 @@ _ITEM, _ROOT, _FIELD = "item", "document", "field"
 
 def dumps(document: Any, root: str = _ROOT) -> bytes:
     """A document, also one with `Rows` for a list, as UTF-8. root: what it is called when it has no DATA_TYPE."""
-    name = _type_of(document) or root
-    return b"".join([_HEAD, *_parts(name, document, f' xmlns:xsi="{XSI}"', named=True)])
+    return b"".join(parts(document, root))
+
+
+def parts(document: Any, root: str = _ROOT) -> Iterator[bytes]:
+    """The same in parts, each with some rows of a long list."""
+    yield _HEAD
+    yield from _parts(_type_of(document) or root, document, f' xmlns:xsi="{XSI}"', named=True)
 
 
 def _parts(name: str, value: Any, attributes: str = "", *, named: bool = False) -> Iterator[bytes]:

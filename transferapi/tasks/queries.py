@@ -87,15 +87,15 @@ class Order:
 
 
 @CharField.register_lookup
-class ILike(Lookup):  # type: ignore[type-arg]  # only the stubs know its parameter
+class ILike(Lookup):
     """A pattern of SQL, of any case: unlike a regex it is never too complex, and tries nothing twice."""
 
     lookup_name = "ilike"
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         column, of_column = self.process_lhs(compiler, connection)
         pattern, of_pattern = self.process_rhs(compiler, connection)
-        return f"{column} ILIKE {pattern}", [*of_column, *of_pattern]
+        return f"{column} ILIKE {pattern}", (*of_column, *of_pattern)
 
 
 #: More rows than there are.

@@ -1,0 +1,190 @@
+"""What of a folder is shown, and in which order: `filter` and `orderby` of a listing.
+
+All is done in portions of some milliseconds, each in `patience.turn`, so that other requests go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from endpoints import patience
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.patterns import cost, translate
+from transferapi.tasks.queries import TextMatch, TimeRange
+
+from . import documents
+from .errors import BadRequest
+from .filters import conditions, shown, text_matches, times_of
+
+#: Entries that are compared, or sorted, in one go.
+PORTION = 1000
+#: `filter` parameters of one request, and bounds of a size.
+MAX_ALTERNATIVES, MAX_SIZES = 20, 10
+#: Steps of some 10 ns for all comparisons of one request; and those of a comparison whatever it compares.
+MAX_STEPS, STEPS = 10**9, 30
+#: Characters that a text counts for more than it has: to begin with it takes as long.
+BEGIN = 20
+
+EntryTest = Callable[[Entry], bool]
+Terms = Sequence[tuple[str, bool]]
+
+#: What `orderby` and `filter` know of an entry, by its name in a file document.
+FIELDS: dict[str, Callable[[Entry], Any]] = {
+    "name": attrgetter("name"),
+    "type": documents.file_type,
+    "size": attrgetter("size"),
+    "last_modified": attrgetter("modified"),
+    "permissions": attrgetter("mode"),
+    "user": attrgetter("owner"),
+    "group": attrgetter("group"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """of: what of an entry is compared; steps: for each character of it."""
+
+    test: EntryTest
+    of: Callable[[Entry], Any]
+    steps: int = 0
+
+
+class Selection:
+    """Several `filter` parameters are alternatives; within one, all conditions must hold. -> BadRequest"""
+
+    def __init__(self, texts: Sequence[str], *, hidden: bool = True) -> None:
+        self._hidden = hidden
+        self._alternatives = [_conditions(text) for text in texts if text]
+        if len(self._alternatives) > MAX_ALTERNATIVES:
+            raise BadRequest(f"filter: at most {MAX_ALTERNATIVES} alternatives")
+
+    def of(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that are shown. -> BadRequest where there is too much to compare, before it is"""
+        found: list[Entry] = []
+        left = MAX_STEPS
+        for start in range(0, len(entries), PORTION):
+            with patience.turn:
+                portion = entries[start : start + PORTION]
+                left -= self._steps(portion)
+                if left < 0:
+                    raise BadRequest("filter: takes too long on so many names; use fewer or simpler patterns")
+                found += filter(self._keeps, portion)
+        return found
+
+    def _keeps(self, entry: Entry) -> bool:
+        if entry.name.startswith(".") and not self._hidden:
+            return False
+        alternatives = self._alternatives
+        return not alternatives or any(all(one.test(entry) for one in tests) for tests in alternatives)
+
+    def _steps(self, entries: Sequence[Entry]) -> int:
+        every = [condition for tests in self._alternatives for condition in tests]
+        wild = [one for one in every if one.steps]
+        letters = (one.steps * sum(len(one.of(entry)) + BEGIN for entry in entries) for one in wild)
+        return STEPS * len(every) * len(entries) + sum(letters)
+
+
+def ordered(entries: Sequence[Entry], terms: Terms) -> list[Entry]:
+    """By the last term first: Python's sort is stable. What a server does not tell comes first."""
+    found = list(entries)
+    for field, descending in reversed(terms):
+        found = _sorted(found, FIELDS[field], descending)
+    return found
+
+
+def _sorted(entries: list[Entry], get: Callable[[Entry], Any], descending: bool) -> list[Entry]:
+    """Merge sort of sorted portions: no call sorts much that is not in order yet, which would stop all threads."""
+
+    def key(entry: Entry) -> tuple[bool, Any]:
+        value = get(entry)
+        return value is not None, value
+
+    runs = [entries[start : start + PORTION] for start in range(0, len(entries), PORTION)]
+    for run in runs:
+        with patience.turn:
+            run.sort(key=key, reverse=descending)
+    while len(runs) > 1:
+        merged = []
+        while runs:
+            with patience.turn:
+                merged.append(sorted(itertools.chain(*runs[:2]), key=key, reverse=descending))
+            del runs[:2]
+        runs = merged
+    return runs[0] if runs else []
+
+
+# ---- conditions
+
+
+def _conditions(text: str) -> list[_Condition]:
+    return [_condition(key, values) for key, values in conditions(text).items()]
+
+
+def _condition(key: str, values: Sequence[str]) -> _Condition:
+    if key not in FIELDS:
+        raise BadRequest(f"filter: unknown field '{shown(key)}'")
+    get = FIELDS[key]
+    if key == "size":
+        return _Condition(_size_test(values), get)
+    if key == "last_modified":
+        return _Condition(_time_test(key, values), get)
+    matches = text_matches(key, values)
+    test = _text_test(matches)
+    steps = sum(cost(match.text, classes=False) for match in matches if match.glob)
+    return _Condition(lambda entry: test(get(entry)), get, steps)
+
+
+def _text_test(matches: Sequence[TextMatch]) -> Callable[[str], bool]:
+    """One that holds suffices. Exact texts are looked up, however many there are."""
+    exact = {match.text for match in matches if not match.glob and not match.negate}
+    unequal = _unequal({match.text for match in matches if not match.glob and match.negate})
+    patterns = [(_regex(match.text), match.negate) for match in matches if match.glob]
+
+    def test(text: str) -> bool:
+        if text in exact or unequal(text):
+            return True
+        return any((regex(text) is None) is negate for regex, negate in patterns)
+
+    return test
+
+
+def _unequal(texts: Collection[str]) -> Callable[[str], bool]:
+    """Whether a text is not one of these: two of them are no one text."""
+    return (lambda text: text not in texts) if len(texts) == 1 else (lambda _: bool(texts))
+
+
+def _regex(pattern: str) -> Callable[[str], object]:
+    return re.compile(translate(pattern, classes=False), re.DOTALL | re.IGNORECASE).fullmatch
+
+
+_SIZE = re.compile(r"(<=|>=|<|>|=)?(\d{1,18})\Z", re.ASCII)
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__, "=": int.__eq__,
+}  # fmt: skip
+
+
+def _size_test(values: Sequence[str]) -> EntryTest:
+    """`size:>=10,<20`: the bounds hold together."""
+    found = [_SIZE.match(value) for value in values]
+    if not all(found):
+        raise BadRequest("filter: a size is a number of octets, with <, <=, >, >= or = before it")
+    if len(found) > MAX_SIZES:
+        raise BadRequest(f"filter: a size has at most {MAX_SIZES} bounds")
+    tests = [(_COMPARE[match[1] or "="], int(match[2])) for match in found if match]
+    return lambda entry: all(compare(entry.size, size) for compare, size in tests)
+
+
+def _time_test(key: str, values: Sequence[str]) -> EntryTest:
+    wanted = times_of(key, {key: list(values)}) or TimeRange()
+    start, end = wanted.start, wanted.end
+
+    def test(entry: Entry) -> bool:
+        moment = entry.modified
+        return moment is not None and (start is None or moment >= start) and (end is None or moment <= end)
+
+    return test
