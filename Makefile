@@ -24,6 +24,7 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@deploy/endpoint/install-toolkit.sh --if-allowed
 	@tests/clients/install.sh .clients
 	@tests/install-browser.sh
+	@tests/install-nginx.sh
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy .
 	@$(VENV)/bin/pytest </dev/null

@@ -34,8 +34,6 @@ from .patience import Seat
 from .pausing import Operation
 from .permissions import Verb
 
-#: Seconds for a whole operation: below the 60 s after which the clients of the Transfer API give up.
-OPERATION_TIMEOUT = 50.0
 _T = TypeVar("_T")
 
 
@@ -256,14 +254,15 @@ def _logins(user: User, ground: Access) -> Logins:
 
 async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
     try:
-        async with asyncio.timeout(OPERATION_TIMEOUT):
+        # Below the time after which clients and servers in front give up (60 s of the Transfer API's own).
+        async with asyncio.timeout(settings.OPERATION_SECONDS):
             session = await _open(servers, logins)
             try:
                 return await work(session)
             finally:
                 await session.close()
     except TimeoutError:
-        raw = f"the endpoint did not finish within {OPERATION_TIMEOUT:g} s"
+        raw = f"the endpoint did not finish within {settings.OPERATION_SECONDS:g} s"
         raise FaultError(make_fault(Kind.TIMEOUT, raw)) from None
 
 

@@ -26,7 +26,7 @@ from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault_keys import new_key, parse_keys
-from tests import real_clients
+from tests import front_server, real_clients
 from tests.oauth_server import CONFIDENTIAL, OAuthSite
 from transferapi.config import broker_url, database
 
@@ -43,6 +43,9 @@ HOW_TO_GET_THE_TOOLKIT = (
 HOW_TO_GET_THE_CLIENTS = (
     "The tests with the real clients did not run: they are not installed. "
     "To get them: tests/clients/install.sh .clients"
+)
+HOW_TO_GET_NGINX = (
+    "The tests of the server in front did not run: nginx is not installed. To get it: tests/install-nginx.sh"
 )
 #: What the last lines of the output say.
 _missed: list[str] = []
@@ -72,6 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without what they need from outside tests are skipped; in CI they fail, so that nobody is fooled."""
     needs = {"toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT)}
     needs["real_clients"] = (real_clients.installed, HOW_TO_GET_THE_CLIENTS)
+    needs["nginx"] = (front_server.installed, HOW_TO_GET_NGINX)
     for marker, (is_installed, how) in needs.items():
         wanting = [item for item in items if item.get_closest_marker(marker)]
         if not wanting or is_installed():

@@ -42,8 +42,12 @@ KNOWN = {
     "https://server id [secret] (or ..._FILE; default: as a public client with WAYBILL_PUBLIC_URL as its id)",
     "WAYBILL_OIDC_KEY": "RSA private key (PEM) that signs identity tokens (or ..._FILE; `make up` makes one)",
     "WAYBILL_RATE_LIMIT": "requests a second that one user may make, averaged over 10 s (default 50; 0: no limit)",
-    "WAYBILL_FRONT_SERVERS": "networks of the servers in front that end TLS, as CIDR, with commas: what they say of a "
-    "client's certificate is believed (default: none)",
+    "WAYBILL_FRONT_SERVERS": "networks of the servers in front, as CIDR, with commas: what they say of a client's "
+    "address (X-Forwarded-For) and of https (X-Forwarded-Proto) is believed (default: none)",
+    "WAYBILL_FRONT_SECRET": "what they also say of a client's certificate is believed where they send this with it, as "
+    "X-Waybill-Front-Secret (or ..._FILE; default: never)",
+    "WAYBILL_REQUEST_SECONDS": "how long a request may take, 11 to 600 (default 60); an operation on an endpoint gets "
+    "10 s less, and a server in front must wait so long",
     "WAYBILL_TLS_CERTIFICATE": "certificate chain (PEM file) with which the web server ends TLS itself (default: it "
     "speaks http)",
     "WAYBILL_TLS_KEY": "private key (PEM file) of that certificate",
@@ -63,6 +67,7 @@ SECRETS = (
     "WAYBILL_VAULT_KEY",
     "WAYBILL_OAUTH_CLIENTS",
     "WAYBILL_OIDC_KEY",
+    "WAYBILL_FRONT_SECRET",
     "WAYBILL_MAIL",
     "DATABASE_URL",
     "REDIS_URL",
@@ -109,6 +114,9 @@ class Config:
     #: Requests a second of one user; 0: no limit.
     rate_limit: int
     front_servers: tuple[Network, ...]
+    front_secret: Secret | None
+    #: Seconds.
+    request_seconds: int
     tls_certificate: Path | None
     tls_key: Path | None
     #: A URL; `mail_settings` reads it.
@@ -163,6 +171,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         oidc_key=secret("WAYBILL_OIDC_KEY", _rsa_key),
         rate_limit=read("WAYBILL_RATE_LIMIT", _rate, "50"),
         front_servers=read("WAYBILL_FRONT_SERVERS", _networks, ""),
+        front_secret=secret("WAYBILL_FRONT_SECRET", _header_value),
+        request_seconds=read("WAYBILL_REQUEST_SECONDS", _request_seconds, "60"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", _file_or_none, ""),
         tls_key=read("WAYBILL_TLS_KEY", _file_or_none, ""),
         mail=secret("WAYBILL_MAIL", mail_settings.parse),
@@ -176,6 +186,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
             for name, (field, _) in limit_settings.VARIABLES.items()
         }),
     )
+    if config.front_secret and not config.front_servers:
+        problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
     if problems:
         raise ConfigError(problems)
     return config
@@ -272,6 +284,12 @@ def _long_enough(text: str) -> None:
         raise ValueError("too short to be a secret: at least 32 characters")
 
 
+def _header_value(text: str) -> None:
+    _long_enough(text)
+    if not text.isascii() or not text.isalnum():
+        raise ValueError("a header carries it: letters and digits only (openssl rand -hex 32)")
+
+
 def _rsa_key(text: str) -> None:
     # Loaded where there is a key only.
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -296,6 +314,12 @@ def _rate(text: str) -> int:
 def _myproxy_seconds(text: str) -> int:
     if not re.fullmatch("[0-9]{1,2}", text) or not 1 <= int(text) <= MAX_MYPROXY_SECONDS:
         raise ValueError(f"a whole number of seconds from 1 to {MAX_MYPROXY_SECONDS}")
+    return int(text)
+
+
+def _request_seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 10 < int(text[:9]) <= 600:
+        raise ValueError("a whole number of seconds from 11 to 600")
     return int(text)
 
 

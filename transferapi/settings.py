@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "webui",
 ]
 MIDDLEWARE = [
+    "transferapi.rest.front.FrontServers",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -135,9 +136,13 @@ OAUTH2_PROVIDER: dict[str, Any] = {
         )
     },
 }  # fmt: skip
-#: Requests a second of one user, and whose word about client certificates is believed.
+#: Requests a second of one user.
 RATE_LIMIT = CONFIG.rate_limit
+#: Whose word is believed about addresses and https, and by which secret about client certificates (`rest.front`).
 FRONT_SERVERS = CONFIG.front_servers
+FRONT_SECRET = CONFIG.front_secret
+#: Seconds for an operation on an endpoint, which leaves some for the answer.
+OPERATION_SECONDS = CONFIG.request_seconds - 10.0
 #: How much one request, one task and one user may ask for.
 LIMITS = CONFIG.limits
 
@@ -167,16 +172,20 @@ SESSION_COOKIE_AGE = 12 * 60 * 60
 #: Cookies know no ports, so names of our own; __Host- keeps sites beside us from setting them (RFC 6265bis 4.1.3.2).
 SESSION_COOKIE_NAME = "__Host-waybill-session" if _IS_HTTPS else "waybill-session"
 CSRF_COOKIE_NAME = "__Host-waybill-csrf" if _IS_HTTPS else "waybill-csrf"
+#: Says that its user has signed in with this browser before (`identity.signing_in`).
+DEVICE_COOKIE_NAME = "__Host-waybill-device" if _IS_HTTPS else "waybill-device"
 SESSION_COOKIE_SECURE = _IS_HTTPS
 CSRF_COOKIE_SECURE = _IS_HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+#: Pages of ours name it as their origin, also where a server in front that we do not know ends TLS.
+CSRF_TRUSTED_ORIGINS = [CONFIG.public_url] if _IS_HTTPS else []
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SECURE_HSTS_SECONDS = 31536000 if _IS_HTTPS else 0
-#: A proxy in front that ends TLS says so by this header; where we end it ourselves nobody else may say anything.
+#: A server in front that ends TLS says so by this header; `rest.front` takes it from all others.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS and not CONFIG.tls_certificate else None
 
 LOGGING: dict[str, Any] = {

@@ -34,6 +34,7 @@ from transferapi.rest.client_certificates import subject_of
 from transferapi.rest.front import address_of
 
 from .page import ACCOUNT, show, signed_in, user_of
+from .signing_in import device
 
 #: Days that a token may last, in words; 0: until it is revoked.
 LIFETIMES = ((1, "1 day"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "as long as I want"))
@@ -167,7 +168,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
         return _page(request, refusal=("password", "The two new passwords are not the same."))
     user = user_of(request)
     try:
-        user = signing_in.change_password(user, old, new, address_of(request))
+        user = signing_in.change_password(user, old, new, address_of(request), device(request))
     except TooManyAttemptsError as error:
         answer = _page(request, refusal=("password", error.reason), status=429)
         answer["Retry-After"] = str(error.seconds)

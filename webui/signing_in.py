@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from identity import signing_in
 from identity.hidden import Secret
+from identity.models import User
 from identity.signing_in import CountingFailedError, SignInError, TooManyAttemptsError
 from transferapi.rest.front import address_of
 
@@ -22,6 +23,8 @@ from .page import own_path, show
 
 #: Names in the session: when its password was given (Unix time), and for which address.
 SIGNED_IN_AT, SIGNED_IN_FOR = "signed_in_at", "signed_in_for"
+#: Characters; longer ones are nobody's.
+_MAX_DEVICE = 400
 #: Seconds for which a password serves the page that asked for it.
 FRESH = 600
 
@@ -41,7 +44,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 def _try(request: HttpRequest, after: str) -> HttpResponse:
     username, password = request.POST.get("username", ""), Secret(request.POST.get("password", ""))
     try:
-        user = signing_in.sign_in(username, password, address_of(request))
+        user = signing_in.sign_in(username, password, address_of(request), device(request))
     except TooManyAttemptsError as error:
         answer = _form(request, after, username=username, reason=error.reason, status=429)
         answer["Retry-After"] = str(error.seconds)
@@ -54,7 +57,27 @@ def _try(request: HttpRequest, after: str) -> HttpResponse:
     request.session.set_expiry(datetime.now(UTC) + timedelta(seconds=settings.SESSION_COOKIE_AGE))
     request.session[SIGNED_IN_AT] = time.time()
     request.session[SIGNED_IN_FOR] = _digest(after)
-    return HttpResponseRedirect(after)
+    answer = HttpResponseRedirect(after)
+    if not signing_in.device_of(device(request), user.username):
+        _remember_device(answer, user)
+    return answer
+
+
+def device(request: HttpRequest) -> str:
+    """What this browser was given when its user signed in; whether it is true, `identity.signing_in` knows."""
+    return request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")[:_MAX_DEVICE]
+
+
+def _remember_device(answer: HttpResponse, user: User) -> None:
+    """It stays when the session ends: a browser of somebody else has no way to it."""
+    answer.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        signing_in.new_device(user),
+        max_age=signing_in.DEVICE_LIFETIME,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 @require_POST

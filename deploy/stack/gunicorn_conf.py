@@ -21,6 +21,7 @@ worker_class = "deploy.stack.web.StreamWorker"
 threads = 8
 #: Load once and fork: half the time to start and half the memory.
 preload_app = True
+#: Seconds without a sign of life of a worker's loop; a request may take longer.
 timeout = 60
 #: Seconds that requests under way get when it is told to stop: Ctrl-C of `make up` ends everything within 2 s.
 graceful_timeout = 1

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer, free_port
-from endpoints import operations, registry
+from endpoints import registry
 from endpoints.gridftp.server import Server
 from endpoints.registry import ServerSpec
 from identity.models import User
@@ -130,8 +130,8 @@ def test_the_next_address_of_a_name_is_asked_when_one_is_down(
     assert own.names()
 
 
-def test_a_server_that_hangs_is_given_up(alice: User, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "OPERATION_TIMEOUT", 0.3)
+def test_a_server_that_hangs_is_given_up(alice: User, folder: Path, settings: Any) -> None:
+    settings.OPERATION_SECONDS = 0.3
     with socket.create_server(("127.0.0.1", 0)) as silent:
         here = Place(register(alice, silent.getsockname()[1]), folder, "")
         assert_error(here.get("ls", ""), 502, "ExternalError.DirListingFailed.Timeout")

@@ -130,9 +130,12 @@ def test_an_application_that_cannot_be_is_refused_in_words(browser: Browser, fie
 
 
 def test_a_certificate_that_the_connection_shows_is_added(alice: User, settings: Any) -> None:
-    settings.FRONT_SERVERS = (ip_network("10.0.0.0/24"),)
+    settings.FRONT_SERVERS, settings.FRONT_SECRET = (ip_network("10.0.0.0/24"),), Secret("f" * 40)
     browser = Browser(
-        REMOTE_ADDR="10.0.0.1", HTTP_X_SSL_CLIENT_VERIFY="SUCCESS", HTTP_X_SSL_CLIENT_S_DN="CN=Alice,OU=Site,O=Grid"
+        HTTP_X_WAYBILL_FRONT_SECRET="f" * 40,
+        REMOTE_ADDR="10.0.0.1",
+        HTTP_X_SSL_CLIENT_VERIFY="SUCCESS",
+        HTTP_X_SSL_CLIENT_S_DN="CN=Alice,OU=Site,O=Grid",
     )
     browser.sign_in(alice)
     browser.get("/account")
@@ -193,7 +196,7 @@ def test_a_password_that_does_not_do_changes_nothing(
 
 def test_guesses_of_the_old_password_are_bounded(browser: Browser) -> None:
     new = "a much better one 7"
-    for _ in range(signing_in.MOST_OF_A_NAME):
+    for _ in range(signing_in.MOST_OF_A_PAIR):
         browser.post("/account/password", old="guess", new=new, repeated=new)
     assert browser.post("/account/password", old=PASSWORD, new=new, repeated=new).status_code == 429
 

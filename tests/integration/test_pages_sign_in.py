@@ -18,6 +18,7 @@ from identity.models import User
 from identity.signing_in import (
     MAX_PASSWORD,
     MOST_OF_A_NAME,
+    MOST_OF_A_PAIR,
     MOST_OF_AN_ADDRESS,
     PasswordRefusedError,
     TooManyAttemptsError,
@@ -79,21 +80,61 @@ def test_a_long_password_is_refused_before_it_is_hashed(alice: User) -> None:
         signing_in.sign_in("alice", Secret("x" * (MAX_PASSWORD + 1)), "")
 
 
-def test_guesses_of_one_name_are_bounded_wherever_they_come_from(alice: User) -> None:
-    for number in range(MOST_OF_A_NAME):
+def guess(name: str, address: str, times: int) -> None:
+    for _ in range(times):
         with pytest.raises(WrongPasswordError):
-            signing_in.sign_in("alice", Secret("guess"), f"192.0.2.{number}")
+            signing_in.sign_in(name, Secret("guess"), address)
+
+
+def test_guesses_of_one_name_from_one_address_are_bounded_and_keep_nobody_else_out(alice: User) -> None:
+    guess("alice", "127.0.0.2", MOST_OF_A_PAIR)
     with pytest.raises(TooManyAttemptsError):
-        signing_in.sign_in("alice", Secret(PASSWORD), "192.0.2.200")
-    browser = Browser()
-    answer = browser.sign_in(alice)
+        signing_in.sign_in("alice", Secret(PASSWORD), "127.0.0.2")
+    stranger = Browser(REMOTE_ADDR="127.0.0.2", HTTP_X_FORWARDED_FOR="127.0.0.1")
+    answer = stranger.sign_in(alice)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "300")
-    assert "Too many attempts. Try again in 5 minutes." in browser.text
+    assert "Too many attempts. Try again in 5 minutes." in stranger.text
+    assert Browser(REMOTE_ADDR="127.0.0.1").sign_in(alice).status_code == 302
+    # Who goes on does not use up what all addresses have together.
+    for _ in range(MOST_OF_A_NAME):
+        with pytest.raises(TooManyAttemptsError):
+            signing_in.sign_in("alice", Secret("guess"), "127.0.0.2")
+    assert signing_in.sign_in("alice", Secret(PASSWORD), "127.0.0.1") == alice
+
+
+@pytest.mark.parametrize("network", ["192.0.2.{}", "2001:db8:{:x}::1"])
+def test_guesses_of_one_name_are_bounded_wherever_they_come_from(alice: User, network: str) -> None:
+    before = Browser(REMOTE_ADDR="198.51.100.1")
+    assert before.sign_in(alice).status_code == 302
+    before.get("/account")
+    before.post("/signout")
+    guess("alice", network.format(99), MOST_OF_A_PAIR - 1)
+    for number in range(MOST_OF_A_NAME // MOST_OF_A_PAIR - 1):
+        guess("alice", network.format(number), MOST_OF_A_PAIR)
+    with pytest.raises(TooManyAttemptsError):
+        signing_in.sign_in("alice", Secret(PASSWORD), network.format(200))
+    assert Browser(REMOTE_ADDR="198.51.100.1").sign_in(alice).status_code == 429
+    # A browser that she has signed in with knows no such bound, wherever it is, and has one of its own.
+    before.client.defaults["REMOTE_ADDR"] = network.format(1)
+    assert before.sign_in(alice).status_code == 302
+    before.get("/account")
+    before.post("/signout")
+    for _ in range(MOST_OF_A_PAIR):
+        assert before.sign_in(alice, "guess").status_code == 400
+    assert before.sign_in(alice).status_code == 429
+
+
+def test_the_device_of_one_user_is_nothing_to_another(alice: User, bob: User) -> None:
+    token = signing_in.new_device(bob)
+    assert signing_in.device_of(token, "bob")
+    for other in (token[:-1], "", "x:y:z", token.replace(":", "")):
+        assert signing_in.device_of(other, "bob") == ""
+    assert signing_in.device_of(token, "alice") == ""
 
 
 def test_who_signs_in_may_have_mistyped_before(alice: User) -> None:
     for _ in range(3):
-        for _ in range(MOST_OF_A_NAME - 1):
+        for _ in range(MOST_OF_A_PAIR - 1):
             with pytest.raises(WrongPasswordError):
                 signing_in.sign_in("alice", Secret("mistyped"), "")
         assert signing_in.sign_in("alice", Secret(PASSWORD), "") == alice

@@ -6,18 +6,21 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from django.http import HttpResponseBase
-from django.test import Client
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.test import Client, RequestFactory
 
 from endpoints.models import Endpoint
 from identity import certificates, tokens
+from identity.hidden import Secret
 from identity.models import ApiToken, User
 from identity.provider import scopes
 from tests.integration.pages import Browser
 from tests.integration.provider import make
 from tests.integration.rest import Answer, Api, assert_error, read
+from transferapi.rest.front import FrontServers
 
 pytestmark = pytest.mark.django_db
+FRONT_SECRET = "f" * 40
 SUBJECT = "/O=Grid/OU=Site/CN=Alice"
 DN = "CN=Alice,OU=Site,O=Grid"
 ENDPOINT = {"display_name": "new"}
@@ -89,14 +92,16 @@ def test_a_session_that_has_ended_is_nobody(session: Client, alice: User) -> Non
 
 @pytest.fixture
 def registered(alice: User, settings: Any) -> str:
-    """alice has a subject, and there is a server in front."""
+    """alice has a subject, and there is a server in front that may speak of certificates."""
     settings.FRONT_SERVERS = (ip_network("10.0.0.0/24"), ip_network("::1/128"))
+    settings.FRONT_SECRET = Secret(FRONT_SECRET)
     certificates.add(alice, SUBJECT, proven=[SUBJECT])
     return SUBJECT
 
 
 def front(dn: str, verify: str = "SUCCESS", address: str = "10.0.0.1") -> dict[str, str]:
-    return {"HTTP_X_SSL_CLIENT_VERIFY": verify, "HTTP_X_SSL_CLIENT_S_DN": dn, "REMOTE_ADDR": address}
+    told = {"HTTP_X_SSL_CLIENT_VERIFY": verify, "HTTP_X_SSL_CLIENT_S_DN": dn, "REMOTE_ADDR": address}
+    return {**told, "HTTP_X_WAYBILL_FRONT_SECRET": FRONT_SECRET}
 
 
 def show(environ: dict[str, str], path: str = "/v2/api/certificate_subjects") -> Answer:
@@ -114,6 +119,37 @@ def test_a_front_server_says_who_it_is(registered: str, dn: str, address: str) -
 def test_the_same_words_of_anybody_else_mean_nothing(registered: str, address: str) -> None:
     environ = {**front(DN, address=address), "HTTP_X_FORWARDED_FOR": "10.0.0.1"}
     assert_error(show(environ), 401, "ClientError.AuthenticationFailed")
+
+
+@pytest.mark.parametrize("secret", [None, "", "wrong", FRONT_SECRET + "," + FRONT_SECRET, FRONT_SECRET + "é"])
+def test_a_front_server_without_the_secret_proves_nothing(registered: str, secret: str | None) -> None:
+    environ = front(DN)
+    del environ["HTTP_X_WAYBILL_FRONT_SECRET"]
+    if secret is not None:
+        environ["HTTP_X_WAYBILL_FRONT_SECRET"] = secret
+    assert_error(show(environ), 401, "ClientError.AuthenticationFailed")
+
+
+def test_without_a_secret_of_the_service_no_front_server_proves_anything(registered: str, settings: Any) -> None:
+    settings.FRONT_SECRET = None
+    for secret in ("", "None", FRONT_SECRET):
+        environ = {**front(DN), "HTTP_X_WAYBILL_FRONT_SECRET": secret}
+        assert_error(show(environ), 401, "ClientError.AuthenticationFailed")
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "192.0.2.1"])
+def test_what_is_not_believed_and_the_secret_reach_no_view(registered: str, settings: Any, address: str) -> None:
+    seen: dict[str, Any] = {}
+    environ = {**front(DN, address=address), "HTTP_FORWARDED": "for=192.0.2.9", "HTTP_X_FORWARDED_PROTO": "https"}
+    request = RequestFactory().get("/", **environ)  # type: ignore[arg-type]
+
+    def view(request: HttpRequest) -> HttpResponse:
+        seen.update(request.META)
+        return HttpResponse()
+
+    FrontServers(view)(request)
+    assert FRONT_SECRET not in map(str, seen.values())
+    assert ("HTTP_FORWARDED" in seen, "HTTP_X_SSL_CLIENT_VERIFY" in seen) == (address == "10.0.0.1",) * 2
 
 
 def test_without_front_servers_nobody_is_believed(registered: str, settings: Any) -> None:

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import resource
 import select
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from django.conf import settings
-from django.db import connections
 
-from deploy.endpoint.toolkit import free_port
-from deploy.stack.child import spawn, stop
 from deploy.stack.connections import MAX_HEAD, SMALL_BODY
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from endpoints import registry
 from identity import tokens
 from identity.models import User
+from tests.integration.web_server import web_server
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
-CHECKOUT = Path(__file__).resolve().parents[2]
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 MB = 1 << 20
 
@@ -39,31 +33,11 @@ def start(
     """Starts a web server as the product does, but for the words; returns its port."""
     with ExitStack() as running:
 
-        def run(*words: str) -> int:
-            port, folder = free_port(), tmp_path_factory.mktemp("web")
-            environ = {
-                **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
-                "DATABASE_URL": postgres.url(str(connections["default"].settings_dict["NAME"])),
-                "REDIS_URL": redis_server.url(),
-                "WAYBILL_SECRET_KEY": settings.SECRET_KEY,
-                "WAYBILL_HOME": str(folder),
-                "WAYBILL_RATE_LIMIT": "0",
-            }
-            command = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.stack.gunicorn_conf"]
-            command += ["--bind", f"127.0.0.1:{port}", *words, "transferapi.wsgi"]
-            log = folder / "web.log"
-            process = spawn(command, log=log, env=environ, cwd=CHECKOUT)
-            running.callback(_has_no_traceback, log)
-            running.callback(stop, process)
-            eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None)
-            assert process.poll() is None, log.read_text()
-            return port
+        def run(*words: str, **environ: str) -> int:
+            folder = tmp_path_factory.mktemp("web")
+            return running.enter_context(web_server(postgres, redis_server, folder, *words, **environ))
 
         yield run
-
-
-def _has_no_traceback(log: Path) -> None:
-    assert "Traceback" not in log.read_text(), log.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +49,8 @@ def port(start: Callable[..., int]) -> int:
 @pytest.fixture(scope="module")
 def quick(start: Callable[..., int]) -> int:
     """Of one whose clients have a second, with one process for 100 connections."""
-    return start("--workers", "1", "--worker-class", "tests.integration.quick_web.QuickWorker")
+    environ = {"WAYBILL_REQUEST_SECONDS": "13", "WAYBILL_ALLOW_TARGETS": "127.0.0.1/32"}
+    return start("--workers", "1", "--worker-class", "tests.integration.quick_web.QuickWorker", **environ)
 
 
 @pytest.fixture
@@ -198,6 +173,17 @@ def test_who_takes_long_answers_late_gets_all_of_them(port: int, closing: ExitSt
     one = connect(port, closing, asks + b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert ask(port)[0] == 200
     assert to_end(one).count(b"HTTP/1.1 200 OK") == 20
+
+
+def test_who_has_sent_a_request_is_answered_however_long_the_work_takes(quick: int, alice: User) -> None:
+    """A server that says nothing is given up after 3 s here; the client had 1 s to ask."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        spec = registry.ServerSpec.parse(f"ftp://127.0.0.1:{silent.getsockname()[1]}")
+        registry.create(alice, {"name": "silent", "display_name": "silent"}, [spec])
+        status, _, document = ask(
+            quick, "GET", "/v0.10/operation/endpoint/alice%23silent/ls", None, **authorized(alice)
+        )
+    assert (status, b"ExternalError.DirListingFailed.Timeout" in document) == (502, True)
 
 
 # ---- bodies

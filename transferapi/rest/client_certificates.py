@@ -1,7 +1,7 @@
 """The certificate that a client showed when TLS began: verified by a server in front, or here.
 
 A server in front says so with X-SSL-Client-Verify and X-SSL-Client-S-DN (nginx: `$ssl_client_verify`,
-`$ssl_client_s_dn`), and is believed where it is one of WAYBILL_FRONT_SERVERS; from others these headers mean nothing.
+`$ssl_client_s_dn`), and is believed where it shows WAYBILL_FRONT_SECRET; else these headers mean nothing (`front`).
 Where gunicorn ends TLS itself the chain is there, and is judged as those of endpoints are, so that proxies do too.
 """
 
@@ -17,7 +17,7 @@ from endpoints.gridftp.names import slash_name
 from endpoints.gridftp.trust import peer_chain
 from endpoints.gridftp.written_names import BadNameError, from_rfc2253, one_form
 
-from .front import is_from_front
+from .front import vouches_for_certificates
 
 _KEPT = "waybill_certificate_subject"
 #: Characters of a name; headers may be far longer.
@@ -30,7 +30,7 @@ def subject_of(request: HttpRequest) -> str | None:
     A proxy's is that of the certificate which it was made from.
     """
     if not hasattr(request, _KEPT):
-        setattr(request, _KEPT, _told(request) if is_from_front(request) else _shown(request))
+        setattr(request, _KEPT, _told(request) if vouches_for_certificates(request) else _shown(request))
     found: str | None = getattr(request, _KEPT)
     return found
 

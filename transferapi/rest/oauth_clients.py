@@ -26,6 +26,8 @@ class ClientView(View):
     """Applications see applications, and delete them; they make none that would outlive the user's consent."""
 
     scope = scopes.MANAGE_PROJECTS
+    #: Some of it is read before anybody has signed in; our web server reads so much without asking us.
+    max_body = 64 << 10
 
     def get_permissions(self) -> list[Any]:
         own = [NotByApplication()] if self.request.method in ("POST", "PUT") else []

@@ -1,0 +1,61 @@
+"""A real nginx in front of a real web server: with the configuration of the product, or with one of our own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from deploy.stack.child import spawn, stop
+from tests.waiting import eventually
+from transferapi.config import CHECKOUT
+
+FOLDER = CHECKOUT / "deploy" / "front"
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+
+
+def installed() -> bool:
+    return shutil.which("nginx", path=_PATH) is not None
+
+
+class Nginx:
+    """Runs in the foreground, in a folder of its own that its unprivileged account can pass through."""
+
+    def __init__(self, port: int, files: Mapping[str, str]) -> None:
+        """files: what they hold, by name; nginx.conf is the first."""
+        self.port = port
+        self.folder = Path(tempfile.mkdtemp(prefix="waybill-nginx-"))
+        self.folder.chmod(0o711)
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+
+    @classmethod
+    def of_the_product(cls, port: int, **values: str) -> Self:
+        """As the image of nginx makes it of deploy/front. values: what replaces the names in it."""
+        made = cls(port, {})
+        given = {
+            "FRONT_FOLDER": str(made.folder),
+            "FRONT_RUN": str(made.folder),
+            "FRONT_LISTEN": f"127.0.0.1:{port}",
+            "FRONT_TLS": "tls",
+        }
+        for template in FOLDER.glob("*.template"):
+            text = re.sub(r"\$\{WAYBILL_([A-Z_]+)\}", lambda found: {**given, **values}[found[1]], template.read_text())
+            (made.folder / template.stem).write_text(text)
+        return made
+
+    def __enter__(self) -> Self:
+        log = self.folder / "log"
+        words = [str(shutil.which("nginx", path=_PATH)), "-e", "stderr", "-g", "daemon off;"]
+        self._process = spawn([*words, "-c", str(self.folder / "nginx.conf")], log=log, env=dict(os.environ))
+        eventually(lambda: self._process.poll() is not None or (self.folder / "nginx.pid").exists())
+        assert self._process.poll() is None, log.read_text()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stop(self._process)
+        shutil.rmtree(self.folder)
