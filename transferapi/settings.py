@@ -180,13 +180,27 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 #: Pages of ours name it as their origin, also where a server in front that we do not know ends TLS.
-CSRF_TRUSTED_ORIGINS = [CONFIG.public_url] if _IS_HTTPS else []
+CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(CONFIG.public_url).netloc}"] if _IS_HTTPS else []
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SECURE_HSTS_SECONDS = 31536000 if _IS_HTTPS else 0
 #: A server in front that ends TLS says so by this header; `rest.front` takes it from all others.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS and not CONFIG.tls_certificate else None
+
+#: What `check --deploy` would have otherwise, and why not:
+SILENCED_SYSTEM_CHECKS = [
+    # Redirect addresses with http are those of programs on the user's own machine (`identity.provider.applications`).
+    "oauth2_provider.E003",
+    # A server in front sends browsers from http to https; where we end TLS ourselves nobody speaks http.
+    "security.W008",
+    # Other names below ours, and lists in browsers, are their operator's decision.
+    "security.W005",
+    "security.W021",
+]
+if not _IS_HTTPS and urlsplit(CONFIG.public_url).hostname in ("127.0.0.1", "localhost", "::1"):
+    # Nothing leaves this machine: no HSTS, and cookies that http may carry.
+    SILENCED_SYSTEM_CHECKS += ["security.W004", "security.W012", "security.W016"]
 
 LOGGING: dict[str, Any] = {
     "version": 1,
