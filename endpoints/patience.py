@@ -8,6 +8,7 @@ threads, and the most of the memory and of the time of the process, to who asks 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import Counter
 from types import TracebackType
@@ -28,15 +29,43 @@ ACTIVATIONS = Share(2, 4)
 OPERATIONS = Share(4, 6)
 #: Octets of memory: 100,000 names of 255 octets are below the share of one. A process has 400 MB.
 MEMORY = Share(100 * 10**6, 160 * 10**6)
-
-#: Work that takes the interpreter for long, as the rows of a listing do, is done in portions of some milliseconds, each
-#: with this held: all who are busy so count for one thread to those who are not.
-turn = threading.Lock()
+#: Seconds.
+LONGEST_REST = 0.02
 
 #: Re-entrant: what is forgotten may be given back at any moment, by the collector of garbage.
 _lock = threading.RLock()
 _waiting: Counter[uuid.UUID] = Counter()
 _held: Counter[uuid.UUID] = Counter()
+
+
+class Turn:
+    """Work that takes the interpreter for long, as the rows of a listing do, is done in portions of some milliseconds,
+    each with this held: all who are busy so count for one thread to those who are not.
+
+    Where others wait for their turn, who has worked rests as long: so they take half of a core at most.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            with _lock:
+                self._waiting += 1
+            self._lock.acquire()
+            with _lock:
+                self._waiting -= 1
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        if self._waiting:
+            time.sleep(min(LONGEST_REST, time.monotonic() - self._since))
+        self._lock.release()
+
+
+turn = Turn()
 
 
 class Seat:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -34,12 +36,20 @@ class HostileServer:
         self._listing = listing
         self._socket = socket.create_server((HOST, 0), backlog=64)
         self.port = int(self._socket.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._socket.close()
 
     def _accept(self) -> None:
-        while True:
-            connection, _ = self._socket.accept()
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -139,12 +149,21 @@ def _ask_again(target: Target, control: Control, person: Person, path: str, answ
         begun = time.monotonic()
         try:
             status, text = ask(target, person, "GET", path)
-            code = json.loads(text).get("code", "") if status >= 400 else f"{len(text) / 1e6:.0f} MB"
-            answers[f"{status} {code}"] += 1
-        except (OSError, ValueError, http.client.HTTPException) as error:
+            answers[f"{status} {_code(text) if status >= 400 else _size(text)}"] += 1
+        except (OSError, http.client.HTTPException) as error:
             answers[type(error).__name__] += 1
         # One who is refused asks no oftener than he may.
         control.wait(max(0.0, 0.5 - (time.monotonic() - begun)))
+
+
+def _code(text: bytes) -> str:
+    """Of an error, in JSON or XML."""
+    found = re.search(rb'"code":"([^"]*)|<code>([^<]*)', text)
+    return (found[1] or found[2]).decode() if found else ""
+
+
+def _size(text: bytes) -> str:
+    return f"{len(text) / 1e6:.0f} MB"
 
 
 def _endpoint(target: Target, person: Person, port: int) -> str:

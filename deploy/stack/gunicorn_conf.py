@@ -44,8 +44,8 @@ worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa:
 certfile = os.environ.get("WAYBILL_TLS_CERTIFICATE") or None
 keyfile = os.environ.get("WAYBILL_TLS_KEY") or None
 _door = Door()
-#: Seconds for which a thread that is busy, as with a long listing, keeps the others waiting: each request of those needs
-#: the interpreter some twenty times.
+#: Seconds for which a thread that is busy, as with a long listing, keeps the others waiting: each of their requests
+#: needs the interpreter some twenty times.
 SWITCH = 0.001
 
 

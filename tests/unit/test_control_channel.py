@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endpoints.gridftp.control import (
+    MAX_PRELIMINARIES,
     TRANSITIONS,
     Answered,
     ControlChannel,
@@ -105,3 +106,24 @@ def test_nothing_is_believed_after_the_end() -> None:
     assert list(channel.receive_eof()) == []
     channel.send("NOOP")
     assert channel.data_to_send() == b""
+
+
+@pytest.mark.parametrize(("verb", "lost"), [("MKD", True), ("MLST", True), ("STOR", False), ("MLSC", False)])
+def test_only_what_takes_long_may_say_again_and_again_how_far_it_is(verb: str, lost: bool) -> None:
+    channel = ready()
+    channel.send(verb, b"/x")
+    events = [event for _ in range(2 * MAX_PRELIMINARIES) for event in channel.receive(b"150 soon\r\n")]
+    assert (channel.state is State.BROKEN) is lost
+    if lost:
+        assert len(events) == MAX_PRELIMINARIES + 1
+        assert isinstance(events[-1], Lost)
+        assert events[-1].fault.kind is Kind.ENDPOINT_ERROR
+
+
+def test_only_a_listing_may_be_a_long_reply() -> None:
+    lines = b" Type=file; x\r\n" * 10_000
+    for verb, whole in (("MLSC", True), ("FEAT", False)):
+        channel = ready()
+        channel.send(verb)
+        (event,) = channel.receive(b"250-Contents\r\n" + lines + b"250 End.\r\n")
+        assert isinstance(event, Answered) is whole

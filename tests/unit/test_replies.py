@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.replies import MAX_LINE, Reply, ReplyError, ReplyParser
+from endpoints.gridftp.replies import LINE_COST, MAX_LINE, MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
 
 LISTING = (
     b"150-Contents of /\r\n Type=file; 150 End.\r\n150 End.\r\n"
@@ -70,3 +70,11 @@ def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("endpoints.gridftp.replies.MAX_REPLY", 10_000)
     with pytest.raises(ReplyError, match="reply without end"):
         parse(b"211-Features\r\n", *[b" " + b"x" * 100 + b"\r\n"] * 200)
+
+
+@pytest.mark.parametrize("line", [b"\n", b"ab\n"])
+def test_the_lines_of_a_reply_count_also_where_they_are_empty(line: bytes) -> None:
+    with pytest.raises(ReplyError, match="reply without end"):
+        parse(b"211-Features\n", *[line * 1000] * (1 + MAX_REPLY // LINE_COST // 1000))
+    listing = ReplyParser(lambda: MAX_LISTING_REPLY)
+    assert not list(listing.feed(b"250-Contents\n" + line * (2 * MAX_REPLY // LINE_COST)))
