@@ -16,7 +16,7 @@ class Limits:
 
     #: Items of one submission, and octets of its body.
     items: int = 100_000
-    submission: int = 64 * MB
+    submission: int = 48 * MB
     #: Rows (items, files, folders to delete) of one task, and octets of the paths in them.
     task_files: int = 5_000_000
     task_octets: int = 2 * GB

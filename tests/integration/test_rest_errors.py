@@ -20,7 +20,8 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
-from transferapi.rest.parsing import MAX_BODY, MAX_ITEMS_BODY
+from transferapi.limit_settings import DEFAULTS
+from transferapi.rest.parsing import MAX_BODY
 from transferapi.tasks.models import Task
 
 
@@ -156,7 +157,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    ("path", "most"), [("/endpoint", MAX_BODY), ("/transfer", MAX_ITEMS_BODY), ("/delete", MAX_ITEMS_BODY)]
+    ("path", "most"), [("/endpoint", MAX_BODY), ("/transfer", DEFAULTS.submission), ("/delete", DEFAULTS.submission)]
 )
 def test_a_body_that_is_too_long_is_refused_unread(api: Api, path: str, most: int) -> None:
     for length in (most + 1, 10**15):

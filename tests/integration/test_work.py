@@ -239,7 +239,7 @@ def test_the_words_of_a_hostile_server_do_not_spoil_the_history(alice: User, gra
     event = queries.events(alice, grant.task_id).rows[0]
     assert "\0" not in event.details
     assert len(event.details) < 5000
-    assert len(File.objects.get(pk=file.id).error_details or "") == settling.MAX_RAW
+    assert len(File.objects.get(pk=file.id).error_details or "") == settling.MAX_DETAILS
 
 
 def test_progress_clears_the_trouble_and_moves_the_deadline_only_later(alice: User, task: Task, grant: Grant) -> None:

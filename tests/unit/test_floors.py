@@ -30,6 +30,7 @@ WIRING = {
     "transferapi.wsgi",
     "transferapi.config",
     "transferapi.mail_settings",
+    "transferapi.limit_settings",
 }
 #: What the two rooms that live without Django may import besides the standard library and themselves.
 LEAN = {

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, cast
 
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -17,7 +21,7 @@ from rest_framework.views import APIView
 from identity.models import User
 from identity.provider import scopes
 
-from . import fairness
+from . import fairness, streaming
 from .auth import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
 from .errors import TooManyRequests, request_id, resource
 from .formats import RENDERERS, Negotiation, TextXMLParser, XMLParser
@@ -40,7 +44,7 @@ class View(APIView):
     max_body = MAX_BODY
     #: What a request costs of its user's fair share (`fairness`).
     cost = 1
-    parser_classes = (StrictJSONParser, XMLParser, TextXMLParser)
+    parser_classes: Sequence[type[BaseParser]] = (StrictJSONParser, XMLParser, TextXMLParser)
     renderer_classes: Sequence[type[BaseRenderer]] = RENDERERS
     content_negotiation_class: type[DefaultContentNegotiation] = Negotiation
 
@@ -73,6 +77,28 @@ class View(APIView):
     @property
     def user(self) -> User:
         return cast(User, self.request.user)
+
+
+class LargeBodies(View):
+    """Takes bodies of more than `streaming.LARGE` octets, one at a time; what was read goes with the answer."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with ExitStack() as self._turn:
+            try:
+                return super().dispatch(request, *args, **kwargs)
+            finally:
+                self._forget()
+
+    def wait_for_turn(self, octets: int) -> None:
+        """Called by a parser when it has a body of so many octets. Raises TooManyRequests, ApiError (503)."""
+        if octets > streaming.LARGE:
+            self._turn.enter_context(streaming.turns.turn(self.user.pk))
+
+    def _forget(self) -> None:
+        """Views and requests refer to each other: without this the items would stay until the collector comes by."""
+        data = getattr(self.request, "_full_data", None)
+        if type(data) is dict:
+            data.clear()
 
 
 def result(request: Request, code: str, message: str, **more: Any) -> Response:

@@ -13,31 +13,44 @@ from datetime import UTC, datetime
 from typing import IO, Any, NoReturn, TypeVar, overload
 from urllib.parse import parse_qsl
 
+from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
+from . import streaming
 from .errors import ApiError, BadRequest
 
 _T = TypeVar("_T")
 
-#: Octets in the body of a request, but for lists of items.
+#: Octets in the body of a request, but for lists of items (`settings.LIMITS.submission`).
 MAX_BODY = 1 << 20
-#: Octets in a list of items: 100,000 items are some tens of MB.
-MAX_ITEMS_BODY = 256 << 20
-#: Values in a document, counted by what stands before or between them.
-MAX_VALUES = 10_000_000
+#: Values in a document, counted by what stands before or between them: each takes up to 250 octets.
+MAX_VALUES = 100_000
+
+
+def announced(parser_context: Any, most: int | None = None) -> int:
+    """Octets of the body, as far as its view takes them (`View.max_body`). Raises ApiError before any of it is read."""
+    context = parser_context or {}
+    limit = most if most is not None else int(getattr(context.get("view"), "max_body", MAX_BODY))
+    length = int(context["request"].META.get("CONTENT_LENGTH") or "0")
+    if length > limit:
+        raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {limit} octets here")
+    return length
 
 
 def body(stream: IO[bytes], parser_context: Any) -> bytes:
-    """All of a body, as far as its view takes it (`View.max_body`). What says that it is longer is not read at all."""
-    context = parser_context or {}
-    most: int = getattr(context.get("view"), "max_body", MAX_BODY)
-    announced = context["request"].META.get("CONTENT_LENGTH") or "0"
-    data = stream.read(most + 1) if int(announced) <= most else None
-    if data is None or len(data) > most:
-        raise ApiError(413, "ClientError.RequestTooLarge", f"A request has at most {most} octets here")
+    """All of a body. Raises ApiError, as `announced` and `LargeBodies.wait_for_turn`."""
+    length = announced(parser_context)
+    data = stream.read(length)
+    wait_for_turn(parser_context, length)
     return data
+
+
+def wait_for_turn(parser_context: Any, length: int) -> None:
+    """What a view takes that is no `LargeBodies` is small."""
+    if wait := getattr((parser_context or {}).get("view"), "wait_for_turn", None):
+        wait(length)
 
 
 class StrictJSONParser(BaseParser):
@@ -47,7 +60,7 @@ class StrictJSONParser(BaseParser):
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
         data = body(stream, parser_context)
-        # "[[],[],..." needs thirty times its length in memory; a million items of a dozen fields stay below.
+        # "[[],[],..." needs thirty times its length in memory.
         if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
             raise ApiError(413, "ClientError.RequestTooLarge", f"A document has at most {MAX_VALUES} values")
         try:
@@ -62,6 +75,18 @@ def _refuse(word: str) -> NoReturn:
 
 def _short(error: Exception) -> str:
     return "the document is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+class ItemsParser(BaseParser):
+    """JSON with a long list of items: see `streaming`."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        length = announced(parser_context, settings.LIMITS.submission)
+        with streaming.spooled(stream, length) as file:
+            wait_for_turn(parser_context, length)
+            return streaming.read(file)
 
 
 class Document:

@@ -81,7 +81,7 @@ REQUESTS_SHARING: dict[str, Schema] = {
             "principal": about("the id of a user or of a group; nothing for everybody", MAYBE_TEXT),
             "path": _FOLDER,
             **_CHANGES,
-            "notify_email": about("of somebody whom the rule is for, as he gave it to us: he is told", MAYBE_TEXT),
+            "notify_email": about("gets a mail if it is of somebody whom the rule is for; not told which", MAYBE_TEXT),
             "notify_message": about("what the mail says besides", MAYBE_TEXT),
         },
     ),

@@ -11,9 +11,10 @@ from transferapi.tasks.models import Task
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest, submit_delete, submit_transfer
 
 from . import documents, schemas
-from .base import View
+from .base import LargeBodies, View
 from .errors import request_id, resource
-from .parsing import MAX_ITEMS_BODY, Document
+from .formats import TextXMLParser, XMLParser
+from .parsing import Document, ItemsParser
 
 _SYMLINK_ITEM = "transfer_symlink_item"
 
@@ -24,9 +25,15 @@ class SubmissionId(View):
         return Response({"DATA_TYPE": "submission_id", "value": str(uuid.uuid4())})
 
 
-class Transfer(View):
-    max_body = MAX_ITEMS_BODY
+class ItemsView(LargeBodies):
+    """Takes long lists of items."""
 
+    parser_classes = (ItemsParser, XMLParser, TextXMLParser)
+    #: Octets of XML, which takes ten times as many in memory.
+    max_body = 4 << 20
+
+
+class Transfer(ItemsView):
     @schemas.operation("Submit a transfer", body="transfer", answer="transfer_result", status=202)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "transfer")
@@ -34,9 +41,7 @@ class Transfer(View):
         return _accepted(request, "transfer_result", "transfer", *submit_transfer(self.user, asked))
 
 
-class Delete(View):
-    max_body = MAX_ITEMS_BODY
-
+class Delete(ItemsView):
     @schemas.operation("Submit a delete", body="delete", answer="delete_result", status=202)
     def post(self, request: Request) -> Response:
         document = Document(request.data, "delete")

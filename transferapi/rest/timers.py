@@ -19,7 +19,7 @@ from transferapi.timers.schedule import Schedule
 
 from . import documents_timers as documents
 from . import schemas
-from .base import View
+from .base import LargeBodies
 from .errors import BadRequest
 from .parsing import Document, part
 from .submission import transfer_request
@@ -30,7 +30,7 @@ _NO_SUBMISSION = uuid.UUID(int=0)
 _MAX_SECONDS = 10**11
 
 
-class TimersView(View):
+class TimersView(LargeBodies):
     """What all of them share: the token is for the Timers API."""
 
     scope = scopes.TIMERS_ALL

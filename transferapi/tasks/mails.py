@@ -126,11 +126,14 @@ def webhook_disabled(webhook: Webhook, why: str, now: datetime) -> None:
     _put(webhook.owner, None, key, "a webhook of yours was disabled", lines, now)
 
 
-def access_given(rule: AccessRule, recipient: User, grantor: User, **_: object) -> None:
+def access_given(rule: AccessRule, recipient: User | None, grantor: User, **_: object) -> None:
     """Somebody may use a shared folder now, and shall know it (`endpoints.signals`). So often a day, and no more:
-    rules can be made and taken back without end."""
+    rules can be made and taken back without end.
+
+    For an address that is nobody's the same is written, and not sent: how long the answer takes tells nothing either.
+    """
     now = moment(None)
-    prefix = f"access:{recipient.pk}:"
+    prefix = f"access:{recipient.pk}:" if recipient else f"access to nobody:{grantor.pk}:"
     if Mail.objects.filter(key__startswith=prefix, created_at__gt=now - timedelta(days=1)).count() >= MAX_ACCESS_MAILS:
         return
     share = rule.endpoint
@@ -143,7 +146,7 @@ def access_given(rule: AccessRule, recipient: User, grantor: User, **_: object) 
         lines += [f"{grantor.username} writes:", "", *(f"  {line}" for line in rule.notify_message.splitlines()), ""]
     lines += ["You need no credential for it. The endpoint:", f"{settings.PUBLIC_URL}/v0.10/endpoint/{share.pk}"]
     subject = f"{grantor.username} shares {canonical_name(share)} with you"
-    _put(recipient, None, f"{prefix}{rule.pk}", subject, lines, now)
+    _put(recipient or grantor, None, f"{prefix}{rule.pk}", subject, lines, now, sent=recipient is not None)
 
 
 def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:
@@ -209,12 +212,15 @@ def _write(task: Task, key: str, subject: str, lines: Sequence[str], option: str
     _put(task.owner, task, key, subject, [*lines, *foot], now)
 
 
-def _put(user: User, task: Task | None, key: str, subject: str, lines: Sequence[str], now: datetime) -> None:
-    if not user.email:
+def _put(
+    user: User, task: Task | None, key: str, subject: str, lines: Sequence[str], now: datetime, *, sent: bool = True
+) -> None:
+    if sent and not user.email:
         return
     body = "\n".join(_printable(line) for line in lines) + "\n"
     row = Mail(user=user, task=task, key=key, subject=subject_line(subject), body=body)
-    row.created_at = row.next_try_at = now
+    row.created_at = now
+    row.next_try_at = now if sent else None
     Mail.objects.bulk_create([row], ignore_conflicts=True)
 
 

@@ -277,9 +277,7 @@ class File(models.Model):
         Task, on_delete=models.CASCADE, related_name="task_files", db_index=False, db_constraint=False
     )
     #: No constraint either: to delete an item would then be to look through all files, and items go when a task ends.
-    item = models.ForeignKey(
-        Item, on_delete=models.DO_NOTHING, related_name="+", db_index=False, db_constraint=False
-    )
+    item = models.ForeignKey(Item, on_delete=models.DO_NOTHING, related_name="+", db_index=False, db_constraint=False)
     kind = models.SmallIntegerField(choices=FileKind.choices, default=FileKind.FILE)
     source_path = PathField()
     destination_path = PathField(null=True)
@@ -340,9 +338,7 @@ class File(models.Model):
 class Space(models.Model):
     """What one user keeps in these tables, in all his tasks; written by `space.py` in the transaction of the change."""
 
-    owner = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="+"
-    )
+    owner = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="+")
     tasks = models.BigIntegerField(default=0)
     rows = models.BigIntegerField(default=0)
     octets = models.BigIntegerField(default=0)

@@ -12,13 +12,9 @@ from sys import getsizeof
 from typing import ClassVar
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, Side
 
 from .ports import TooMuchError
-from .visits import bad_name
 
-#: Octets of a name (no file system has longer ones; objects in stores have up to 1024), and of what a link leads to.
-MAX_NAME, MAX_TARGET = 1024, 4096
 #: What a folder in memory takes besides the texts of its paths.
 FOLDER = 160
 #: A task that holds no more than this never has to wait because of what the others hold.
@@ -49,8 +45,8 @@ class Listed:
         self._bounds = bounds
         self._entries = 0
 
-    def check(self, path: str, side: Side, before: int, entries: Sequence[Entry]) -> int:
-        """Entries of this folder so far. Raises TooMuchError; FaultError for what cannot be a folder's entry."""
+    def check(self, path: str, before: int, entries: Sequence[Entry]) -> int:
+        """Entries of this folder so far. Raises TooMuchError."""
         self._entries += len(entries)
         now = before + len(entries)
         if now > self._bounds.folder:
@@ -59,9 +55,6 @@ class Listed:
         if self._entries > self._bounds.entries:
             text = f"A task lists at most {self._bounds.entries} entries in one go on this service"
             raise TooMuchError(f"{text} (four times WAYBILL_MAX_TASK_FILES).")
-        for entry in entries:
-            if len(entry.name) > MAX_NAME or len(entry.unique) > MAX_NAME or len(entry.link_target or "") > MAX_TARGET:
-                raise FaultError(bad_name(f"An entry of {path[:200]} is too long: {entry.name[:200]!r}", side))
         return now
 
 

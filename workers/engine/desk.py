@@ -62,7 +62,7 @@ class Desk:
         seen = 0
         try:
             async for entries in session.listing(path):
-                seen = self._listed.check(path, side, seen, entries)
+                seen = self._listed.check(path, seen, entries)
                 yield entries
         except FaultError as error:
             await self._drop_if_lost(side, session, error)

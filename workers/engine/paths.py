@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Characters. No file system has longer names; stores of objects have up to so many.
+MAX_NAME = 1024
+
 
 def trimmed(path: str) -> str:
     """The path of a folder without the slashes at its end; "" for the root."""
@@ -20,5 +23,5 @@ def is_within(path: str, folder: str) -> bool:
 
 
 def is_a_name(name: str) -> bool:
-    """Whether this can be the name of an entry of a folder: anything else would lead out of it."""
-    return "/" not in name and name not in ("", ".", "..")
+    """Whether this can be the name of an entry of a folder: anything else would lead out of it, or is too long."""
+    return "/" not in name and name not in ("", ".", "..") and len(name) <= MAX_NAME

@@ -42,11 +42,6 @@ def request_fault(kind: Kind, why: str, side: Side = Side.SOURCE, raw: str = "")
     return Fault(kind, side, retryable=False, advice=why, raw=raw)
 
 
-def bad_name(text: str, side: Side) -> Fault:
-    """A folder, or a part of it, that cannot be used for the names in it."""
-    return Fault(Kind.INVALID_PATH_NAME, side, retryable=False, advice=text)
-
-
 def loop(folder: Folder, entry: Entry) -> Fault | None:
     """What is wrong with following this link into a folder, if anything: it would never end, or nobody could tell."""
     if not entry.unique:

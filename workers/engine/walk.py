@@ -130,6 +130,7 @@ class Walk:
 
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
+        done: set[asyncio.Task[None]] = set()
         try:
             while self._stack or running or self._doubtful:
                 if not (self._stack or running):
@@ -143,7 +144,8 @@ class Walk:
         finally:
             for visit in running:
                 visit.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            # Several may have met what ends the walk.
+            await asyncio.gather(*running, *done, return_exceptions=True)
 
     # ---- what DELETE does otherwise
 
