@@ -54,12 +54,13 @@ class CredentialGoneError(VaultError):
 
 
 class SecretTooLargeError(VaultError):
-    """`limit` in octets."""
+    """`limit` in octets: of one, or of all of a user."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, of_all: bool = False) -> None:
         super().__init__(limit)
         self.limit = limit
-        self.reason = f"A credential has at most {limit // 1024} KiB."
+        what = "All credentials of a user together have" if of_all else "A credential has"
+        self.reason = f"{what} at most {limit // 1024} KiB."
 
 
 class TooManyCredentialsError(VaultError):

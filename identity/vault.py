@@ -52,6 +52,8 @@ __all__ = [
 
 MAX_SECRET_OCTETS = 256 * 1024
 MAX_CREDENTIALS = 1000
+#: Octets of all credentials of one user: 1,000 of the usual 10 KB fit, and 1,000 of the largest do not.
+MAX_USER_OCTETS = 32 << 20
 MAX_SUBJECT_CHARACTERS = 1024
 #: Rows that one call of `expire` deletes of each sort: the sweep calls again.
 EXPIRE_ROWS = 1000
@@ -104,7 +106,7 @@ def store(
     user_id = user if isinstance(user, uuid.UUID) else user.pk
     with transaction.atomic():
         lock_user(user_id)
-        row = _row(user_id, bound_to)
+        row = _row(user_id, bound_to, len(hidden))
         row.kind, row.subject, row.expires_at = Kind(kind).value, _shown(subject), expires_at
         seal(row, hidden)
         # As late as can be: who looked and found nothing before this moment must not miss what comes after it.
@@ -189,12 +191,19 @@ def _alive(user_ids: Sequence[uuid.UUID], bound_to: Sequence[str], now: datetime
     return rows.order_by(*longest)
 
 
-def _row(user_id: uuid.UUID, bound_to: str) -> Credential:
-    """The row of this binding, locked, or a new one. Raises TooManyCredentialsError."""
+#: PostgreSQL reads it without the octets themselves.
+_LENGTH = models.Func(models.F("sealed"), function="octet_length", output_field=models.BigIntegerField())
+
+
+def _row(user_id: uuid.UUID, bound_to: str, octets: int) -> Credential:
+    """The row of this binding, locked, or a new one. Raises TooManyCredentialsError, SecretTooLargeError."""
     mine = Credential.objects.filter(user_id=user_id)
     row = mine.select_for_update().filter(bound_to=bound_to).first()
     if row is None and mine.count() >= MAX_CREDENTIALS:
         raise TooManyCredentialsError(MAX_CREDENTIALS)
+    others = mine.exclude(bound_to=bound_to).aggregate(octets=models.Sum(_LENGTH))["octets"] or 0
+    if others + octets > MAX_USER_OCTETS:
+        raise SecretTooLargeError(MAX_USER_OCTETS, of_all=True)
     return row or Credential(id=uuid.uuid4(), user_id=user_id, bound_to=bound_to)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,6 @@ import pytest
 from django.db.models import Sum
 
 from endpoints import registry
-from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.replies import MAX_LINES, ReplyError, ReplyParser
 from endpoints.gridftp.server import Server
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
@@ -118,27 +114,3 @@ def test_a_name_that_no_file_system_has_is_a_fault_of_its_folder(
     task = submit(alice, endless(lambda _: (f"{endless_ftp.FILE} {name}" for name in names)), home, ("/from/", "/to/"))
     assert run(task) == "FAILED"
     assert task.fatal_error_code == "INVALID_PATH_NAME"
-
-
-def test_a_line_without_end_is_not_read_to_its_end() -> None:
-    lines = ["x" * 10_000_000]
-
-    async def listed() -> None:
-        session = await GridFTPSession.open("127.0.0.1", server.port)
-        try:
-            async for _ in session.listing("/"):
-                pass
-        finally:
-            session.connection.abort()
-
-    with EndlessServer(lambda _: lines, by_data=True) as server, pytest.raises(FaultError) as caught:
-        asyncio.run(listed())
-    assert (caught.value.fault.kind, caught.value.fault.raw[:30]) == (
-        Kind.ENDPOINT_ERROR, "a line of a listing without en",
-    )  # fmt: skip
-
-
-def test_a_reply_of_very_many_lines_is_refused() -> None:
-    parser = ReplyParser()
-    with pytest.raises(ReplyError, match="without end"):
-        list(parser.feed(b"250-\r\n" + b"\r\n" * (MAX_LINES + 2)))

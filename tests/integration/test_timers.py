@@ -167,6 +167,18 @@ def test_names_and_bodies_are_bounded(make: Callable[..., Timer], alice: User, m
         make()
 
 
+def test_the_transfers_of_all_timers_of_a_user_together_are_bounded(
+    make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make()
+    monkeypatch.setattr(services, "MAX_BODIES", 2 * len(first.body) + 1)
+    second = make()
+    with pytest.raises(TimerInvalidError, match="all your timers"):
+        make()
+    services.delete(first.owner, second.pk)
+    make()
+
+
 # ---- running
 
 

@@ -247,6 +247,17 @@ def test_a_user_has_a_largest_number_of_them_and_may_still_renew(
     keep(bob, EP1)
 
 
+def test_all_credentials_of_a_user_together_are_bounded_and_may_still_be_renewed(
+    alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault, "MAX_USER_OCTETS", 3000)
+    keep(alice, EP1, b"x" * 2000)
+    with pytest.raises(SecretTooLargeError, match="together"):
+        keep(alice, MYPROXY, b"x" * 1500)
+    keep(alice, EP1, b"y" * 2500)
+    keep(bob, MYPROXY, b"x" * 1500)
+
+
 @pytest.mark.parametrize(
     "bound_to", ["", "endpoint:", "x" * 2000, "myproxy:h:1\0", "myproxy:h:1\n", "ftp://x", EP1 + "x"]
 )

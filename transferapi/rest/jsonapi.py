@@ -38,7 +38,7 @@ class OneForm(DefaultContentNegotiation):
 
 
 class JsonApiView(View):
-    parser_classes = (StrictJSONParser, JsonApiParser)  # type: ignore[assignment]  # no XML here
+    parser_classes = (StrictJSONParser, JsonApiParser)
     renderer_classes: Sequence[type[BaseRenderer]] = (JsonApiRenderer,)
     content_negotiation_class = OneForm
 

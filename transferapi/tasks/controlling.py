@@ -25,6 +25,8 @@ from .overseeing import MAX_TASKS
 from .states import Phase
 
 MAX_MESSAGE = 2000
+#: Requests for the end of tasks that are kept of one manager: the last ones.
+MAX_CANCELS = 1000
 
 
 def pause(user: User, task_ids: Sequence[uuid.UUID], message: str, now: datetime | None = None) -> int:
@@ -63,6 +65,8 @@ def cancel(user: User, task_ids: Sequence[uuid.UUID], message: str, now: datetim
         for task, places in alive:
             moves.cancel_by_admin(task.pk, _ends(places), text, now)
         ids = [str(task_id) for task_id in dict.fromkeys(task_ids)]
+        mine = AdminCancel.objects.filter(user=user).order_by("-created_at").values_list("pk", flat=True)
+        AdminCancel.objects.filter(pk__in=list(mine[MAX_CANCELS - 1 :])).delete()
         return AdminCancel.objects.create(user=user, message=text, task_ids=ids, created_at=now)
 
 

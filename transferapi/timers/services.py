@@ -8,7 +8,7 @@ import uuid
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import BigIntegerField, F, Func, QuerySet, Sum
 
 from identity.models import User
 from transferapi.tasks import submission
@@ -24,8 +24,8 @@ from .schedule import Schedule
 #: Of one user, that will run or are paused; and of those that have ended, the last ones.
 MAX_TIMERS, MAX_ENDED = 100, 100
 MAX_NAME = 256
-#: Octets, as they are stored.
-MAX_BODY = 1 << 20
+#: Octets, as they are stored: of one timer, and of all of a user, those that have ended included.
+MAX_BODY, MAX_BODIES = 1 << 20, 32 << 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 #: Why a timer is inactive that its owner has paused.
 PAUSED = {"cause": "user", "detail": None}
@@ -52,10 +52,19 @@ def create(
         list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
         if Timer.objects.filter(owner=user).exclude(status="ended").count() >= MAX_TIMERS:
             raise TooManyTimersError(MAX_TIMERS)
+        _check_room(user, len(timer.body))
         ended = Timer.objects.filter(owner=user, status="ended").order_by("-submitted_at").values_list("pk", flat=True)
         Timer.objects.filter(pk__in=list(ended[MAX_ENDED:])).delete()
         timer.save(force_insert=True)
     return timer
+
+
+def _check_room(user: User, octets: int) -> None:
+    """Raises TimerInvalidError."""
+    length = Func(F("body"), function="octet_length", output_field=BigIntegerField())
+    there = Timer.objects.filter(owner=user).aggregate(octets=Sum(length))["octets"] or 0
+    if there + octets > MAX_BODIES:
+        raise TimerInvalidError("body", f"The transfers of all your timers have at most {MAX_BODIES} octets.")
 
 
 def all_of(user: User) -> list[Timer]:
