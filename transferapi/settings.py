@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from logging import LogRecord
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -203,13 +204,22 @@ if not _IS_HTTPS and urlsplit(CONFIG.public_url).hostname in ("127.0.0.1", "loca
     # Nothing leaves this machine: no HSTS, and cookies that http may carry.
     SILENCED_SYSTEM_CHECKS += ["security.W004", "security.W012", "security.W016"]
 
+
+def _without_traceback(record: LogRecord) -> bool:
+    """Of what strangers send wrongly (a host name, a form that is too long) one line is enough."""
+    if record.name.startswith("django.security."):
+        record.exc_info = record.exc_text = None
+    return True
+
+
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"short": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["short"]}},
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
     "loggers": {
         "django": {"handlers": [], "propagate": True, "level": CONFIG.log_level},

@@ -204,6 +204,23 @@ def test_the_long_body_of_a_stranger_is_not_read(port: int, token: str, closing:
         assert b"\r\nConnection: close\r\n" in answer
 
 
+FORMS = {
+    "/v2/oauth2/token": b"application/x-www-form-urlencoded",
+    "/signin": b"application/x-www-form-urlencoded",
+    "/signin?x": b"multipart/form-data; boundary=x",
+    "/v2/api/clients": b"application/json",
+}
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_long_forms_of_strangers_are_not_read_either(port: int, path: str, closing: ExitStack) -> None:
+    token = b"c" * 32
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MB}\r\nCookie: waybill-csrf=".encode()
+    said = head + token + b"\r\nContent-Type: " + FORMS[path] + b"\r\n\r\n"
+    for one in [connect(port, closing, said) for _ in range(24)]:
+        assert to_end(one).split(b" ")[1] in (b"400", b"403", b"413")
+
+
 def test_the_answer_reaches_a_stranger_who_sends_all_the_same(port: int, closing: ExitStack) -> None:
     one = connect(port, closing, long_body("", 200 * MB))
     with contextlib.suppress(OSError):

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from django.core.exceptions import SuspiciousOperation
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.core.files.uploadhandler import FileUploadHandler
 
 
 class NoFiles(FileUploadHandler):
-    """Refuses the first one (400), before anything of it is kept."""
+    """Refuses the first one (400), before anything of it is kept, and a long form before anything of it is read."""
+
+    def handle_raw_input(
+        self,
+        input_data: Any,
+        META: dict[str, Any],  # noqa: N803 - Django's name
+        content_length: int,
+        boundary: str,
+        encoding: str | None = None,
+    ) -> None:
+        """Django itself counts a form of this kind while it reads it."""
+        if content_length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise RequestDataTooBig(f"A form has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} octets")
 
     def new_file(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise SuspiciousOperation("No form here takes files")
