@@ -233,7 +233,8 @@ def broker_url(url: str) -> str:
     if parts.scheme != "unix" or not parts.path:
         raise ValueError("it begins with redis://, rediss:// or unix:///")
     number = parse_qs(parts.query).get("db", ["0"])[-1]
-    return f"redis+socket://{parts.path}?virtual_host={number}"
+    who = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    return f"redis+socket://{who}{parts.path}?virtual_host={number}"
 
 
 def _unknown(environ: Mapping[str, str]) -> list[str]:

@@ -70,7 +70,13 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = CONFIG.redis_url.value if CONFIG.redis_url else "unix:///REDIS_URL-is-not-set"
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CACHES: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": {"serializer": "identity.plain_values.PlainValues"},
+    }
+}
 
 #: The doorbell. Messages are wake-ups that nobody waits for: no result store, no retries that hold up a request.
 CELERY_BROKER_URL = broker_url(REDIS_URL)
@@ -168,8 +174,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 }
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")
-#: Rows of the database, with a copy in Redis; a session ends 12 h after its user signed in.
-SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+#: Rows of the database and nowhere else; a session ends 12 h after its user signed in.
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 #: Cookies know no ports, so names of our own; __Host- keeps sites beside us from setting them (RFC 6265bis 4.1.3.2).
 SESSION_COOKIE_NAME = "__Host-waybill-session" if _IS_HTTPS else "waybill-session"

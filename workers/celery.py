@@ -12,8 +12,11 @@ from celery import Celery
 from celery.signals import worker_shutting_down
 from django.apps import apps
 
+from . import broker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 
+broker.install()
 app = Celery("waybill")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
@@ -22,6 +25,10 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
+    # Nothing that could run code when it is read, and nobody commands a worker by way of Redis.
+    task_serializer="json",
+    accept_content=["json"],
+    worker_enable_remote_control=False,
     beat_schedule={
         "sweep": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 2.0}},
         "renew": {"task": "workers.renew", "schedule": 2.0, "options": {"expires": 2.0}},

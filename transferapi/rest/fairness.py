@@ -43,10 +43,11 @@ local rate, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local tokens, at = most, now
-local kept = redis.call('GET', KEYS[1])
-if kept then
-  tokens, at = string.match(kept, '^(%S+) (%S+)$')
-  tokens, at = tonumber(tokens), tonumber(at)
+local kept = redis.pcall('GET', KEYS[1])
+if type(kept) == 'string' then
+  -- What we have not written counts as nothing.
+  local left, last = string.match(kept, '^(%d+%.%d%d%d) (%d+)$')
+  if left then tokens, at = tonumber(left), tonumber(last) end
 end
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000)
 local granted = tokens >= wanted
