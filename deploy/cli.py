@@ -73,10 +73,17 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "down", run_down, "stop what `up` started")
     command(commands, "status", run_status, "show what is running")
     command(commands, "logs", run_logs, "follow the logs")
+    command(commands, "credentials", run_credentials, "show how the sample user of `up` signs in")
     users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
-    add = command(users, "add", run_user_add, "make a user")
-    add.add_argument("name")
-    add.add_argument("--email", default="", metavar="ADDRESS", help="where the user is told how tasks went")
+    for name, run, meaning in (
+        ("add", run_user_add, "make a user"),
+        ("set", run_user_set, "change what is known of a user; an empty text takes it away"),
+    ):
+        said = command(users, name, run, meaning)
+        said.add_argument("name")
+        said.add_argument("--email", metavar="ADDRESS", help="where the user is told how tasks went")
+        said.add_argument("--full-name", metavar="TEXT", help="what others see beside the name")
+        said.add_argument("--active", choices=("yes", "no"), help="no: the user is not let in, by no way")
     vault = commands.add_parser("vault", help="the vault of credentials").add_subparsers(
         required=True, metavar="COMMAND"
     )
@@ -130,6 +137,18 @@ def run_status(config: Config, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_credentials(config: Config, arguments: argparse.Namespace) -> int:
+    """The one command that shows them: `up` names their files, for its output goes into logs."""
+    home = Home(config.home)
+    user = home.read_json(home.prepared).get("username")
+    if user is None:
+        raise StackError(f"there is no sample user in {config.home}: has it been started?")
+    client = home.read_json(home.client)
+    say(f"user          {user}\npassword      {home.read_password()}\ntoken         {home.read_token()}")
+    say(f"client id     {client.get('id')}\nclient secret {client.get('secret')}")
+    return 0
+
+
 def run_logs(config: Config, arguments: argparse.Namespace) -> int:
     files = [str(path) for path in logs(config.home)]
     if not files:
@@ -138,17 +157,40 @@ def run_logs(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
-    from django.core.exceptions import ValidationError
+    _user_model()
+    from identity import people
 
-    user = _user_model()(username=arguments.name, email=arguments.email)
-    user.set_unusable_password()
     try:
-        user.full_clean()
-    except ValidationError as error:
-        raise StackError("; ".join(error.messages)) from None
-    user.save()
+        user = people.add(arguments.name, _said(arguments))
+    except people.PersonExistsError as error:
+        raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
+    except people.PersonError as error:
+        raise StackError(error.reason) from None
     say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
     return 0
+
+
+def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
+    user = _user(arguments.name)
+    from identity import people
+
+    said = _said(arguments)
+    if said == people.Said():
+        raise StackError("nothing was said: give --email, --full-name or --active")
+    try:
+        people.change(user, said)
+    except people.PersonError as error:
+        raise StackError(error.reason) from None
+    known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
+    say(f"{user.username}: {', '.join(filter(None, known))}")
+    return 0
+
+
+def _said(arguments: argparse.Namespace) -> Any:
+    from identity import people
+
+    active = None if arguments.active is None else arguments.active == "yes"
+    return people.Said(arguments.email, arguments.full_name, active)
 
 
 def run_token(config: Config, arguments: argparse.Namespace) -> int:

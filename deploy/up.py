@@ -15,7 +15,7 @@ from transferapi.config import Config
 from .stack.child import die_with_parent, no_core_dumps, spawn, stop
 from .stack.errors import StackError
 from .stack.fingerprint import CHECKOUT
-from .stack.home import Home
+from .stack.home import Home, write_private
 from .stack.programs import Instance, make_instance
 from .stack.sample import make_sample_data
 from .stack.supervisor import Running, State, Supervisor
@@ -94,6 +94,7 @@ def watch(instance: Instance, supervisor: Supervisor) -> None:
 def write_connection(instance: Instance, supervisor: Supervisor) -> None:
     home = instance.home
     prepared = home.read_json(home.prepared)
+    write_private(home.curl, f'header = "Authorization: Bearer {home.read_token()}"\n')
     home.write_json(
         home.connection,
         {
@@ -120,20 +121,21 @@ def report(instance: Instance, running: Running) -> None:
 
 
 def how_to_go_on(instance: Instance) -> str:
-    home = instance.home
-    token, url = home.read_token(), instance.url
+    """For logs and for whoever looks on: where the secrets are, and none of them."""
+    home, url = instance.home, instance.url
     user = home.read_json(home.prepared)["username"]
     python = (
-        "import json, urllib.request as r; print(json.load(r.urlopen(r.Request("
-        f"'{url}/v0.10/task_list', headers={{'Authorization': 'Bearer {token}'}})))['DATA'][0]['status'])"
+        f"import json, urllib.request as r; c = json.load(open('{home.connection}')); print(json.load(r.urlopen("
+        "r.Request(c['url'] + '/v0.10/task_list', headers={'Authorization': 'Bearer ' + c['token']})))"
+        "['DATA'][0]['status'])"
     )
     return f"""
 Waybill is up.
   URL     {url}
   user    {user}
-  sign in {url}/signin with the password {home.read_password()}
-  token   {token}
-  curl    curl -H 'Authorization: Bearer {token}' '{url}/v0.10/operation/endpoint/go%23ep1/ls?path=/share/godata/'
+  sign in {url}/signin with the password in {home.password}
+  token   in {home.token}; all of it in {home.connection}, and `waybill credentials` shows it
+  curl    curl -K '{home.curl}' '{url}/v0.10/operation/endpoint/go%23ep1/ls?path=/share/godata/'
   Python  python3 -c "{python}"
 
 `make status` and `make logs` in another terminal; Ctrl-C here, or `make down`, stops it. The data stays.

@@ -37,6 +37,8 @@ class Home:
         self.oidc_key = path / "oidc-key.pem"
         #: The sample user's application: its id and secret.
         self.client = path / "client.json"
+        #: For curl: the token as it reads one from a file, so that it is on no command line.
+        self.curl = path / "curl.conf"
         self.prepared = path / "prepared.json"
         self.first_transfer = path / "first-transfer"
         self._lock = path / "supervisor.pid"
