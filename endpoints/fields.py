@@ -45,6 +45,8 @@ _NOT_HERE = (
     "acl_max_expiration_period_mins", "auto_delete_timeout", "guest_collection_activity_notification_policy",
     "associated_flow_policy",
 )  # fmt: skip
+#: Their names are looked up before files move.
+MAX_DATA_HOSTS = 32
 #: Surrogates too: they are no characters, and PostgreSQL refuses them.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -80,6 +82,8 @@ def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
         values["myproxy_server"] = _myproxy_server(fields["myproxy_server"])
     if "oauth_server" in fields:
         values["oauth_server"] = _oauth_server(fields["oauth_server"])
+    if "data_hosts" in fields:
+        values["data_hosts"] = _data_hosts(fields["data_hosts"])
     return values | limits.changed(endpoint, fields)
 
 
@@ -94,6 +98,8 @@ def checked_of_share(share: Endpoint, host: Endpoint, fields: Mapping[str, objec
     for field in _CREDENTIALS:
         if fields.get(field):
             raise EndpointInvalidError(field, "A shared endpoint has none: its owner's credential serves all.")
+    if fields.get("data_hosts"):
+        raise EndpointInvalidError("data_hosts", "A shared endpoint has none of its own; change those of its host.")
     asked = limits.changed(host, {name: fields[name] for name in _LIMITS if name in fields})
     for field, value in asked.items():
         if value != getattr(host, field):
@@ -182,6 +188,17 @@ def _oauth_server(value: object) -> str:
     if url.scheme != "https" or not valid_host(url.host):
         raise EndpointInvalidError("oauth_server", "An address such as https://host/path is wanted here.")
     return str(url)
+
+
+def _data_hosts(value: object) -> list[str]:
+    """Host names or addresses, in lower case, each once; null: none."""
+    names = [] if value is None else value
+    if not isinstance(names, list) or len(names) > MAX_DATA_HOSTS:
+        raise EndpointInvalidError("data_hosts", f"A list of at most {MAX_DATA_HOSTS} host names is wanted here.")
+    for name in names:
+        if not isinstance(name, str) or not valid_host(name):
+            raise EndpointInvalidError("data_hosts", "Each of them is a host name or an address, without a port.")
+    return list(dict.fromkeys(name.lower() for name in names))
 
 
 def _name(value: object) -> str:

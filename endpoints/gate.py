@@ -1,7 +1,8 @@
 """The address gate (truth 9): whom the service may connect to, when a user or a server names the address.
 
-A name is looked up once and the caller connects to the addresses given back, never to the name again: between
-two look-ups a hostile name server could change its mind.
+Globally reachable addresses pass (`special_addresses`); of all others, those that the operator has opened, with the
+ports that are open there (`openings`). A name is looked up once and the caller connects to the addresses given back,
+never to the name again: between two look-ups a hostile name server could change its mind.
 
     TargetRefusedError(host, reason)
         LookupFailedError(host, reason)   the name has no address, or the look-up took too long
@@ -16,8 +17,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from .openings import MAX_PORT, Opening, opened
+from .special_addresses import Address, forbidden_kind
 
 #: As `socket.getaddrinfo`; raises OSError or UnicodeError for a name without an address.
 Resolver = Callable[..., list[tuple[Any, Any, Any, Any, tuple[Any, ...]]]]
@@ -60,17 +61,18 @@ def valid_host(host: str) -> bool:
     )
 
 
-def check_address(ip: str, allow: Sequence[Network] = ()) -> str:
-    """The address in its usual spelling, if the service may connect to it. -> TargetRefusedError
+def check_address(ip: str, port: int, allow: Sequence[Opening] = ()) -> str:
+    """The address in its usual spelling, if the service may connect to this port of it. Raises TargetRefusedError.
 
-    For addresses that a server names (the answers to PASV, EPSV, SPAS) as much as for those of a look-up.
+    For addresses that a server names (the answers to PASV, SPAS) as much as for those of a look-up.
     """
     address = _literal(ip)
     if address is None:
         raise TargetRefusedError(ip, "This is not an IP address.")
-    kind = _forbidden_kind(address)
-    if kind and not any(_within(address, network) for network in allow):
-        raise TargetRefusedError(ip, f"This is a {kind} address; the operator of this service has not allowed it.")
+    kind = forbidden_kind(address)
+    if kind and not opened(address, port, allow):
+        reason = f"This is a {kind} address; the operator of this service has not allowed port {port} of it."
+        raise TargetRefusedError(ip, reason)
     return str(address)
 
 
@@ -78,21 +80,35 @@ def resolve_target(
     host: str,
     port: int,
     *,
-    allow: Sequence[Network] = (),
+    allow: Sequence[Opening] = (),
     timeout: float = LOOKUP_SECONDS,
     resolver: Resolver = socket.getaddrinfo,
 ) -> list[str]:
     """The addresses of `host` that may be connected to, best first, in at most `timeout` seconds.
 
     All of them are refused when one of them is: a name that points into a private network as well as out of it is
-    an attack or a mistake. -> TargetRefusedError. Blocks: call it in a thread.
+    an attack or a mistake. Raises TargetRefusedError. Blocks: call it in a thread.
     """
-    if not 1 <= port <= 65535:
+    if not 1 <= port <= MAX_PORT:
         raise TargetRefusedError(host, "A port is a number from 1 to 65535.")
+    return [check_address(address, port, allow) for address in _addresses(host, port, timeout, resolver)]
+
+
+def addresses_of(
+    host: str, *, timeout: float = LOOKUP_SECONDS, resolver: Resolver = socket.getaddrinfo
+) -> frozenset[str]:
+    """The addresses of `host`, in at most `timeout` seconds, to compare others with: they have not passed the gate.
+
+    Raises TargetRefusedError for what is no host name or has no address. Blocks: call it in a thread.
+    """
+    found = (_literal(address) for address in _addresses(host, MAX_PORT, timeout, resolver))
+    return frozenset(str(address) for address in found if address is not None)
+
+
+def _addresses(host: str, port: int, timeout: float, resolver: Resolver) -> list[str]:
     if not valid_host(host):
         raise TargetRefusedError(host, "This is not a host name.")
-    addresses = [host] if _literal(host) is not None else _look_up(host, port, timeout, resolver)
-    return [check_address(address, allow) for address in addresses]
+    return [host] if _literal(host) is not None else _look_up(host, port, timeout, resolver)
 
 
 def _literal(text: str) -> Address | None:
@@ -101,31 +117,6 @@ def _literal(text: str) -> Address | None:
         return ipaddress.ip_address(text) if "%" not in text else None
     except ValueError:
         return None
-
-
-#: Ways to write an IPv4 address as an IPv6 one: mapped, compatible, 6to4, NAT64 (RFC 4291, 3056, 6052), Teredo.
-_TRANSLATED = tuple(
-    ipaddress.IPv6Network(prefix) for prefix in ("::ffff:0:0/96", "::/96", "2002::/16", "64:ff9b::/96", "2001::/32")
-)
-
-
-def _forbidden_kind(address: Address) -> str:
-    """What speaks against this address, in a word; "" when nothing does."""
-    kinds = (
-        ("loopback", address.is_loopback),
-        ("unspecified", address.is_unspecified),
-        ("link-local", address.is_link_local or (address.version == 6 and address.is_site_local)),
-        ("multicast", address.is_multicast),
-        ("translated", any(address in network for network in _TRANSLATED)),
-        ("private", address.is_private),
-        ("reserved", address.is_reserved or not address.is_global),
-    )
-    return next((kind for kind, holds in kinds if holds), "")
-
-
-def _within(address: Address, network: Network) -> bool:
-    """An IPv4 address written as a mapped IPv6 one is allowed by IPv6 networks only: it is no usual spelling."""
-    return address.version == network.version and address in network
 
 
 def _look_up(host: str, port: int, timeout: float, resolver: Resolver) -> list[str]:

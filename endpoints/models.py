@@ -45,6 +45,8 @@ class Endpoint(models.Model):
     myproxy_dn = models.CharField(max_length=1024, blank=True)
     #: The https address of an OAuth server that hands out certificates.
     oauth_server = models.CharField(max_length=1024, blank=True)
+    #: Hosts besides its servers whose addresses these may name for data connections: data nodes of striped servers.
+    data_hosts = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
     #: Of a shared endpoint: the endpoint that its folder lies on, and the folder, which begins and ends with "/".
     #: It has no servers of its own; its owner's credential opens those of the host.
     host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="shares")

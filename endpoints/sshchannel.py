@@ -213,7 +213,9 @@ def _start(transport: paramiko.Transport, order: Order) -> paramiko.Channel:
         transport.start_client(timeout=order.timeout)
         shown = transport.get_remote_server_key()
     except paramiko.SSHException as error:
-        raise BridgeFailedError(Failure.NO_SSH, _text(error)) from None
+        # What a server of another kind greets with stays unsaid: paramiko puts it into its error.
+        text = _text(error) if transport.remote_version else "no ssh version was sent"
+        raise BridgeFailedError(Failure.NO_SSH, text) from None
     except (EOFError, OSError) as error:
         raise BridgeFailedError(Failure.BROKEN, _text(error)) from None
     fingerprint = fingerprint_of(shown.asbytes())

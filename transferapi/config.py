@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from endpoints.openings import Opening, parse_openings
 from identity.hidden import Secret
 from identity.oauth_clients import clients_of
 from identity.vault_keys import parse_keys
@@ -29,7 +30,9 @@ KNOWN = {
     "WAYBILL_HOME": "folder for the data, sockets and logs of `make up` (default: .waybill in the checkout)",
     "WAYBILL_PORT": "port of the web server (default 8000)",
     "WAYBILL_SECRET_KEY": "key that signs sessions and the like (or ..._FILE)",
-    "WAYBILL_ALLOW_TARGETS": "networks that the address gate lets through though private, as CIDR, with commas",
+    "WAYBILL_ALLOW_TARGETS": "what the address gate lets through though it is private, with commas: networks, or "
+    "networks with ports (10.1.0.0/16, 127.0.0.1:5061, 10.2.0.0/16:2811-2813, [fd00::/8]:2811; default: nothing)",
+    "WAYBILL_ALLOW_WEBHOOKS": "the same for webhooks, which get nowhere by WAYBILL_ALLOW_TARGETS (default: nothing)",
     "WAYBILL_VAULT_KEY": "keys of the vault of credentials, the newest first, with commas (or ..._FILE, one a line); "
     "`waybill vault key` makes one",
     "WAYBILL_CERTIFICATES": "folder of the certificate authorities that are trusted "
@@ -99,7 +102,8 @@ class Config:
     secret_key: Secret | None
     database_url: Secret | None
     redis_url: Secret | None
-    allow_targets: tuple[Network, ...]
+    allow_targets: tuple[Opening, ...]
+    allow_webhooks: tuple[Opening, ...]
     #: Text; `identity.vault_keys` reads it.
     vault_key: Secret | None
     #: Where the text came from, if from a file: it is looked at again while we run, see `identity.keyring`.
@@ -161,7 +165,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         secret_key=secret("WAYBILL_SECRET_KEY", _long_enough),
         database_url=secret("DATABASE_URL", database),
         redis_url=secret("REDIS_URL", broker_url),
-        allow_targets=read("WAYBILL_ALLOW_TARGETS", _networks, ""),
+        allow_targets=read("WAYBILL_ALLOW_TARGETS", parse_openings, ""),
+        allow_webhooks=read("WAYBILL_ALLOW_WEBHOOKS", parse_openings, ""),
         vault_key=secret("WAYBILL_VAULT_KEY", parse_keys),
         vault_key_file=read("WAYBILL_VAULT_KEY_FILE", _path_or_none, ""),
         certificates=read("WAYBILL_CERTIFICATES", _absolute, "/etc/grid-security/certificates"),

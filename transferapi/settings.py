@@ -108,8 +108,9 @@ CERTIFICATES = CONFIG.certificates
 DELEGATE_TO = CONFIG.delegate_to
 MYPROXY_SECONDS = CONFIG.myproxy_seconds
 
-#: Networks that the address gate lets through although they are loopback or private.
+#: What the address gate lets through although it is not globally reachable: servers of endpoints, and webhooks.
 ALLOW_TARGETS = CONFIG.allow_targets
+ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 PUBLIC_URL = CONFIG.public_url
 #: How the OAuth servers of endpoints know us, by their addresses.
 OAUTH_CLIENTS: Mapping[str, Client] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,7 @@ from django.utils import timezone
 from endpoints import access, gate
 from endpoints.access import Access
 from endpoints.errors import NotPermittedError
+from endpoints.gridftp.data_path import DataAddress
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.models import Endpoint
 from endpoints.permissions import Verb
@@ -146,11 +147,15 @@ def prepare(
     guards = {side: _guard(grant, side, end) for side, end in ends.items() if end.shared}
     sessions = RealSessions(
         spec,
-        Places({side: _places(end.host) for side, end in ends.items()}),
+        Places(
+            {side: _places(end.host) for side, end in ends.items()},
+            data_hosts={side: end.host.data_hosts for side, end in ends.items()},
+        ),
         pool,
         door=wallet.door,
         resolve=_resolve,
         accept_address=_accepts,
+        look_up=_look_up,
         guards=guards,
     )
     store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
@@ -295,12 +300,20 @@ def _resolve(host: str, port: int) -> list[str]:
         ) from None
 
 
-def _accepts(host: str) -> bool:
+def _accepts(address: DataAddress) -> bool:
     try:
-        gate.check_address(host, settings.ALLOW_TARGETS)
+        gate.check_address(*address, settings.ALLOW_TARGETS)
     except gate.TargetRefusedError:
         return False
     return True
+
+
+def _look_up(host: str) -> Collection[str]:
+    """The addresses of a data host; none where the name has none."""
+    try:
+        return gate.addresses_of(host)
+    except gate.TargetRefusedError:
+        return ()
 
 
 class Clock:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from endpoints.gridftp import data_security
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
+from endpoints.gridftp.data_path import DataAddress
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
@@ -162,6 +163,8 @@ class Places:
 
     servers: dict[Side, Sequence[Place]]
     stream_only: bool = False
+    #: Names of further hosts that the endpoints' owners have registered for their data connections, by side.
+    data_hosts: Mapping[Side, Sequence[str]] = field(default_factory=dict)
 
 
 def anonymous(side: Side, address: Address, place: Place) -> Door:
@@ -174,7 +177,8 @@ class RealSessions:
 
     door: as whom a server is entered. guards: of the sides that are shared endpoints.
     resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
-    accept_address: the gate for data addresses that servers name.
+    accept_address: the gate for data addresses that servers name and that are those of a registered host.
+    look_up: the addresses of a registered host, which have not passed the gate; runs in a thread.
     """
 
     def __init__(
@@ -185,7 +189,8 @@ class RealSessions:
         *,
         door: Callable[[Side, Address, Place], Door] = anonymous,
         resolve: Callable[[str, int], list[str]],
-        accept_address: Callable[[str], bool],
+        accept_address: Callable[[DataAddress], bool],
+        look_up: Callable[[str], Collection[str]] = frozenset,
         guards: Mapping[Side, Guard] | None = None,
     ) -> None:
         self._spec = spec
@@ -196,8 +201,11 @@ class RealSessions:
         self._encrypt = bool(spec.options.get("encrypt_data"))
         self._resolve = resolve
         self._accept_address = accept_address
+        self._look_up = look_up
         self.transport = TCP
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
+        #: Of the endpoints' servers and data hosts, by side.
+        self._registered_hosts: dict[Side, Collection[str]] = {}
         self._places_at: dict[tuple[Side, Address], Place] = {}
         #: The shortest that was seen of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
@@ -276,10 +284,20 @@ class RealSessions:
             destination.inner,
             parallelism=None,
             stream_mode=self._places.stream_only,
-            accept_address=self._accept_address,
+            accept_address=await self._registered(Side.DESTINATION),
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
         )
         return PooledLane(source, destination, lane, self._pool, self.transport, protection)
+
+    async def _registered(self, side: Side) -> Callable[[DataAddress], bool]:
+        """Whether an address is that of a host which the owner of this side has registered, and the gate allows it."""
+        if side not in self._registered_hosts:
+            names = self._places.data_hosts.get(side, ())
+            found = await asyncio.gather(*(asyncio.to_thread(self._look_up, name) for name in names))
+            servers = {address.host for tier in await self._allowed(side) for address in tier}
+            self._registered_hosts[side] = servers.union(*found)
+        known = self._registered_hosts[side]
+        return lambda address: address[0] in known and self._accept_address(address)
 
     async def _secure(self, source: PooledSession, destination: PooledSession) -> data_security.DataSecurity:
         """Data channels as both servers and the user want them; costs nothing where they are so already."""

@@ -55,8 +55,10 @@ class Instance:
         given = {name: value for name, value in os.environ.items() if value}
         embedded = embedded_environment(self.home.path)
         chosen = {name: value for name, value in embedded.items() if not _is_given(name, given)}
-        # The sample endpoints listen on loopback, which the address gate refuses otherwise.
-        return {"WAYBILL_ALLOW_TARGETS": f"{HOST}/32", **given, **chosen, "PYTHONUNBUFFERED": "1"}
+        # The sample endpoints listen on loopback, of which the address gate opens nothing else by itself.
+        samples = (f"{HOST}:{port}" for port in self.ports.values())
+        allowed = ",".join((*samples, given.get("WAYBILL_ALLOW_TARGETS", "")))
+        return {**given, **chosen, "WAYBILL_ALLOW_TARGETS": allowed, "PYTHONUNBUFFERED": "1"}
 
     def is_prepared(self) -> bool:
         """Whether the database has our tables, endpoints and token already, as far as files can tell."""

@@ -9,6 +9,8 @@ from .words import shown
 #: Octets that end or corrupt a line, or that no server takes in a name: C0 controls and DEL (truth 9).
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
+#: Six numbers, and no seventh before or behind them.
+_SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
 #: The toolkit's server reads lines of any length, others stop at 4 KiB; Linux paths end at 4096 octets.
 MAX_ARGUMENT = 8192
 
@@ -46,10 +48,10 @@ def parse_host_port(text: bytes) -> tuple[str, int]:
 
     Raises CommandError when there is none, or a number above 255.
     """
-    found = re.search(rb"(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3}),(\d{1,3})", text)
-    numbers = [int(n) for n in found.groups()] if found else []
-    if len(numbers) != 6 or max(numbers) > 255:
-        raise CommandError("no data address in a reply", text)
+    found = _SIX.findall(text)
+    numbers = [int(n) for n in found[0]] if len(found) == 1 else []
+    if not numbers or max(numbers) > 255:
+        raise CommandError("no data address in a reply, or several", text)
     return ".".join(str(n) for n in numbers[:4]), numbers[4] * 256 + numbers[5]
 
 

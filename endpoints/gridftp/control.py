@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .commands import encode
-from .faults import Fault, FaultError, Kind, Scope, make_fault
+from .faults import MAX_RAW, Fault, FaultError, Kind, Scope, make_fault
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
 from .security import Protection
 
@@ -169,7 +169,8 @@ class ControlChannel:
                 Kind.ENDPOINT_ERROR,
                 scope=Scope.SESSION,
                 advice="The server does not speak GridFTP here; check its host name and port.",
-                raw=str(error),
+                # Its words stay unsaid: nobody reads here what other services than FTP servers greet with.
+                raw=f"what the server sent is no FTP reply ({error.reason})",
             )
             yield from filter(None, [self._step(Input.GARBAGE, fault=fault)])
 
@@ -189,7 +190,7 @@ class ControlChannel:
                 Kind.ENDPOINT_TOO_BUSY if self.state is State.GREETING else Kind.CONNECTION_BROKEN,
                 scope=Scope.SESSION,
                 advice="The server ended the session.",
-                raw=str(reply),
+                raw=str(reply)[:MAX_RAW],
             )
             return self._step(Input.CLOSING, fault=fault)
         return self._step(Input.PRELIMINARY if reply.code < 200 else Input.FINAL, reply)
@@ -211,19 +212,19 @@ class ControlChannel:
         if reply.code == 220:
             return Greeting(reply)
         advice = "The server refused the connection."
-        return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
+        return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW]))
 
     def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
         if not self._expected:
             advice = "The server answered a command that was never sent."
-            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
+            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW]))
         if final:
             self._preliminaries = 0
             return Answered(self._expected.popleft(), reply)
         self._preliminaries += 1
         if self._preliminaries > MAX_PRELIMINARIES and self._expected[0].verb not in LONG:
             advice = "The server answers without end."
-            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)))
+            return self._break(Fault(Kind.ENDPOINT_ERROR, scope=Scope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW]))
         return Preliminary(self._expected[0], reply)
 
     def _most(self) -> int:

@@ -9,7 +9,7 @@ from functools import partial
 from .client import GridFTPSession
 from .connection import STALL_TIMEOUT
 from .control import ControlEvent, Lost
-from .data_path import DataPath
+from .data_path import DataAddress, DataPath
 from .faults import Fault, Kind, Scope, Side, make_fault
 from .pair import Flush, PairEvent, State, ThirdPartyPair, Transfer
 
@@ -20,6 +20,7 @@ FLUSH_TIMEOUT = 5.0
 class ThirdPartyLane:
     """Moves files from the source session's server to the destination session's.
 
+    accept_address: `data_path.refusal`, of the destination's endpoint.
     stall_timeout: seconds without a word from either side, while files are under way, after which the lane is lost.
     The sessions are the lane's until `release` gives them back.
     """
@@ -31,7 +32,7 @@ class ThirdPartyLane:
         *,
         parallelism: int | None,
         stream_mode: bool = False,
-        accept_address: Callable[[str], bool],
+        accept_address: Callable[[DataAddress], bool],
         stall_timeout: float = STALL_TIMEOUT,
     ) -> None:
         self.source = source
@@ -170,9 +171,8 @@ class ThirdPartyLane:
 
 def _data_path(source: GridFTPSession, destination: GridFTPSession, *, several_streams: bool) -> DataPath:
     """In mode S there is one connection, and so one data node on each side."""
-    host = destination.connection.peer_host
     return DataPath(
-        ipv6_host=host if ":" in host else "",
+        peer=destination.connection.peer_host,
         striped=several_streams and "SPAS" in destination.features and "SPOR" in source.features,
         striped_source=source.striped,
     )

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from .commands import CommandError, parse_extended_port
 from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
+from .data_path import refusal
 from .facts import Entry, FactsError, parse_line
-from .faults import Fault, FaultError, Kind, classify, make_fault
+from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
 from .words import of_system
 
@@ -164,6 +165,8 @@ async def blocks_on_data(
         port = parse_extended_port(b" ".join(passive.lines))
     except CommandError as error:
         raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
+    if advice := refusal(((connection.peer_host, port),), connection.peer_host, lambda _: False):
+        raise FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=advice))
     answer = asyncio.create_task(connection.request("MLSD", path))
     try:
         async for lines in _read_lines(connection.peer_host, port):

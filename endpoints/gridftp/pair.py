@@ -29,7 +29,7 @@ from typing import cast
 
 from .commands import CommandError
 from .control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
-from .data_path import DataAddress, DataPath
+from .data_path import DataAddress, DataPath, refusal
 from .faults import Fault, Kind, Scope, Side, classify, make_fault
 from .markers import RANGE_CODE, MarkerError, RangeMarker, parse_marker
 from .ranges import RangeError, RangeSet
@@ -84,7 +84,7 @@ class ThirdPartyPair:
     channels then hold, and takes the outcome from `take`.
 
     parallelism: data streams; None: `use_streams` tells before the first file.
-    accept_address: the gate (truth 9): whether the source may be told to connect to this address.
+    accept_address: `data_path.refusal`: whether the source may be told to connect to another host than the destination.
     path: how the two agree on addresses.
     """
 
@@ -95,7 +95,7 @@ class ThirdPartyPair:
         *,
         parallelism: int | None,
         stream_mode: bool = False,
-        accept_address: Callable[[str], bool] = lambda _: True,
+        accept_address: Callable[[DataAddress], bool] = lambda _: True,
         path: DataPath | None = None,
         marker_interval: int = 1,
     ) -> None:
@@ -349,12 +349,8 @@ class ThirdPartyPair:
             fault = make_fault(Kind.ENDPOINT_ERROR, str(error), side=Side.DESTINATION)
             self._lose(Side.DESTINATION, replace(fault, scope=Scope.SESSION))
             return
-        if not all(self._accept_address(host) for host, _ in self._addresses):
-            advice = "The destination named a data address that this service does not allow."
-            self._lose(
-                Side.DESTINATION,
-                Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=advice, raw=str(reply)),
-            )
+        if advice := refusal(self._addresses, self._path.peer, self._accept_address):
+            self._lose(Side.DESTINATION, Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=advice))
         elif self.state is State.DRAINING:
             self._destination_closed = True
             self._drained()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import make_server
@@ -22,6 +21,7 @@ from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.myproxy import MyProxyServer
 from endpoints import registry
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
@@ -68,7 +68,7 @@ def home(
 ) -> Path:  # fmt: skip
     """A folder as the examples expect it, and a service with endpoints of their names."""
     settings.CERTIFICATES = authority.certificates
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
     alice, identity = User.objects.create(username="alice"), identity_of("alice")
     myproxy_server.keep("alice", PASSPHRASE, identity)
     fields = {"name": "dtn", "myproxy_server": f"127.0.0.1:{myproxy_server.port}"}

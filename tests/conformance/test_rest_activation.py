@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from endpoints import registry
 from endpoints.gridftp.proxies import sign_proxy
 from endpoints.models import Endpoint
+from endpoints.openings import parse_openings
 from endpoints.permissions import Verb
 from endpoints.registry import ServerSpec
 from identity.models import User
@@ -45,7 +45,7 @@ PASSPHRASE = "correct horse battery"
 @pytest.fixture(autouse=True)
 def _places(settings: Any, authority: Authority) -> None:
     settings.CERTIFICATES = authority.certificates
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import operations, registry
 from endpoints.gridftp.server import Server
 from endpoints.models import Endpoint
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
@@ -67,7 +67,7 @@ def alice(db: None) -> User:
 @pytest.fixture
 def loopback(settings: Any) -> None:
     """The gate lets these tests through to their own servers, and nowhere else."""
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
 
 
 Register = Callable[[int], Endpoint]

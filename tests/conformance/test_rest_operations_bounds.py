@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
 from endpoints.gridftp.server import Server
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import make_user
@@ -48,7 +48,7 @@ class Place:
 
 @pytest.fixture
 def alice(db: None, settings: Any) -> User:
-    settings.ALLOW_TARGETS = (ipaddress.ip_network("127.0.0.0/8"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.0/8")
     return make_user("alice")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.server import Server
 from endpoints.gridftp.server.registry import SITE
 from endpoints.models import AccessRule, Endpoint
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from endpoints.rules import RuleSpec
 from identity.models import User
@@ -72,7 +72,7 @@ class Share:
 @pytest.fixture
 def loopback(settings: Any) -> None:
     """The gate lets these tests through to their own servers, and nowhere else."""
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
 
 
 def furnish(folder: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from endpoints import registry
 from endpoints.gridftp.server import Server
 from endpoints.gridftp.server.registry import SITE
 from endpoints.models import AccessRule, Endpoint
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import vault
 from identity.models import Group, Membership, User
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _instance(settings: Any) -> Iterator[None]:
     """The gate lets these tests through to their own servers; the store's threads give their connections back."""
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
     close_connections()
     yield
     close_connections()

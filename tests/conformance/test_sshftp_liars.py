@@ -84,6 +84,7 @@ async def test_what_is_not_ssh_is_told_apart_and_costs_little(login, words):
     liar.close()
     assert fault.kind in (Kind.ENDPOINT_ERROR, Kind.CONNECTION_RESET)
     assert fault.advice
+    assert not any(said in fault.raw for said in ("this is a", "Bad Request", "xxx")), "what another service said"
 
 
 class Flood(paramiko.ServerInterface):

@@ -62,14 +62,10 @@ def place(folder: Path, toolkit_server_factory: Callable[..., ToolkitServer]) ->
         node.stop()
 
 
-async def open_lane(source: int, destination: int, addresses: list[str]) -> ThirdPartyLane:
+async def open_lane(source: int, destination: int) -> ThirdPartyLane:
+    """All nodes are on the front end's own host: they need not be registered."""
     sessions = [await GridFTPSession.open("127.0.0.1", port) for port in (source, destination)]
-
-    def accept(host: str) -> bool:
-        addresses.append(host)
-        return True
-
-    return ThirdPartyLane(*sessions, parallelism=2, accept_address=accept, stall_timeout=20.0)
+    return ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: False, stall_timeout=20.0)
 
 
 def transfer(place: Place, name: str, ranges: RangeSet | None = None) -> Transfer:
@@ -111,15 +107,12 @@ async def end(lane: ThirdPartyLane) -> None:
 @pytest.mark.parametrize("way", ["plain-striped", "striped-plain", "striped-striped"])
 async def test_files_move_over_all_data_nodes_and_a_big_one_is_continued(place: Place, way: str) -> None:
     source, destination = (getattr(place, kind) for kind in way.split("-"))
-    addresses: list[str] = []
-    lane = await open_lane(source, destination, addresses)
+    lane = await open_lane(source, destination)
     names = [f"file{index}" for index in range(FILES)]
     settled, refused, counted = await move(place, lane, names)
     assert settled == set(names)
     assert not refused
-    striped = destination == place.striped
-    assert len(addresses) == (2 if striped else 1), "each data node's address has passed the gate"
-    assert counted is not striped
+    assert counted is not (destination == place.striped)
     for name in names:
         assert (place.root / "to" / name).read_bytes() == (place.root / "from" / name).read_bytes()
 
@@ -160,7 +153,7 @@ async def test_a_refused_file_spoils_no_other(place: Place, way: str) -> None:
     names = [f"file{index}" for index in range(FILES)]
     for at in (50, 21, 20, 0):
         names.insert(at, f"missing{at}")
-    lane = await open_lane(source, destination, [])
+    lane = await open_lane(source, destination)
     settled, refused, _ = await move(place, lane, names)
     for name in settled:
         assert (place.root / "to" / name).read_bytes() == (place.root / "from" / name).read_bytes()

@@ -112,6 +112,8 @@ def test_an_endpoint_without_a_name_is_called_by_its_id(alice: User) -> None:
         ("oauth_server", "https://host/?a=b"), ("oauth_server", "https://host/#a"), ("oauth_server", "https://"),
         ("oauth_server", "https://0x7f.1/"), ("oauth_server", "https://host/a b"), ("oauth_server", 5),
         ("oauth_server", "https://host:0/"),
+        ("data_hosts", "node1"), ("data_hosts", {"a": "b"}), ("data_hosts", ["node1:2811"]), ("data_hosts", [5]),
+        ("data_hosts", ["a b"]), ("data_hosts", ["0177.0.0.1"]), ("data_hosts", [""]), ("data_hosts", ["node"] * 33),
     ],
 )  # fmt: skip
 def test_a_bad_field_is_refused_by_its_name(alice: User, field: str, value: object) -> None:
@@ -205,10 +207,12 @@ def test_servers_of_two_schemes_that_are_added_at_one_time_do_not_both_stay(tran
         ("oauth_server", "https://OAuth.Example.org:443/oauth2/", "https://oauth.example.org/oauth2"),
         ("oauth_server", "https://oauth.example.org:8443", "https://oauth.example.org:8443"),
         ("oauth_server", "", ""),
+        ("data_hosts", ["Node1.Example.org", "192.0.2.7", "node1.example.org"], ["node1.example.org", "192.0.2.7"]),
+        ("data_hosts", None, []),
     ],
 )
-def test_where_credentials_come_from_is_kept_in_one_spelling(
-    alice: User, ep1: Endpoint, field: str, given: object, kept: str
+def test_hosts_that_endpoints_name_are_kept_in_one_spelling(
+    alice: User, ep1: Endpoint, field: str, given: object, kept: object
 ) -> None:
     assert getattr(registry.update(alice, "ep1", {field: given}), field) == kept
     assert getattr(Endpoint.objects.get(pk=ep1.pk), field) == kept

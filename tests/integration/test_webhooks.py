@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from django.db import IntegrityError, connection, transaction
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.models import Endpoint
+from endpoints.openings import parse_openings
 from identity import rotation, vault
 from identity.models import User
 from identity.vault_keys import new_key, parse_keys
@@ -42,7 +42,7 @@ TAKEN, FAILS = Outcome(204), Outcome(500, "It answered with status 500.")
 
 @pytest.fixture(autouse=True)
 def _loopback_is_allowed(settings: Any) -> None:
-    settings.ALLOW_TARGETS = (ipaddress.ip_network("127.0.0.1/32"),)
+    settings.ALLOW_WEBHOOKS = parse_openings("127.0.0.1/32")
 
 
 @pytest.fixture
@@ -465,9 +465,11 @@ def test_an_address_that_is_none_or_that_nobody_may_be_sent_to_is_refused(alice:
 def test_http_is_for_networks_that_the_operator_has_allowed(alice: User, settings: Any) -> None:
     row = hook(alice, "http://127.0.0.1:8080/")
     webhooks.send_test(alice, str(row.pk))
-    settings.ALLOW_TARGETS = ()
+    settings.ALLOW_WEBHOOKS = parse_openings("127.0.0.1:8443")
+    # What is open for endpoints is closed to webhooks: a server of files takes a POST for commands.
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1")
     [outcome] = send_due()
-    assert "has not allowed" in outcome.error
+    assert "has not allowed port 8080" in outcome.error
 
 
 def test_a_name_that_has_no_address_yet_is_looked_up_when_something_is_sent(alice: User) -> None:

@@ -14,11 +14,13 @@ import stat
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -79,10 +81,11 @@ class Waybill:
     def get(self, resource: str) -> Any:
         return self.call("GET", f"/v0.10/{resource}")
 
-    def call(self, method: str, path: str) -> Any:
+    def call(self, method: str, path: str, document: object = None) -> Any:
         connection = self.connection()
-        headers = {"Authorization": f"Bearer {connection['token']}"}
-        request = urllib.request.Request(connection["url"] + path, headers=headers, method=method)
+        headers = {"Authorization": f"Bearer {connection['token']}", "Content-Type": "application/json"}
+        body = None if document is None else json.dumps(document).encode()
+        request = urllib.request.Request(connection["url"] + path, body, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
@@ -179,6 +182,20 @@ def give_back(home: Path) -> None:
     (home / "postgres" / "pg_ident.conf").write_text('home "root" waybill\n')
 
 
+def lets_users_connect_to_nothing_else_here(waybill: Waybill) -> None:
+    """Not the web server itself, by an endpoint or by a webhook."""
+    port = urlsplit(waybill.connection()["url"]).port
+    server = {"hostname": "127.0.0.1", "port": port, "scheme": "ftp"}
+    made = waybill.call("POST", "/v0.10/endpoint", {"name": "inner", "DATA": [server]})["id"]
+    for method, path, document in (
+        ("GET", f"/v0.10/endpoint/{made}/ls", None),
+        ("POST", "/v0.10/webhook", {"url": f"http://127.0.0.1:{port}/"}),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            waybill.call(method, path, document)
+        assert f"has not allowed port {port}" in refused.value.read().decode()
+
+
 def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     waybill.up()
     waybill.read_until("Ctrl-C here")
@@ -216,6 +233,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
 
     keeps_secrets(waybill)
     keeps_others_out(waybill)
+    lets_users_connect_to_nothing_else_here(waybill)
     children = waybill.pids()
     assert waybill.stop(signal.SIGINT) == 0
     assert not any(is_alive(pid) for pid in children.values())

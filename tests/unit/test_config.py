@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from deploy import cli
 from deploy.stack.home import new_rsa_key
+from endpoints.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, ConfigError, broker_url, database, load
 
 SECRET = "s3cret-" + "x" * 40
@@ -53,7 +53,8 @@ def test_everything_that_may_be_said_is_read() -> None:
             "WAYBILL_HOME": "/srv/waybill",
             "WAYBILL_PORT": "9000",
             "WAYBILL_SECRET_KEY": SECRET,
-            "WAYBILL_ALLOW_TARGETS": "127.0.0.1/32, 10.0.0.0/8,fd00::/8",
+            "WAYBILL_ALLOW_TARGETS": "127.0.0.1:5061, 10.0.0.0/8",
+            "WAYBILL_ALLOW_WEBHOOKS": "10.1.2.3:8443",
             "WAYBILL_DEBUG": "1",
             "WAYBILL_HOSTS": "data.example.org, localhost",
             "WAYBILL_PUBLIC_URL": "https://data.example.org/",
@@ -61,7 +62,8 @@ def test_everything_that_may_be_said_is_read() -> None:
         }
     )
     assert config.home == Path("/srv/waybill")
-    assert config.allow_targets == (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    assert config.allow_targets == parse_openings("127.0.0.1:5061,10.0.0.0/8")
+    assert config.allow_webhooks == parse_openings("10.1.2.3:8443")
     assert (config.port, config.debug, config.log_level) == (9000, True, "WARNING")
     assert config.hosts == ("data.example.org", "localhost")
     assert config.public_url == "https://data.example.org"
@@ -90,6 +92,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("WAYBILL_SECRET_KEY_FILE", "/nonexistent/key"),
         ("WAYBILL_ALLOW_TARGETS", "10.0.0.1/8"),
         ("WAYBILL_ALLOW_TARGETS", "localhost"),
+        ("WAYBILL_ALLOW_WEBHOOKS", "10.0.0.1:0"),
         ("WAYBILL_PUBLIC_URL", "data.example.org"),
         ("WAYBILL_LOG_LEVEL", "LOUD"),
         ("DATABASE_URL", "postgresql://localhost"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from endpoints.gridftp.commands import CommandError
+from endpoints.gridftp.commands import CommandError, format_host_port
 from endpoints.gridftp.control import ControlChannel
-from endpoints.gridftp.data_path import DataPath
+from endpoints.gridftp.data_path import DataAddress, DataPath, refusal
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.pair import FileSettled, State, ThirdPartyPair, Transfer
 from endpoints.gridftp.ranges import RangeSet
@@ -59,8 +61,8 @@ class Dialogue:
             self.channels[Side.SOURCE],
             self.channels[Side.DESTINATION],
             parallelism=2,
-            path=DataPath(striped=True),
-            accept_address=lambda host: host != refuse,
+            path=DataPath("127.0.0.1", striped=True),
+            accept_address=lambda address: address[0] != refuse,
         )
 
     def sent(self, side: Side) -> list[bytes]:
@@ -131,3 +133,62 @@ def test_what_is_continued_first_does_not_wait_for_the_addresses_of_all() -> Non
     assert world.sent(Side.SOURCE) == []
     world.says(Side.DESTINATION, b"227 (127,0,0,1,4,1)\r\n")
     assert world.sent(Side.SOURCE) == [b"PORT 127,0,0,1,4,1", b"REST 0-7", b"RETR /b"]
+
+
+LOW = tuple(("127.0.0.1", port) for port in (0, 1, 22, 25, 1023))
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [*((address, "127.0.0.1") for address in LOW), (("127.0.0.2", 2000), "127.0.0.1"), (("8.8.8.8", 8080), "::1"),
+     (("127.0.0.1", 2000), ""), (("::1", 22), "::1")],
+)  # fmt: skip
+def test_data_goes_to_no_other_host_and_to_no_well_known_port(address: DataAddress, peer: str) -> None:
+    why = refusal((address,), peer, lambda _: False)
+    assert str(address[1]) in why or address[0] in why
+
+
+def test_data_goes_to_the_server_itself_and_to_hosts_that_are_registered() -> None:
+    registered = {("192.0.2.7", 5000)}
+    assert refusal((("192.0.2.1", 1024), ("192.0.2.7", 5000)), "192.0.2.1", registered.__contains__) == ""
+    assert "192.0.2.7" in refusal((("192.0.2.7", 5001),), "192.0.2.1", registered.__contains__)
+    assert "port 80" in refusal((("192.0.2.1", 1024), ("192.0.2.7", 80)), "192.0.2.1", lambda _: True)
+
+
+def _answer(path: DataPath, line: bytes) -> Reply:
+    return Reply(229, (b"Striped", line, b"End")) if path.striped else Reply(227, (line,))
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.lists(st.integers(0, 999), min_size=5, max_size=8).map(lambda n: b"(%s)" % b",".join(b"%d" % i for i in n)),
+        st.tuples(st.sampled_from(["127.0.0.1", "8.8.8.8", "10.0.0.1"]), st.integers(0, 65535)).map(
+            lambda address: b"Entering Passive Mode (%s)" % format_host_port(*address)
+        ),
+        st.integers(0, 99999).map(lambda port: b"(|||%d|)" % port),
+    ),
+    st.sampled_from([DataPath("127.0.0.1"), DataPath("127.0.0.1", striped=True), DataPath("2001:db8::1")]),
+)
+def test_whatever_a_server_answers_the_source_is_sent_to_that_server_or_nowhere(line: bytes, path: DataPath) -> None:
+    try:
+        addresses = path.addresses(_answer(path, line))
+    except CommandError:
+        return
+    if refusal(addresses, path.peer, lambda _: False):
+        return
+    verb, argument = path.connect(addresses)
+    for host, port in addresses:
+        assert host == path.peer
+        assert 1024 <= port <= 65535
+        spelled = b"|2|%s|%d|" % (host.encode(), port) if verb == "EPRT" else format_host_port(host, port)
+        assert argument == spelled
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"(8,8,8,8,0,25) (127,0,0,1,4,1)", b"127,0,0,1,4,1,8,8,8,8,0,25", b"1127,0,0,1,4,1", b"127,0,0,1,4,1000"],
+)
+def test_an_answer_with_more_than_one_address_has_none(line: bytes) -> None:
+    with pytest.raises(CommandError):
+        DataPath("127.0.0.1").addresses(Reply(227, (line,)))

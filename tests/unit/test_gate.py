@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import socket
 import threading
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gate import LookupFailedError, TargetRefusedError, check_address, resolve_target, valid_host
+from endpoints.gate import (
+    LookupFailedError,
+    TargetRefusedError,
+    addresses_of,
+    check_address,
+    resolve_target,
+    valid_host,
+)
+from endpoints.openings import parse_openings
+from endpoints.special_addresses import forbidden_kind
 
-LOOPBACK = (ip_network("127.0.0.0/8"),)
+LOOPBACK = parse_openings("127.0.0.0/8")
 
 FORBIDDEN = {
     "127.0.0.1": "loopback",
@@ -35,12 +43,16 @@ FORBIDDEN = {
     "10.0.0.1": "private",
     "172.16.0.1": "private",
     "192.168.1.1": "private",
-    "0.1.2.3": "private",
+    "0.1.2.3": "reserved",
+    "192.0.0.192": "reserved",
     "198.18.0.1": "private",
-    "192.0.2.1": "private",
+    "192.0.2.1": "documentation",
     "fd00::1": "private",
-    "2001:db8::1": "private",
-    "100.64.0.1": "reserved",
+    "2001:db8::1": "documentation",
+    "100.64.0.1": "private",
+    "255.255.255.255": "broadcast",
+    "3fff::1": "documentation",
+    "5f00::1": "reserved",
     "4000::1": "reserved",
 }
 NOT_ADDRESSES = [
@@ -67,7 +79,7 @@ def answering(*addresses: str) -> Any:
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "141.2.3.4"])
 def test_a_public_address_passes(address: str) -> None:
-    assert check_address(address) == address
+    assert check_address(address, 2811) == address
     assert resolve_target(address, 2811) == [address]
 
 
@@ -82,7 +94,7 @@ def test_an_inner_address_is_refused_and_the_reason_names_its_kind(address: str,
 @pytest.mark.parametrize("address", NOT_ADDRESSES)
 def test_what_only_some_resolvers_take_for_an_address_is_none(address: str) -> None:
     with pytest.raises(TargetRefusedError):
-        check_address(address, LOOPBACK)
+        check_address(address, 2811, LOOPBACK)
 
 
 @pytest.mark.parametrize("host", NOT_HOSTS)
@@ -152,7 +164,7 @@ def test_a_look_up_that_hangs_ends_at_its_time_limit() -> None:
 @given(st.text(max_size=40))
 def test_no_text_passes_the_gate_but_public_addresses(text: str) -> None:
     try:
-        found = check_address(text)
+        found = check_address(text, 2811)
     except TargetRefusedError:
         return
     assert found not in FORBIDDEN
@@ -161,8 +173,26 @@ def test_no_text_passes_the_gate_but_public_addresses(text: str) -> None:
 @given(st.ip_addresses())
 def test_every_address_that_passes_is_global(address: Any) -> None:
     try:
-        check_address(str(address))
+        check_address(str(address), 2811)
     except TargetRefusedError:
         return
-    assert address.is_global
+    assert not forbidden_kind(address)
     assert not address.is_multicast
+    assert not address.is_loopback
+    assert not address.is_link_local
+
+
+def test_what_is_opened_is_a_port_of_an_address() -> None:
+    samples = parse_openings("127.0.0.1:5061,127.0.0.1:5062")
+    assert resolve_target("127.0.0.1", 5061, allow=samples) == ["127.0.0.1"]
+    assert resolve_target("localhost", 5062, allow=samples, resolver=answering("127.0.0.1")) == ["127.0.0.1"]
+    for host, port in (("127.0.0.1", 6379), ("127.0.0.1", 5060), ("127.0.0.2", 5061), ("::1", 5061)):
+        with pytest.raises(TargetRefusedError, match=f"port {port}"):
+            resolve_target(host, port, allow=samples)
+
+
+def test_the_addresses_of_a_name_are_told_to_compare_them_whatever_the_gate_says_of_them() -> None:
+    assert addresses_of("dtn.example.org", resolver=answering("8.8.8.8", "10.0.0.1")) == {"8.8.8.8", "10.0.0.1"}
+    assert addresses_of("10.0.0.1") == {"10.0.0.1"}
+    with pytest.raises(TargetRefusedError):
+        addresses_of("0177.0.0.1")

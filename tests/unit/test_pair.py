@@ -80,7 +80,7 @@ class Destination(Server):
         if self.doors:
             self.doors[-1].closed = True
         self.doors.append(Data())
-        return [b"227 Entering Passive Mode (127,0,0,1,0,%d)\r\n" % len(self.doors)]
+        return [b"227 Entering Passive Mode (127,0,0,1,4,%d)\r\n" % len(self.doors)]
 
     def stor(self, path: bytes) -> list[bytes] | None:
         if path in self.refuse:
@@ -184,7 +184,7 @@ class World:
                     if suspect:
                         self.suspect.add(tag)  # type: ignore[arg-type]
                 case Flush(_, port):
-                    door = self.destination.doors[port - 1]
+                    door = self.destination.doors[port - 4 * 256 - 1]
                     if not door.opened:
                         door.closed = True
                 case FileProgress():
@@ -303,20 +303,20 @@ def test_streams_chosen_after_the_source_knows_the_address_are_told_with_it_agai
     for channel in (destination, source):
         list(channel.receive(b"220 hello\r\n"))
     pair = ThirdPartyPair(source, destination, parallelism=None)
-    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n"):
+    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,4,1)\r\n"):
         pair.handle(Side.DESTINATION, event)
-    assert source.data_to_send().endswith(b"PORT 10,0,0,1,1,1\r\n")
+    assert source.data_to_send().endswith(b"PORT 10,0,0,1,4,1\r\n")
     pair.use_streams(8)
-    assert source.data_to_send() == b"OPTS RETR Parallelism=8,8,8;\r\nPORT 10,0,0,1,1,1\r\n"
+    assert source.data_to_send() == b"OPTS RETR Parallelism=8,8,8;\r\nPORT 10,0,0,1,4,1\r\n"
 
 
 def test_an_address_that_the_gate_refuses_is_never_told_to_the_source() -> None:
     destination, source = ControlChannel(), ControlChannel()
     for channel in (destination, source):
         list(channel.receive(b"220 hello\r\n"))
-    pair = ThirdPartyPair(source, destination, parallelism=1, accept_address=lambda host: host != "10.0.0.1")
+    pair = ThirdPartyPair(source, destination, parallelism=1, accept_address=lambda address: address[0] != "10.0.0.1")
     pair.send(Transfer(b"f", b"/f", b"/f"))
-    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n"):
+    for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,4,1)\r\n"):
         pair.handle(Side.DESTINATION, event)
     assert pair.state is State.LOST
     assert b"PORT" not in source.data_to_send()
@@ -337,7 +337,7 @@ def test_the_head_of_a_file_that_was_broken_off_is_not_trusted() -> None:
         list(channel.receive(b"220 hello\r\n"))
     pair = ThirdPartyPair(source, destination, parallelism=1)
     pair.send(Transfer(b"big", b"/f", b"/f", 20 * 2**20))
-    answers = b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,1,1)\r\n150 go\r\n"
+    answers = b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,4,1)\r\n150 go\r\n"
     for event in destination.receive(answers):
         pair.handle(Side.DESTINATION, event)
     for event in source.receive(b"200 ok\r\n" * 4 + b"150 go\r\n"):

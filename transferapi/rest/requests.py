@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from endpoints.fields import MAX_DATA_HOSTS
 from endpoints.limits import CUSTOM, MOST, WORDS, Limits
 from transferapi.tasks import options
 
@@ -58,6 +59,10 @@ _ENDPOINT = {
     "myproxy_server": about("host or host:port of the MyProxy server that its users get credentials from", MAYBE_TEXT),
     "myproxy_dn": about("of the MyProxy server's certificate, where it is not its host name", MAYBE_TEXT),
     "oauth_server": about("https address of the OAuth server that its users get credentials from", MAYBE_TEXT),
+    "data_hosts": about(
+        "hosts besides its servers whose addresses these may name for data connections: data nodes of striped servers",
+        list_of(TEXT, maxItems=MAX_DATA_HOSTS, nullable=True),
+    ),
     "is_globus_connect": about("a personal endpoint; there are none yet, so that none is made", MAYBE_FLAG),
     **each(
         "high_assurance mfa_required restrict_transfers_to_high_assurance disable_anonymous_writes "

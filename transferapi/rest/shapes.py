@@ -85,6 +85,7 @@ _ENDPOINT_TOLD = {
     **each("acl_max_expiration_period_mins authentication_timeout_mins auto_delete_timeout", MAYBE_NUMBER),
     "expires_in": about("seconds; -1: never, 0: not activated", NUMBER),
     "my_effective_roles": list_of(TEXT),
+    "data_hosts": about("hosts besides the servers that data connections may go to", list_of(TEXT)),
     "DATA": list_of(ref("server")),
 }
 _TASK_TOLD = {

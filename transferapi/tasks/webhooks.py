@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import models, transaction
 
 from endpoints import gate
+from endpoints.openings import opened
 from endpoints.registry import canonical_name
 from identity.hidden import Hidden, Secret
 from identity.models import User
@@ -57,16 +58,14 @@ class Target:
 
     def addresses(self) -> list[str]:
         """Those that may be connected to. -> TargetRefusedError. Blocks for the look-up."""
-        found = gate.resolve_target(self.url.host, self.url.port, allow=settings.ALLOW_TARGETS)
-        if self.url.scheme == "http" and not all(map(_is_allowed, found)):
+        found = gate.resolve_target(self.url.host, self.url.port, allow=settings.ALLOW_WEBHOOKS)
+        if self.url.scheme == "http" and not all(self._is_opened(address) for address in found):
             raise gate.TargetRefusedError(self.url.host, NO_TLS)
         return found
 
-
-def _is_allowed(address: str) -> bool:
-    """Whether the operator has named the network of this address himself."""
-    ip = ipaddress.ip_address(address)
-    return any(ip.version == network.version and ip in network for network in settings.ALLOW_TARGETS)
+    def _is_opened(self, address: str) -> bool:
+        """Whether the operator has named this address with this port."""
+        return opened(ipaddress.ip_address(address), self.url.port, settings.ALLOW_WEBHOOKS)
 
 
 def target_of(text: str) -> Target:
