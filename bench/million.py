@@ -78,7 +78,6 @@ def _process(pid: int) -> tuple[str, float] | None:
         ("deploy.stack.workers", "workers"),
         ("gunicorn", "web"),
         ("redis", "queue"),
-        ("beat", "queue"),
     ):
         if mark in words:
             return group, seconds

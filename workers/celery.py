@@ -9,7 +9,7 @@ import os
 
 import django
 from celery import Celery
-from celery.signals import worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 from django.apps import apps
 
 from . import broker
@@ -29,20 +29,20 @@ app.conf.update(
     task_serializer="json",
     accept_content=["json"],
     worker_enable_remote_control=False,
-    beat_schedule={
-        "sweep": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 2.0}},
-        "renew": {"task": "workers.renew", "schedule": 2.0, "options": {"expires": 2.0}},
-        "timers": {"task": "workers.timers", "schedule": 5.0, "options": {"expires": 5.0}},
-        "mails": {"task": "workers.mails", "schedule": 3.0, "options": {"expires": 3.0}},
-        "webhooks": {"task": "workers.webhooks", "schedule": 2.0, "options": {"expires": 2.0}},
-        "tidy_tokens": {"task": "workers.tidy_tokens", "schedule": 60.0, "options": {"expires": 60.0}},
-        "give_back": {"task": "workers.give_back", "schedule": 5.0, "options": {"expires": 5.0}},
-        "tidy": {"task": "workers.tidy", "schedule": 10.0, "options": {"expires": 10.0}},
-    },
 )
 if not apps.ready:
     django.setup()
 app.autodiscover_tasks(["workers"], related_name="jobs", force=True)
+
+
+@worker_ready.connect
+def begin_rounds(**_: object) -> None:
+    """What has to be done now and then, any worker does: there is no process for it."""
+    from workers.rounds import Ticker
+
+    ticker = Ticker()
+    worker_shutting_down.connect(lambda **_: ticker.stop(), weak=False)
+    ticker.start()
 
 
 @worker_shutting_down.connect

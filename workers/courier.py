@@ -67,5 +67,5 @@ def _send(job: Job) -> None:
             _under_way[job.owner_id] -= 1
             if not _under_way[job.owner_id]:
                 del _under_way[job.owner_id]
-    # What its user has waiting need not wait for the next beat.
+    # What its user has waiting need not wait for the next round.
     begin_round()

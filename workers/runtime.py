@@ -51,7 +51,7 @@ NOT_SHARED = (
     "The shared endpoint {} is not there any more for the owner of the task: "
     "its rules were withdrawn or have expired, or it was deleted."
 )
-#: Timers that are run at one beat; the next one goes on.
+#: Timers that are run in one round; the next one goes on.
 TIMERS_LIMIT = 200
 NOT_PERMITTED = "The owner of the task may not use one of its endpoints any more, or it was deleted."
 

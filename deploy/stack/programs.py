@@ -78,10 +78,7 @@ class Instance:
         needed = tuple(program.name for program in servers)
         preparing = [self._prepare(needed)] if prepare else []
         needed += tuple(program.name for program in preparing)
-        answering = [*self._endpoints(), self._web(needed), self._workers(needed)]
-        # Nobody waits for beat, and loading it would hold up those that somebody waits for.
-        beat = self._beat(tuple(program.name for program in answering))
-        return [*servers, *preparing, *answering, beat]
+        return [*servers, *preparing, *self._endpoints(), self._web(needed), self._workers(needed)]
 
     def _servers(self) -> Iterator[Program]:
         if (postgres := self.postgres) is not None:
@@ -122,10 +119,6 @@ class Instance:
         return replace(
             self._python("celery", "deploy.stack.workers", *words, after=after, ready_line=line), members=members
         )
-
-    def _beat(self, after: tuple[str, ...]) -> Program:
-        schedule = ["--schedule", str(self.home.path / "beat-schedule"), "--pidfile", ""]
-        return self._python("beat", "celery", "-A", "workers.celery:app", "beat", *schedule, after=after)
 
     def _python(
         self,

@@ -271,7 +271,7 @@ def test_every_process_is_started_again_and_a_killed_supervisor_leaves_no_orphan
     waybill.read_until("Ctrl-C here")
     before = waybill.pids()
     workers = {name for name in before if name.startswith("worker")}
-    assert set(before) == {"supervisor", "postgres", "redis", "web", "celery", "beat", "ep1", "ep2"} | workers
+    assert set(before) == {"supervisor", "postgres", "redis", "web", "celery", "ep1", "ep2"} | workers
     for name in sorted(set(before) - {"supervisor"}):
         old = waybill.pids()[name]
         os.kill(old, signal.SIGKILL)

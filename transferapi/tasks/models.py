@@ -512,3 +512,10 @@ class RemovedTask(models.Model):
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="removal")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+
+
+class Round(models.Model):
+    """When a round of the workers is due next: see `rounds`."""
+
+    name = models.CharField(max_length=32, primary_key=True)
+    next_at = models.DateTimeField()

@@ -1,0 +1,95 @@
+"""How long nobody works on a task whose worker is killed.
+
+    python -m bench.takeover [--runs 5]
+
+Starts an instance as `make up` does, submits a task that hangs at a silent server, kills the process that holds it
+(SIGKILL), and waits for another one to take it: alone, and together with the process that rings for it where a version
+has one (beat). The truth is the lease's row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg2
+
+from bench.instance import Api, instance
+from bench.table import print_table
+from deploy.stack.embedded import embedded_environment
+
+LIMIT = 120.0
+
+
+@contextmanager
+def silence() -> Iterator[int]:
+    """The port of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield int(listening.getsockname()[1])
+
+
+class Leases:
+    """Who holds a task, as the database knows it."""
+
+    def __init__(self, api: Api) -> None:
+        url = urlsplit(embedded_environment(api.home)["DATABASE_URL"])
+        self._connection = psycopg2.connect(
+            host=parse_qs(url.query)["host"][0], user=url.username, dbname=url.path.lstrip("/")
+        )
+        self._connection.autocommit = True
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def holder(self, task: str) -> int:
+        """The pid; 0: nobody."""
+        with self._connection.cursor() as cursor:
+            cursor.execute("SELECT worker FROM tasks_lease WHERE task_id = %s", [task])
+            row = cursor.fetchone()
+        return int(row[0].rpartition(":")[2]) if row and row[0] else 0
+
+    def taken(self, task: str, but: int = 0) -> int:
+        """Wait until somebody else than `but` holds it. Raises TimeoutError."""
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until:
+            if (pid := self.holder(task)) not in (0, but):
+                return pid
+            time.sleep(0.02)
+        raise TimeoutError(f"nobody took the task over within {LIMIT:g} s")
+
+
+def run(api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool) -> float:
+    """Seconds from the kill to the new lease."""
+    task = api.transfer(ends[0], "/from", ends[1], "/to")
+    killed = leases.taken(task)
+    begun = time.monotonic()
+    beat = api.connection["pids"].get("beat")
+    for pid in (killed, *([beat] if with_beat and beat else [])):
+        os.kill(pid, signal.SIGKILL)
+    leases.taken(task, but=killed)
+    seconds = time.monotonic() - begun
+    api.call("POST", f"/task/{task}/cancel")
+    api.wait(task)
+    return seconds
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.takeover", description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="of each kind (default: %(default)s)")
+    runs = parser.parse_args(words).runs
+    times: dict[str, list[float]] = {}
+    with silence() as port, instance() as api, closing(Leases(api)) as leases:
+        ends = api.endpoint("silent1", port), api.endpoint("silent2", port)
+        for name, with_beat in (("holder", False), ("holder and beat", True)):
+            times[name] = [run(api, leases, ends, with_beat=with_beat) for _ in range(runs)]
+    print_table("From the kill until another worker holds the task", "s", times, "holder")
+
+
+if __name__ == "__main__":
+    main()

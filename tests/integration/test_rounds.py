@@ -1,0 +1,119 @@
+"""What has to be done again and again is done by any worker: none of them, and no other process, is needed for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from deploy.stack.child import spawn
+from deploy.stack.redis import Redis
+from endpoints import registry
+from endpoints.registry import ServerSpec
+from identity.models import User
+from tests.integration.cast import all_at_once, make_user, submit
+from tests.waiting import eventually
+from transferapi.tasks import leases, rounds
+from transferapi.tasks.models import Event, Lease, Task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def put_off(seconds: float) -> None:
+    """As if the next rounds were due so much later, or earlier."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tasks_round SET next_at = next_at + make_interval(secs => %s)", [seconds])
+
+
+def test_of_many_workers_that_look_at_one_time_one_does_a_round() -> None:
+    wanted = {"sweep": 600.0, "tidy": 600.0}
+    rounds.claim({"other": 600.0})
+    for _ in range(2):
+        claimed = all_at_once([lambda: rounds.claim(wanted)] * 8)
+        # Who finds a row in another's hand passes it over: at worst it is done at the next look.
+        counted = Counter(name for names in [*claimed, rounds.claim(wanted)] for name in names)
+        assert counted == {"sweep": 1, "tidy": 1}
+        assert rounds.claim(wanted) == []
+        put_off(-601)
+    assert rounds.claim({"other": 600.0}) == ["other"]
+
+
+def test_a_clock_that_was_put_back_stops_no_round() -> None:
+    rounds.claim({"sweep": 2.0})
+    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
+    put_off(3600)
+    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
+    assert rounds.claim({"sweep": 2.0}) == []
+
+
+# ---- two real workers
+
+
+@pytest.fixture
+def worker(database_url: str, redis_server: Redis, tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """Start a worker process, as compose does; its pid."""
+    given = {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_server.url(),
+        "WAYBILL_SECRET_KEY": "x" * 50,
+        "WAYBILL_ALLOW_TARGETS": "127.0.0.1",
+    }
+    words = [sys.executable, "-m", "celery", "-A", "workers.celery:app", "worker", "--pool", "threads"]
+    words += ["--concurrency", "2", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    with ExitStack() as running:
+
+        def start() -> int:
+            name = uuid.uuid4().hex
+            environment = {**os.environ, **given}
+            process = spawn([*words, "-n", f"{name}@%h"], log=tmp_path / name, env=environment, cwd=CHECKOUT)
+            running.callback(process.wait)
+            running.callback(process.kill)
+            return process.pid
+
+        yield start
+
+
+@contextmanager
+def silence() -> Iterator[int]:
+    """The port of a server that takes connections and says nothing: a task with it is held, and does nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield int(listening.getsockname()[1])
+
+
+def task_between(user: User, port: int) -> Task:
+    spec = ServerSpec("127.0.0.1", port, "ftp")
+    one, two = (registry.create(user, {"name": name, "display_name": name}, [spec]) for name in ("one", "two"))
+    return submit(user, one, two)
+
+
+def holder(task: Task) -> int:
+    """The pid of the worker that holds the task; 0: none."""
+    name = Lease.objects.filter(pk=task.pk).values_list("worker", flat=True).first()
+    return int(name.rpartition(":")[2]) if name else 0
+
+
+@pytest.mark.timeout(120)
+def test_a_task_whose_worker_is_killed_is_taken_over_by_another_one_alone(worker: Callable[[], int]) -> None:
+    """No message of its submission reaches them, and there is no process besides the two."""
+    with silence() as port:
+        task = task_between(make_user("alice"), port)
+        pids = [worker(), worker()]
+        eventually(lambda: holder(task), seconds=60)
+        killed = holder(task)
+        assert killed in pids
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: holder(task) not in (0, killed), seconds=60)
+        assert holder(task) in pids
+        resumed = Event.objects.get(task=task, code="RESUMED")
+        assert "another one goes on" in resumed.description
+        assert leases.acquire(task.pk, "a third one") is leases.Refusal.HELD
