@@ -317,10 +317,15 @@ def _user_model() -> Any:
     from django.db import DatabaseError, connection
 
     django.setup()
+    from transferapi import schema_version
+
     try:
         connection.ensure_connection()
+        schema_version.check()
     except DatabaseError:
         raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
+    except schema_version.WrongSchemaError as error:
+        raise StackError(str(error)) from None
     from identity.models import User
 
     return User

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
+from identity.conflicts import unless_taken
 from identity.models import User
 
 from . import registry
@@ -104,11 +105,8 @@ def _remembers(user: User, ref: str) -> bool:
 
 
 def _save(row: Bookmark, changed: list[str] | None = None) -> None:
-    try:
-        with transaction.atomic():
-            row.save(force_insert=changed is None, update_fields=changed)
-    except IntegrityError as error:
-        raise BookmarkExistsError(row.name) from error
+    with unless_taken("bookmark_name_unique", BookmarkExistsError(row.name)):
+        row.save(force_insert=changed is None, update_fields=changed)
 
 
 def _name(text: str) -> str:

@@ -10,11 +10,12 @@ from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
 from identity import vault
+from identity.conflicts import unless_taken
 from identity.models import User
 from identity.one import one
 
@@ -291,13 +292,10 @@ def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Ser
     endpoint = resolve(user, ref, Verb.MANAGE)
     row = server(endpoint, server_id)
     row.scheme, row.hostname, row.port, row.subject = spec.scheme, spec.hostname, spec.port, spec.subject
-    try:
-        with transaction.atomic():
-            others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
-            _check_one_scheme({spec.scheme, *(other.scheme for other in others)})
-            row.save()
-    except IntegrityError as error:
-        raise ServerExistsError(spec.uri) from error
+    with unless_taken("server_unique", ServerExistsError(spec.uri)):
+        others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
+        _check_one_scheme({spec.scheme, *(other.scheme for other in others)})
+        row.save()
     return row
 
 
@@ -389,18 +387,12 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
 def _save(endpoint: Endpoint, values: Mapping[str, object], *, force_insert: bool = False) -> None:
     for field, value in values.items():
         setattr(endpoint, field, value)
-    try:
-        with transaction.atomic():
-            endpoint.save(force_insert=force_insert, update_fields=None if force_insert else list(values))
-    except IntegrityError as error:
-        raise EndpointExistsError(canonical_name(endpoint)) from error
+    with unless_taken("endpoint_name_unique_per_owner", EndpointExistsError(canonical_name(endpoint))):
+        endpoint.save(force_insert=force_insert, update_fields=None if force_insert else list(values))
 
 
 def _add(endpoint: Endpoint, spec: ServerSpec) -> Server:
-    try:
-        with transaction.atomic():
-            return Server.objects.create(
-                endpoint=endpoint, scheme=spec.scheme, hostname=spec.hostname, port=spec.port, subject=spec.subject
-            )
-    except IntegrityError as error:
-        raise ServerExistsError(spec.uri) from error
+    with unless_taken("server_unique", ServerExistsError(spec.uri)):
+        return Server.objects.create(
+            endpoint=endpoint, scheme=spec.scheme, hostname=spec.hostname, port=spec.port, subject=spec.subject
+        )

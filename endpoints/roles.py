@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import uuid
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
+from identity.conflicts import unless_taken
 from identity.models import User
 
 from . import principals, registry
@@ -106,8 +107,5 @@ def _name(text: str, endpoint: Endpoint) -> RoleName:
 
 
 def _insert(row: Role) -> None:
-    try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-    except IntegrityError as error:
-        raise RoleExistsError(row.role) from error
+    with unless_taken("role_once", RoleExistsError(row.role)):
+        row.save(force_insert=True)

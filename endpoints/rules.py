@@ -13,9 +13,10 @@ from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
+from identity.conflicts import unless_taken
 from identity.models import Membership, User
 
 from . import paths, principals, registry
@@ -129,11 +130,8 @@ def _share(user: User, ref: str) -> Endpoint:
 
 
 def _insert(rule: AccessRule) -> None:
-    try:
-        with transaction.atomic():
-            rule.save(force_insert=True)
-    except IntegrityError as error:
-        raise RuleExistsError(rule.path) from error
+    with unless_taken("access_rule_once", RuleExistsError(rule.path)):
+        rule.save(force_insert=True)
 
 
 def _principal(spec: RuleSpec) -> uuid.UUID | None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from django.db import IntegrityError, transaction
-
 from endpoints.gridftp.written_names import BadNameError, one_form
 
+from .conflicts import unless_taken
 from .models import CertificateSubject, Credential, User
 
 #: Of one user.
@@ -85,14 +84,11 @@ def add(user: User, subject: str, label: str = "", *, proven: Collection[str] = 
     subject = _one_form(subject)
     if subject not in proven and not Credential.objects.filter(user=user, kind="x509", subject=subject).exists():
         raise SubjectNotProvenError(subject)
-    try:
-        with transaction.atomic():
-            User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if CertificateSubject.objects.filter(user=user).count() >= MOST:
-                raise TooManySubjectsError(MOST)
-            return CertificateSubject.objects.create(user=user, subject=subject, label=label[:MAX_LABEL])
-    except IntegrityError:
-        raise SubjectTakenError(subject) from None
+    with unless_taken("identity_certificatesubject_subject_key", SubjectTakenError(subject)):
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if CertificateSubject.objects.filter(user=user).count() >= MOST:
+            raise TooManySubjectsError(MOST)
+        return CertificateSubject.objects.create(user=user, subject=subject, label=label[:MAX_LABEL])
 
 
 def provable(user: User) -> list[str]:

@@ -9,8 +9,10 @@ import os
 
 import django
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_init, worker_ready, worker_shutting_down
 from django.apps import apps
+
+from transferapi.schema_version import check_or_exit
 
 from . import broker
 
@@ -33,6 +35,11 @@ app.conf.update(
 if not apps.ready:
     django.setup()
 app.autodiscover_tasks(["workers"], related_name="jobs", force=True)
+
+
+@worker_init.connect
+def refuse_another_schema(**_: object) -> None:
+    check_or_exit()
 
 
 @worker_ready.connect

@@ -26,9 +26,12 @@ def main(argv: list[str]) -> None:
     django.setup()
     from django.core.management import call_command
 
+    from transferapi.schema_version import check_or_exit
+
     home = Home(Path(argv[0]))
     ports = {name: int(port) for name, _, port in (word.partition("=") for word in argv[1:])}
     call_command("migrate", interactive=False, verbosity=1)
+    check_or_exit()
     ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items()}
     _token(home)
     _client(home)

@@ -29,6 +29,7 @@ WIRING = {
     "transferapi.urls",
     "transferapi.wsgi",
     "transferapi.config",
+    "transferapi.schema_version",
     "transferapi.mail_settings",
     "transferapi.limit_settings",
 }
