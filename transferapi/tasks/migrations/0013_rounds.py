@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tasks", "0010_removed_tasks"),
+        ("tasks", "0012_task_status"),
     ]
 
     operations = [
