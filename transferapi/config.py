@@ -37,8 +37,8 @@ KNOWN = {
     "`waybill vault key` makes one",
     "WAYBILL_CERTIFICATES": "folder of the certificate authorities that are trusted "
     "(default /etc/grid-security/certificates)",
-    "WAYBILL_MYPROXY_SECONDS": "seconds that a MyProxy server may take to log a user on, 1 to 50; long where a person "
-    "must confirm by telephone (default 20)",
+    "WAYBILL_MYPROXY_SECONDS": "seconds that a MyProxy server may take to log a user on, at least 10 less than "
+    "WAYBILL_REQUEST_SECONDS; long where a person must confirm by telephone (default 20)",
     "WAYBILL_DELEGATE_TO": "hosts of servers that may be given a (limited) proxy of their user, with commas "
     "(default: none)",
     "WAYBILL_OAUTH_CLIENTS": "how the OAuth servers of endpoints know this service, one a line: "
@@ -75,8 +75,8 @@ SECRETS = (
     "DATABASE_URL",
     "REDIS_URL",
 )
-#: A request may take this long, and a look-up of the server's name (5 s) besides.
-MAX_MYPROXY_SECONDS = 50
+#: Seconds of a request that are left for its answer when an operation has taken as long as it may.
+ANSWER_SECONDS = 10
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 #: No statement, lock or forgotten transaction holds anything up for ever (milliseconds; COPY of many items is longest).
 TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
@@ -131,6 +131,11 @@ class Config:
     public_url: str
     log_level: str
     limits: limit_settings.Limits
+
+    @property
+    def operation_seconds(self) -> int:
+        """Seconds for an operation on an endpoint, or for a logon at a MyProxy server."""
+        return self.request_seconds - ANSWER_SECONDS
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Config:
@@ -193,6 +198,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
     )
     if config.front_secret and not config.front_servers:
         problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
+    if values.get("WAYBILL_MYPROXY_SECONDS") and config.myproxy_seconds > config.operation_seconds:
+        problems.append("WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS")
     if problems:
         raise ConfigError(problems)
     return config
@@ -318,8 +325,8 @@ def _rate(text: str) -> int:
 
 
 def _myproxy_seconds(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,2}", text) or not 1 <= int(text) <= MAX_MYPROXY_SECONDS:
-        raise ValueError(f"a whole number of seconds from 1 to {MAX_MYPROXY_SECONDS}")
+    if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= 590:
+        raise ValueError("a whole number of seconds from 1 to 590")
     return int(text)
 
 

@@ -106,7 +106,7 @@ VAULT_KEY_FILE = CONFIG.vault_key_file
 #: The folder of the authorities that we trust, and whom a (limited) proxy of a user may be given to.
 CERTIFICATES = CONFIG.certificates
 DELEGATE_TO = CONFIG.delegate_to
-MYPROXY_SECONDS = CONFIG.myproxy_seconds
+MYPROXY_SECONDS = min(CONFIG.myproxy_seconds, CONFIG.operation_seconds)
 
 #: What the address gate lets through although it is not globally reachable: servers of endpoints, and webhooks.
 ALLOW_TARGETS = CONFIG.allow_targets
@@ -151,7 +151,7 @@ RATE_LIMIT = CONFIG.rate_limit
 FRONT_SERVERS = CONFIG.front_servers
 FRONT_SECRET = CONFIG.front_secret
 #: Seconds for an operation on an endpoint, which leaves some for the answer.
-OPERATION_SECONDS = CONFIG.request_seconds - 10.0
+OPERATION_SECONDS = float(CONFIG.operation_seconds)
 #: How much one request, one task and one user may ask for.
 LIMITS = CONFIG.limits
 

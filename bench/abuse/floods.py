@@ -22,19 +22,19 @@ Body = Callable[[str, str], bytes]
 @attack("floods: submissions of 1,000,000 items", seconds=30)
 def a_million_items(target: Target, control: Control) -> None:
     items = b",".join([b'{"source_path":"/data/some/folder/a","destination_path":"/data/another/b"}'] * 1_000_000)
-    _flood(target, control, lambda *ends: _document(*ends, items))
+    _flood(target, control, lambda source, destination: _document(source, destination, items))
 
 
 @attack("floods: submissions of as many octets as are taken, all in lists", seconds=30)
 def lists(target: Target, control: Control) -> None:
     item = b'{"source_path":"/a","destination_path":"/b","x":[' + b"[]," * 150 + b"[]]}"
-    _flood(target, control, lambda *ends: _document(*ends, b",".join([item] * 90_000)))
+    _flood(target, control, lambda source, destination: _document(source, destination, b",".join([item] * 90_000)))
 
 
 @attack("floods: submissions of as many octets as are taken, all in wide characters", seconds=30)
 def wide(target: Target, control: Control) -> None:
     item = f'{{"source_path":"/{"a" * 200}\U0001f600","destination_path":"/{"b" * 200}\U0001f600"}}'.encode()
-    _flood(target, control, lambda *ends: _document(*ends, b",".join([item] * 100_000)))
+    _flood(target, control, lambda source, destination: _document(source, destination, b",".join([item] * 100_000)))
 
 
 @attack("floods: 100,000 items submitted and canceled again and again", seconds=40)

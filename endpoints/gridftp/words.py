@@ -25,9 +25,9 @@ def shown(octets: bytes, limit: int = MAX_SHOWN) -> str:
     return f'"{text}{" ..." if len(octets) > limit else ""}"'
 
 
-def quoted(name: str) -> str:
-    """A name in quotes; octets that are no UTF-8 and control characters are U+FFFD."""
-    text = _CONTROL.sub("\ufffd", name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def quoted(name: str, limit: int = MAX_SHOWN) -> str:
+    """A name in quotes, cut to so many characters; octets that are no UTF-8 and control characters are U+FFFD."""
+    text = _CONTROL.sub("\ufffd", f"{name[:limit]} ..." if len(name) > limit else name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return f'"{text}"'
 
 

@@ -191,7 +191,7 @@ def test_a_long_listing_counts_until_its_answer_is_read(ls: Callable[[Listing], 
     assert answer.streaming
     assert patience._waiting[alice.pk] == 1
     assert patience._held[alice.pk] > 5000 * listings.ENTRY
-    text = b"".join(answer)  # type: ignore[arg-type]
+    text = b"".join(answer)
     for name in (names[0], names[-1]):
         assert (name if form == "xml" else name.replace("é", "\\u00e9")).encode() in text
     assert not patience._waiting

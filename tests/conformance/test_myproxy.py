@@ -28,11 +28,11 @@ HOUR = timedelta(hours=1)
 class Limited(TrustFolder):
     """A client that speaks one version of TLS only."""
 
-    version = ssl.TLSVersion.TLSv1_3
+    tls_version = ssl.TLSVersion.TLSv1_3
 
     def client_context(self, credential: Credential | None) -> ssl.SSLContext:
         context = super().client_context(credential)
-        context.minimum_version = context.maximum_version = self.version
+        context.minimum_version = context.maximum_version = self.tls_version
         return context
 
 
@@ -55,7 +55,7 @@ def test_a_credential_that_was_left_there_is_delegated_to_a_key_of_ours(
     left: MyProxyServer, authority: Authority, version: ssl.TLSVersion
 ) -> None:
     trust = Limited(authority.certificates)
-    trust.version = version
+    trust.tls_version = version
     got = [logon(left, "alice", "correct horse", trust=trust) for _ in range(2)]
     for credential in got:
         assert credential.identity == authority.user_subject("alice")

@@ -368,6 +368,7 @@ async def test_a_host_without_a_folder_of_authorities_moves_data_bare_and_says_w
         found = obstacle(source, destination, encrypt=False)
         with pytest.raises(FaultError) as caught:
             agree(source, destination, encrypt=True)
+    assert found is not None
     for text in (found.text, caught.value.fault.advice):
         assert "~/.globus/certificates" in text
     for words in (found.words, caught.value.fault.raw):

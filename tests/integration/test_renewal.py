@@ -395,8 +395,7 @@ def test_what_is_done_in_good_time_is_nothing_to_tell(
 def test_a_credential_of_few_minutes_is_told_when_half_of_it_is_left(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
-    slow = {"size": 5_000 * MB, "pace": lambda at: 8 * MB if at < 400 else 0, "step": 10}
-    found = warned(alice, gsi1, gsi2, life=1200, **slow)
+    found = warned(alice, gsi1, gsi2, life=1200, size=5_000 * MB, pace=lambda at: 8 * MB if at < 400 else 0, step=10)
     assert found is not None
     assert 600 <= found[0] <= 800
 

@@ -41,10 +41,13 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 def test_how_long_a_myproxy_server_may_take_has_a_bound() -> None:
     assert load({}).myproxy_seconds == 20
     assert load({"WAYBILL_MYPROXY_SECONDS": "50"}).myproxy_seconds == 50
-    for wrong in ("0", "51", "1.5", "-1", "long", "٣"):
-        assert "WAYBILL_MYPROXY_SECONDS: a whole number of seconds from 1 to 50" in problems(
+    for wrong in ("0", "591", "1.5", "-1", "long", "٣"):
+        assert "WAYBILL_MYPROXY_SECONDS: a whole number of seconds from 1 to 590" in problems(
             WAYBILL_MYPROXY_SECONDS=wrong
         )
+    assert "at least 10 less than WAYBILL_REQUEST_SECONDS" in problems(WAYBILL_MYPROXY_SECONDS="51")
+    assert load({"WAYBILL_MYPROXY_SECONDS": "90", "WAYBILL_REQUEST_SECONDS": "100"}).myproxy_seconds == 90
+    assert load({"WAYBILL_REQUEST_SECONDS": "20"}).operation_seconds == 10
 
 
 def test_everything_that_may_be_said_is_read() -> None:
