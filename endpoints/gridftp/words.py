@@ -27,7 +27,8 @@ def shown(octets: bytes, limit: int = MAX_SHOWN) -> str:
 
 def quoted(name: str, limit: int = MAX_SHOWN) -> str:
     """A name in quotes, cut to so many characters; octets that are no UTF-8 and control characters are U+FFFD."""
-    text = _CONTROL.sub("\ufffd", f"{name[:limit]} ..." if len(name) > limit else name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    cut = f"{name[:limit]} ..." if len(name) > limit else name
+    text = _CONTROL.sub("\ufffd", cut).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return f'"{text}"'
 
 
