@@ -135,6 +135,17 @@ def test_what_is_continued_first_does_not_wait_for_the_addresses_of_all() -> Non
     assert world.sent(Side.SOURCE) == [b"PORT 127,0,0,1,4,1", b"REST 0-7", b"RETR /b"]
 
 
+def test_an_address_that_comes_with_the_transfer_is_passed_over() -> None:
+    """The toolkit's delayed form, "127 Entering Passive Mode", which nobody has asked for."""
+    world = Dialogue()
+    world.pair.send(Transfer("a", b"/a", b"/b"))
+    world.says(Side.DESTINATION, b"200 ok\r\n" * 4 + STRIPES + b"127 Entering Passive Mode (8,8,8,8,0,25)\r\n")
+    world.says(Side.DESTINATION, b"150 go\r\n127 Entering Passive Mode (127,0,0,1,0,22)\r\n")
+    told = world.sent(Side.SOURCE)
+    assert told[-2:] == [b"SPOR 127,0,0,1,4,1 127,0,0,2,4,2", b"RETR /a"]
+    assert world.pair.state is State.FLOWING
+
+
 LOW = tuple(("127.0.0.1", port) for port in (0, 1, 22, 25, 1023))
 
 

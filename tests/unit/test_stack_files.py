@@ -18,7 +18,10 @@ from deploy.stack.errors import BusyError, HomeError, StartError
 from deploy.stack.home import Home, write_private
 from deploy.stack.places import SOCKET_PATH_LIMIT, account_reaches, private_folder, socket_folder
 from deploy.stack.postgres import Postgres
+from deploy.stack.programs import Instance
+from endpoints.openings import parse_openings
 from transferapi import mail_settings
+from transferapi.config import load
 
 
 def test_a_large_log_begins_anew_under_its_writer(tmp_path: Path) -> None:
@@ -152,3 +155,11 @@ def test_roots_commands_go_on_as_the_owner_of_the_home(tmp_path: Path) -> None:
     os.chown(home.path, 4_000_000, -1)
     with pytest.raises(HomeError, match="no account of this machine"):
         owner_of(home)
+@pytest.mark.parametrize(("given", "more"), [("", ""), ("10.1.0.0/16:2811", "10.1.0.0/16:2811")])
+def test_users_may_connect_to_the_sample_servers_and_to_what_the_operator_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, more: str
+) -> None:
+    monkeypatch.setenv("WAYBILL_ALLOW_TARGETS", given)
+    instance = Instance(Home(tmp_path), load({}), {"ep1": 5061, "ep2": 5062}, None, None)
+    openings = parse_openings(instance.environment()["WAYBILL_ALLOW_TARGETS"])
+    assert openings == parse_openings(f"127.0.0.1:5061,127.0.0.1:5062,{more}")
