@@ -155,6 +155,8 @@ def test_roots_commands_go_on_as_the_owner_of_the_home(tmp_path: Path) -> None:
     os.chown(home.path, 4_000_000, -1)
     with pytest.raises(HomeError, match="no account of this machine"):
         owner_of(home)
+
+
 @pytest.mark.parametrize(("given", "more"), [("", ""), ("10.1.0.0/16:2811", "10.1.0.0/16:2811")])
 def test_users_may_connect_to_the_sample_servers_and_to_what_the_operator_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, more: str
