@@ -230,6 +230,7 @@ class _Task:
             suspect_up_to=self.suspect_up_to,
             started="STARTED" in self.store.codes(),
             connection_failures=self.store.connection_failures,
+            troubled=self.store.trouble is not None,
         )
 
     def sessions(self, pool: SessionPool) -> RealSessions:
