@@ -322,7 +322,12 @@ class RealSessions:
         return Protection(CLEAR, found.side, found.why, found.remedy, refusal.raw)
 
     def _of_pair(self, fault: Fault, source: PooledSession, destination: PooledSession) -> Fault:
-        """A fault of one of two sessions, as the user may hear of it; of either, where nobody knows of which."""
+        """What one of two servers said of its data connections, as the user may hear of it.
+
+        It may name folders of an account: at a shared endpoint that is another user's.
+        """
+        if any(session.guarded for session in (source, destination) if fault.side in (session.side, Side.UNKNOWN)):
+            fault = replace(fault, raw="")
         for session in (source, destination):
             if fault.side is session.side:
                 return self._told(replace(fault, server=self._server(session.side, session.address)), session.side)

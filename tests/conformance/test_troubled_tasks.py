@@ -206,6 +206,19 @@ def test_servers_that_refuse_dcsc_move_data_bare_and_say_so(alice: User, folder:
 
 
 @pytest.mark.toolkit
+def test_what_a_shared_server_says_of_its_account_is_not_told(alice: User, folder: Path, gsi: Gsi) -> None:
+    bob = User.objects.create(username="bob")
+    share = make_share(gsi("host", "-disable-command-list", "DCSC"), "share", f"{folder}/")
+    give(share, bob, write=True)
+    for encrypt, end in ((False, "SUCCEEDED"), (True, "FAILED")):
+        task = submit(bob, share, share, ("/file", f"/copy-{encrypt}"), options={"encrypt_data": encrypt})
+        assert run(task) == end, told(task)
+        assert "alice#share (the source)" in told(task)
+        assert "takes no key for its data connections" in told(task)
+        assert "Command not supported" not in told(task)
+
+
+@pytest.mark.toolkit
 @pytest.mark.parametrize(("encrypt", "held"), [(False, "authenticated"), (True, "encrypted")])
 def test_what_protects_the_data_is_told_once(alice: User, folder: Path, gsi: Gsi, encrypt: bool, held: str) -> None:
     task = submit(
