@@ -68,7 +68,7 @@ def test_a_server_that_is_none_is_not_found(api: Api, ep1: Endpoint, server: str
 def test_a_method_that_a_route_does_not_have_is_refused(api: Api, route: str) -> None:
     path = re.sub("<[^>]+>", "1", route)
     known = {method for method, other in routes("v0.10/") if other == route}
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "BREW"} - known:
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"} - known:
         answer = api.call(method, f"/{path}")
         assert_error(answer, 405, "ClientError.MethodNotAllowed")
         assert known <= {name.strip() for name in answer.headers["Allow"].split(",")}

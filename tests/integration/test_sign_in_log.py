@@ -1,0 +1,28 @@
+"""What the log says of sign-ins: who, and whether; never what was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from identity.models import User
+from tests.integration.pages import PASSWORD, Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
+
+
+def test_sign_ins_refusals_and_sign_outs_are_lines_of_the_log(alice: User, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "identity.sign_in_log")
+    browser = Browser()
+    for username, password in (("alice", "wrong words"), ("my password\nby mistake", "x"), ("alice", PASSWORD)):
+        browser.get("/signin")
+        browser.post("/signin", username=username, password=password)
+    browser.get("/account")
+    browser.post("/signout")
+    told = [record.getMessage() for record in caplog.records if record.name == "identity.sign_in_log"]
+    assert told == [
+        "a password was refused: alice",
+        "a password was refused: no such user",
+        "signed in by password: alice",
+        "signed out: alice",
+    ]
+    assert not any(secret in caplog.text for secret in ("wrong words", "by mistake", PASSWORD))
