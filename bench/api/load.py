@@ -39,7 +39,7 @@ def request(method: str, path: str, token: str, body: bytes = b"") -> bytes:
 
 
 class Connection:
-    """An open connection. Each answer says its length, or the server is not ours."""
+    """An open connection. Each answer says its length or comes in chunks, or the server is not ours."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=60)
@@ -50,12 +50,26 @@ class Connection:
         self._socket.sendall(message)
         head, _, body = self._until_head().partition(b"\r\n\r\n")
         fields = head.lower().split(b"\r\n")
+        status = int(head.split(b" ", 2)[1])
+        if b"transfer-encoding: chunked" in fields:
+            return status, self._chunks(body)
         length = next(int(field.split(b":")[1]) for field in fields if field.startswith(b"content-length:"))
         parts, left = [body], length - len(body)
         while left > 0:
             parts.append(self._receive())
             left -= len(parts[-1])
-        return int(head.split(b" ", 2)[1]), b"".join(parts)
+        return status, b"".join(parts)
+
+    def _chunks(self, first: bytes) -> bytes:
+        """A body in chunks, without their heads (RFC 9112 section 7.1)."""
+        parts = [first]
+        while not b"".join(parts[-2:]).endswith(b"\r\n0\r\n\r\n"):
+            parts.append(self._receive())
+        data, found, at = b"".join(parts), [], 0
+        while size := int(data[at : (start := data.index(b"\r\n", at) + 2)], 16):
+            found.append(data[start : start + size])
+            at = start + size + 2
+        return b"".join(found)
 
     def _until_head(self) -> bytes:
         found = self._receive()

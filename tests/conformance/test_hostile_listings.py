@@ -155,7 +155,10 @@ def ls(alice: User, lists: Callable[[Listing], HostileServer]) -> Callable[[List
     return register
 
 
-def test_a_listing_without_end_is_refused_and_gives_back_what_it_held(ls: Callable[[Listing], Api]) -> None:
+def test_a_listing_without_end_is_refused_and_gives_back_what_it_held(
+    ls: Callable[[Listing], Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "MAX_LINES", 20_000)
     assert_error(ls(endless("Type=cdir; .")).get(LS, path="/"), 502, SIZE_LIMIT)
     assert not patience._waiting
     assert not patience._held
