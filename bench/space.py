@@ -1,103 +1,149 @@
-"""What tasks leave in the database: 300,000 items submitted, canceled and cleared away, round after round.
+"""What tasks leave in the database: 300,000 items and as many files, canceled and cleared away, round after round.
 
-    python -m bench.space [--items 300000] [--rounds 3]
+    python -m bench.space [--rows 300000] [--rounds 3]
 
 Sizes are `pg_total_relation_size` of a table: its rows, what was deleted of them, and its indexes. A table does not
-grow from the second round on when what was deleted is used again. Nothing but the service's own jobs and PostgreSQL's
-own autovacuum clears it.
+grow from the second round on when what was deleted is used again. Nothing clears it but `retention.give_back`, as the
+workers call it, and PostgreSQL's own autovacuum. The database is one of our own, as `make up` sets it up.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import secrets
 import sys
+import tempfile
 import time
-from urllib.parse import parse_qs, urlsplit
+import uuid
+from pathlib import Path
 
-import psycopg2
-
-from bench.instance import Api, instance
 from bench.table import machine
-from deploy.stack.embedded import embedded_environment
+from deploy.stack.postgres import Postgres
 
 TABLES = ("tasks_item", "tasks_file", "tasks_event", "tasks_task")
-PER_TASK = 100_000
-PATIENCE = 600.0
-
-
-class Database:
-    def __init__(self, api: Api) -> None:
-        url = urlsplit(embedded_environment(api.home)["DATABASE_URL"])
-        host = parse_qs(url.query)["host"][0]
-        self._connection = psycopg2.connect(
-            host=host, user=url.username, password=url.password, dbname=url.path.lstrip("/")
-        )
-        self._connection.autocommit = True
-
-    def one(self, query: str) -> int:
-        with self._connection.cursor() as cursor:
-            cursor.execute(query)
-            row = cursor.fetchone()
-            assert row is not None
-            return int(row[0])
-
-    def line(self, what: str, begun: float) -> None:
-        sizes = [self.one(f"SELECT pg_total_relation_size('{table}')") / 1e6 for table in TABLES]
-        kept = self.one("SELECT coalesce(sum(rows), 0) FROM tasks_space")
-        cells = " | ".join(f"{size:.1f}" for size in sizes)
-        sys.stdout.write(f"| {what} | {time.monotonic() - begun:.1f} | {kept} | {cells} |\n")
-        sys.stdout.flush()
-
-    def wait(self, query: str) -> None:
-        """Until this is 0."""
-        end = time.monotonic() + PATIENCE
-        while self.one(query):
-            if time.monotonic() > end:
-                raise TimeoutError(query)
-            time.sleep(0.5)
-
-    def vacuumed(self, since: float) -> None:
-        """Until autovacuum has been at the table of items."""
-        self.wait(
-            "SELECT count(*) FROM pg_stat_user_tables WHERE relname = 'tasks_item'"
-            " AND n_dead_tup > 20000 + n_live_tup / 50"
-            f" AND coalesce(last_autovacuum, '-infinity') < to_timestamp({since})"
-        )
+#: Items of one task, and files of one batch.
+PER_TASK, BATCH = 100_000, 1000
+PATIENCE = 300.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=300_000)
+    parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="waybill-bench-") as folder:
+        Path(folder).chmod(0o711)
+        server = Postgres(Path(folder))
+        server.start()
+        try:
+            _connect(server.url())
+            _measure(options.rows, options.rounds)
+        finally:
+            server.stop()
+
+
+def _connect(url: str) -> None:
+    import django
+    from django.core.management import call_command
+
+    words = {"WAYBILL_SECRET_KEY": secrets.token_urlsafe(40), "DATABASE_URL": url, "WAYBILL_LOG_LEVEL": "ERROR"}
+    os.environ.update(words, DJANGO_SETTINGS_MODULE="transferapi.settings")
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def _measure(rows: int, rounds: int) -> None:
+    from identity.models import User
+
     sys.stdout.write(f"{machine()}\n\n| | s | rows kept | {' | '.join(f'{name} MB' for name in TABLES)} |\n")
     sys.stdout.write("|---|" + "---|" * (len(TABLES) + 2) + "\n")
-    with instance() as api:
-        database = Database(api)
-        ends = [str(one["id"]) for one in api.call("GET", "/endpoint_search?filter_scope=my-endpoints")["DATA"]]
-        database.line("at the beginning", time.monotonic())
-        for number in range(1, options.rounds + 1):
-            _round(api, database, (ends[0], ends[-1]), options.items, f"round {number}:")
+    user = User.objects.create(username="alice")
+    ends = [_endpoint(user, name) for name in ("source", "destination")]
+    _line("at the beginning", time.monotonic())
+    for number in range(1, rounds + 1):
+        _round(user, (ends[0], ends[1]), rows, f"round {number}:")
 
 
-def _round(api: Api, database: Database, ends: tuple[str, str], items: int, what: str) -> None:
+def _endpoint(user: object, name: str) -> str:
+    from endpoints import registry
+    from endpoints.registry import ServerSpec
+
+    server = ServerSpec("192.0.2.1", 2811, "ftp")
+    return str(registry.create(user, {"name": name}, [server]).pk)  # type: ignore[arg-type]  # imported in functions
+
+
+def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
+    from transferapi.tasks import moves, retention, work
+    from transferapi.tasks.leases import Grant, acquire
+
     begun = time.monotonic()
-    paths = [(f"/~/no/such/folder/file{n:06}", f"/~/no/other/folder/file{n:06}") for n in range(PER_TASK)]
-    tasks = [
-        api.transfer_items(*ends, paths[: min(PER_TASK, items - start)], skip_activation_check=True)
-        for start in range(0, items, PER_TASK)
-    ]
-    database.line(f"{what} submitted", begun)
-    canceled = time.monotonic()
-    since = time.time()
-    for task in tasks:
-        api.call("POST", f"/task/{task}/cancel")
-    database.wait("SELECT count(*) FROM tasks_task WHERE phase <> 'done'")
-    database.line(f"{what} canceled", canceled)
-    database.wait("SELECT count(*) FROM tasks_task WHERE phase = 'done' AND NOT tidied")
-    database.line(f"{what} cleared away", canceled)
-    database.vacuumed(since)
-    database.line(f"{what} vacuumed by PostgreSQL itself", canceled)
+    tasks = [_submit(user, ends, min(PER_TASK, rows - start)) for start in range(0, rows, PER_TASK)]
+    _line(f"{what} items submitted", begun)
+    begun = time.monotonic()
+    grant = acquire(tasks[0], "bench")
+    assert isinstance(grant, Grant)
+    _find(grant.task_id, grant.epoch, rows)
+    _line(f"{what} files found", begun)
+    begun, since = time.monotonic(), time.time()
+    work.fail(grant.task_id, grant.epoch, "CANCELED", "over")
+    for task_id in tasks[1:]:
+        moves.cancel(user, task_id)  # type: ignore[arg-type]
+    while retention.give_back():
+        pass
+    _line(f"{what} canceled, and cleared away", begun)
+    _await_vacuum(since)
+    _line(f"{what} vacuumed by PostgreSQL itself", begun)
+
+
+def _submit(user: object, ends: tuple[str, str], items: int) -> uuid.UUID:
+    from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
+
+    paths = [TransferItem(f"/data/some/folder/file{n:06}", f"/archive/some/folder/file{n:06}") for n in range(items)]
+    task, _ = submit_transfer(user, TransferRequest(uuid.uuid4(), *ends, paths))  # type: ignore[arg-type]
+    return task.pk
+
+
+def _find(task_id: uuid.UUID, epoch: int, rows: int) -> None:
+    from transferapi.tasks import leases, work
+    from transferapi.tasks.models import Item
+    from transferapi.tasks.rows import NewFile
+
+    item = Item.objects.filter(task=task_id).values_list("pk", flat=True)[0]
+    for start in range(0, rows, BATCH):
+        names = [f"run{start // 10000:03}/file{n:08}.dat" for n in range(start, start + BATCH)]
+        found = [NewFile(item, f"/data/project/{name}", f"/archive/project/{name}", 1, None, 0) for name in names]
+        work.add_found(task_id, epoch, found)
+        leases.heartbeat(task_id, epoch)
+
+
+def _one(query: str) -> int:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return int(cursor.fetchone()[0])
+
+
+def _line(what: str, begun: float) -> None:
+    sizes = [_one(f"SELECT pg_total_relation_size('{table}')") / 1e6 for table in TABLES]
+    kept = _one("SELECT coalesce(sum(rows), 0) FROM tasks_space")
+    cells = " | ".join(f"{size:.1f}" for size in sizes)
+    sys.stdout.write(f"| {what} | {time.monotonic() - begun:.1f} | {kept} | {cells} |\n")
+    sys.stdout.flush()
+
+
+def _await_vacuum(since: float) -> None:
+    """Until autovacuum has been at both large tables. Raises TimeoutError."""
+    left = (
+        "SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('tasks_item', 'tasks_file')"
+        f" AND coalesce(last_autovacuum, '-infinity') < to_timestamp({since})"
+    )
+    end = time.monotonic() + PATIENCE
+    while _one(left):
+        if time.monotonic() > end:
+            raise TimeoutError("autovacuum did not come")
+        time.sleep(1)
 
 
 if __name__ == "__main__":
