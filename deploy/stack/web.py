@@ -207,10 +207,14 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.nr_conns -= 1
 
     def _make_room(self) -> None:
-        """Requests that the application has accepted go last."""
+        """For some at once, or who comes in great numbers would make us look at all each time.
+
+        Requests that the application has accepted go last.
+        """
         counts = Counter(conn.network for conn in self._all)
-        if self._waiting:
-            self._drop(min(self._waiting, key=lambda conn: (conn.wanted, -counts[conn.network], conn.since)))
+        worst = sorted(self._waiting, key=lambda conn: (conn.wanted, -counts[conn.network], conn.since))
+        for conn in worst[: 1 + self._most // 20]:
+            self._drop(conn)
 
     def finish_request(self, conn: Connection, fs: Future[After]) -> None:
         after = fs.result() if not fs.cancelled() and fs.exception() is None else After.CLOSE
