@@ -3,7 +3,7 @@ SHELL := /bin/sh
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
 
-.PHONY: help up down status logs test lint venv venv-test lock bench
+.PHONY: help up down status logs test lint venv venv-test lock audit bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,11 @@ lock: venv-test ## write the lock files anew from pyproject.toml
 		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
 	@$(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --no-header --universal --python-version 3.11 \
 		--no-emit-index-url --no-emit-find-links --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+
+audit: venv ## ask the package index for holes known in what is pinned
+	@if [ -z "$${SSL_CERT_FILE:-}" ] && [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
+		export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; fi; \
+	exec $(PYTHON_IN_VENV) -m deploy.audit requirements.lock requirements-test.lock
 
 bench: venv-test ## how to run the benchmarks
 	@for file in $$(grep -l 'if __name__ == "__main__"' bench/*.py bench/*/*.py); do \
