@@ -149,8 +149,9 @@ class Postgres:
         fresh.rename(self.data)
 
     def _write_authentication(self, data: Path) -> None:
-        """By the kernel's word only. Root could become the account anyway."""
-        users = sorted({"root", pwd.getpwuid(os.geteuid()).pw_name})
+        """Whom it lets in. Root could become the account anyway."""
+        account = self._account or pwd.getpwuid(os.geteuid())
+        users = sorted({"root", account.pw_name})
         names = "".join(f'home "{user}" {ROLE}\n' for user in users)
         for name, text in {"pg_hba.conf": "local all all peer map=home\n", "pg_ident.conf": names}.items():
             (data / name).write_text(text)

@@ -121,7 +121,8 @@ class Commands:
 
     def __init__(self, url: str, file: Path) -> None:
         self.file = file
-        self.environment = {**os.environ, "DATABASE_URL": url, "WAYBILL_VAULT_KEY_FILE": str(file)}
+        given = {"DATABASE_URL": url, "WAYBILL_VAULT_KEY_FILE": str(file), "WAYBILL_HOME": str(file.parent)}
+        self.environment = {**os.environ, **given}
 
     def run(self, word: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "deploy.cli", "vault", word]
