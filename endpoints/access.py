@@ -14,7 +14,7 @@ from typing import NamedTuple
 from identity.models import User
 
 from .errors import NotPermittedError, PathNotPermittedError
-from .gridftp.client import Ground as Fence
+from .gridftp.restriction import Ground as Fence
 from .models import Endpoint
 from .permissions import READING, Verb, may, rules_for, unruled
 

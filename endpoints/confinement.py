@@ -12,19 +12,23 @@ Each name of a path below the root is looked at. Three kinds of servers:
   is shared.
 
 A dangling link is not told by the toolkit's server in any way. Nothing can be read through one.
+
+The folders that a session is kept in are resolved here, too (`enter`), anew for each session: a rule is about a name,
+and what stands under that name may be a link, or may have become one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .gridftp.client import Ground as Fence
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, Scope
+from .gridftp.restriction import TOO_MANY_GROUNDS, not_restricted
+from .gridftp.restriction import Ground as Fence
 
 #: Folders that are remembered, and seconds for which: a link may have taken the place of one.
 MAX_KNOWN, MAX_AGE = 4096, 30.0
@@ -32,6 +36,8 @@ MAX_KNOWN, MAX_AGE = 4096, 30.0
 MAX_LINKS, MAX_LISTED = 40, 200
 #: Names of one path that are looked at in one go.
 AT_ONCE = 32
+#: Folders that a session is kept in; no server could be told of more in one command.
+MAX_FENCES = 500
 
 _GONE = frozenset({Kind.FILE_NOT_FOUND, Kind.NOT_A_DIRECTORY})
 
@@ -46,6 +52,12 @@ class Looker(Protocol):
     @property
     def home(self) -> str: ...
     async def stat(self, path: str) -> Entry: ...
+
+
+class Enterable(Looker, Protocol):
+    """A session that can be kept in folders."""
+
+    async def restrict(self, grounds: Iterable[Fence]) -> None: ...
 
 
 class LeadsOutError(FaultError):
@@ -112,13 +124,34 @@ class Confinement:
             return None
         return place[len(await self._real_root(session)) :] or "/"
 
-    async def fences(self, session: Looker, wanted: Sequence[Fence]) -> list[Fence]:
-        """These folders, without links in their paths: a server compares paths as it resolves them. Those that lead
-        out are none."""
+    async def enter(self, session: Enterable, wanted: Sequence[Fence]) -> Mapping[str, str]:
+        """Keep a session that sees all, for good, in these folders; where those behind links lie, for `placed`.
+
+        Raises FaultError; LeadsOutError when each of them leads out of what is given.
+        """
+        fences = await self.fences(session, wanted)
+        if not fences:
+            raise LeadsOutError
+        await session.restrict(fences.values())
         if self._is_open:
-            return list(wanted)
+            return {}
+        places = {self._root: await self._real_root(session)}
+        for name, fence in fences.items():
+            real = fence.path.rstrip("/")
+            if placed(name, places) != (real or "/"):
+                places[name] = real
+        return {name: real for name, real in places.items() if name != real}
+
+    async def fences(self, session: Looker, wanted: Sequence[Fence]) -> dict[str, Fence]:
+        """These folders by name, without links in their paths: a server compares paths as it resolves them. Those that
+        lead out are none. Raises FaultError."""
+        names = [fence.path.rstrip("/") for fence in wanted]
+        if self._is_open:
+            return dict(zip(names, wanted, strict=True))
+        if len(wanted) > MAX_FENCES:
+            raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_GROUNDS)
         found = await asyncio.gather(*(self._fence(session, fence) for fence in wanted))
-        return [fence for fence in found if fence is not None]
+        return {name: fence for name, fence in zip(names, found, strict=True) if fence is not None}
 
     async def _fence(self, session: Looker, fence: Fence) -> Fence | None:
         try:
@@ -262,6 +295,19 @@ class _Walk:
             if self._lenient and error.fault.kind is Kind.PERMISSION_DENIED:
                 return Entry(path.rpartition("/")[2], "dir")
             raise
+
+
+def placed(path: str, places: Mapping[str, str], *, follow: bool = True) -> str:
+    """A path of the host by the name of the folder that it is in, as one without links on the way to that folder.
+
+    places: of `Confinement.enter`. The longest name counts; a path in none of the folders stays as it is.
+    follow False: it is about the last name itself, which may be a link.
+    """
+    if not places:
+        return path
+    inner = f"{path}/" if follow else path.rstrip("/")
+    name = max((name for name in places if inner.startswith(f"{name}/")), key=len, default=None)
+    return path if name is None else places[name] + path[len(name) :] or "/"
 
 
 def _is_link(entry: Entry) -> bool:

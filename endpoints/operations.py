@@ -215,7 +215,9 @@ def _on_session(
 
     async def confined(session: GridFTPSession) -> _T:
         confinement = Confinement(ground.root, allows)
-        places = await _enter(session, ground, confinement, paths, moves=moves) if ground.shared else paths
+        places = paths
+        if ground.shared:
+            places = await _enter(session, ground, confinement, paths, write=write, moves=moves)
         return await work(session, confinement, places)
 
     with nullcontext() if seat else patience.waiting(user.pk, patience.OPERATIONS):
@@ -229,7 +231,13 @@ def _on_session(
 
 
 async def _enter(
-    session: GridFTPSession, ground: Access, confinement: Confinement, paths: Sequence[str], *, moves: bool
+    session: GridFTPSession,
+    ground: Access,
+    confinement: Confinement,
+    paths: Sequence[str],
+    *,
+    write: bool,
+    moves: bool,
 ) -> list[str]:
     """Go into the folder that is shared, for good; the places that these paths mean. -> FaultError, LeadsOutError
 
@@ -239,7 +247,7 @@ async def _enter(
     places = [await confinement.place(session, path, follow=not moves) for path in real]
     if moves:
         await _must_be_no_link(session, real[0])
-    await session.restrict(await confinement.fences(session, ground.fences(paths)))
+    await confinement.enter(session, [fence._replace(write=fence.write and write) for fence in ground.fences(paths)])
     return places
 
 

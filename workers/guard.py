@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from endpoints.access import Access
-from endpoints.confinement import Confinement
-from endpoints.gridftp.client import GridFTPSession, Ground
-from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
+from endpoints.confinement import Confinement, LeadsOutError, placed
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.restriction import Ground
 from endpoints.registry import canonical_name
 from workers.pool import Door
 
 #: Paths of files that were fed: what is under way comes to its end, checksums and all.
 MAX_FED = 20_000
 WITHDRAWN = "No access rule of the shared endpoint {} covers {} any more: it was withdrawn, or has expired."
+LED_OUT = (
+    "What the access rules of the shared endpoint {} give is a symbolic link out of what is shared, or lies behind one."
+)
+NO_FILE = "An access rule is for {}, as a folder: a file cannot be written in its place."
 OVER = "The shared endpoint {} is not there any more for the owner of the task, who asked for {}."
 #: Of one who has told a server who he is: not for those who use what he shares.
 _OF_CREDENTIALS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS, Kind.INVALID_SERVICE_CREDENTIAL, Kind.GSI_DN_MISMATCH})
@@ -46,9 +51,9 @@ class Guard:
         self._write = write
         self._foreign = foreign
         self._name = canonical_name(access.endpoint)
-        self._confinement = Confinement(access.root)
         #: Names that nobody is told.
-        self._hidden = {access.root} - {""}
+        self._hidden: Sequence[str] = ()
+        self._hide(access.root)
         self._fed: OrderedDict[str, None] = OrderedDict()
 
     def refresh(self) -> None:
@@ -68,6 +73,8 @@ class Guard:
     def feed(self, path: str) -> str:
         """The same for a file that is about to be moved; what belongs to it is not asked for again."""
         real = self.real(path)
+        if self._write and not self._now.allows(f"{path.rpartition('/')[0]}/", write=True):
+            raise FaultError(Fault(Kind.PERMISSION_DENIED, self.side, retryable=False, advice=NO_FILE.format(path)))
         self._fed[path] = None
         if len(self._fed) > MAX_FED:
             self._fed.popitem(last=False)
@@ -89,13 +96,28 @@ class Guard:
 
     def door(self, door: Door) -> Door:
         """For sessions that the server keeps within what is shared. Raises FaultError when that is nothing any more."""
-        fence = self._fence()
+        fence = self.fence()
         if not fence:
             raise FaultError(self._refusal("/"))
         told = hashlib.blake2b(repr(fence).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-        return replace(door, key=f"{door.key} within {told}", fence=fence)
+        return replace(door, key=f"{door.key} within {told}", confine=self._confining(fence))
 
-    def _fence(self) -> tuple[Ground, ...]:
+    def _confining(self, fence: Sequence[Ground]) -> Callable[[GridFTPSession], Awaitable[None]]:
+        """Resolves the folders for each session anew: a symlink may have taken the place of one meanwhile."""
+        access = self._now
+        allows = None if access.grounds is None else partial(access.allows, write=self._write)
+
+        async def confine(session: GridFTPSession) -> None:
+            try:
+                session.places = await Confinement(access.root, allows).enter(session, fence)
+            except LeadsOutError as error:
+                why = f"{LED_OUT.format(self._name)} {error.fault.advice}"
+                fault = Fault(Kind.ACL_CHANGED, self.side, retryable=False, scope=Scope.ENDPOINT, advice=why)
+                raise FaultError(fault) from None
+
+        return confine
+
+    def fence(self) -> tuple[Ground, ...]:
         """The folders of the rules, without those that lie in others."""
         access = self._now
         if access.grounds is None:
@@ -109,11 +131,16 @@ class Guard:
 
     # ---- what comes back
 
-    async def shown(self, session: GridFTPSession, folder: str, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Entries of a folder of the host's: links lead to paths of the share, or to nowhere that is told."""
-        if not any(entry.link_target is not None for entry in entries):
-            return entries
-        return await self._confinement.shown(session, folder, entries)
+    def confinement(self, session: GridFTPSession) -> Confinement:
+        """For the links that this session tells of: they lead to paths of the share, or to nowhere that is told."""
+        root = placed(self._first.root, session.places)
+        self._hide(root)
+        return Confinement(root)
+
+    @property
+    def deletes(self) -> bool:
+        """What its paths name is removed, and not what they lead to."""
+        return self._write and self.side is Side.SOURCE
 
     @property
     def follows_links(self) -> bool:
@@ -135,7 +162,12 @@ class Guard:
         """A root that is named by the home of an account has a second name, which servers use."""
         root = self._first.root
         if root == "/~" or root.startswith("/~/"):
-            self._hidden.add(home.rstrip("/") + root[2:])
+            self._hide(home.rstrip("/") + root[2:])
+
+    def _hide(self, root: str) -> None:
+        """The longest first: one may begin with another."""
+        if root.strip("/") and root not in self._hidden:
+            self._hidden = sorted([*self._hidden, root], key=len, reverse=True)
 
 
 def _stripped(text: str, root: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from endpoints.gridftp.client import GridFTPSession, Ground
+from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.login import ANONYMOUS, Login
 from workers.engine.ports import Transport
@@ -82,13 +82,14 @@ class Door:
 
     key: of the user, of his credential and its version, and of the name that the server must have; no secret.
     login: made when a new session is needed. Raises FaultError.
-    fence: the folders that the server keeps the session within, told by the key; None: it sees all.
+    confine: has the server keep a new session within the folders that the key tells of. Raises FaultError. None: it
+    sees all.
     """
 
     address: Address
     key: str = ANONYMOUS.key
     login: Callable[[], Awaitable[Login]] = field(default=_anonymous, compare=False)
-    fence: Sequence[Ground] | None = field(default=None, compare=False)
+    confine: Callable[[GridFTPSession], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -231,15 +232,15 @@ class SessionPool:
             if not self._opening[address]:
                 del self._opening[address]
         self.absences.note_success(address)
-        if door.fence is not None:
-            await _restrict(session, door.fence)
+        if door.confine is not None:
+            await _confine(session, door.confine)
         return session
 
 
-async def _restrict(session: GridFTPSession, fence: Sequence[Ground]) -> None:
-    """One that could not be kept within it is of no use to anybody."""
+async def _confine(session: GridFTPSession, confine: Callable[[GridFTPSession], Awaitable[None]]) -> None:
+    """One that could not be kept within its folders is of no use to anybody."""
     try:
-        await session.restrict(fence)
+        await confine(session)
     except BaseException:
         session.connection.abort()
         raise

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from endpoints.confinement import placed
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
@@ -111,10 +112,21 @@ class GuardedSession(PooledSession):
         super().__init__(door, guard.side, inner)
         guard.know_home(inner.home)
         self._guard = guard
+        self._confinement = guard.confinement(inner)
         self._telling = _telling(guard)
 
     def fed_path(self, path: str) -> bytes:
-        return super().fed_path(self._guard.feed(path))
+        return super().fed_path(placed(self._guard.feed(path), self.inner.places))
+
+    def _real(self, path: str, *, fed: bool = False) -> str:
+        """A path of the task as the host's servers know it, behind no link that leads to its rule's folder."""
+        real = self._guard.real(path, fed=fed)
+        return placed(real, self.inner.places, follow=not self._guard.deletes)
+
+    async def _shown(self, folder: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+        if not any(entry.link_target is not None for entry in entries):
+            return entries
+        return await self._confinement.shown(self.inner, folder, entries)
 
     def told(self, fault: Fault) -> Fault:
         return self._guard.told(fault)
@@ -126,52 +138,52 @@ class GuardedSession(PooledSession):
 
     async def stat(self, path: str) -> Entry:
         """With a slash behind its name a link would be looked through, and not be seen."""
-        real = self._guard.real(path, fed=True)
+        real = self._real(path, fed=True)
         plain = real.rstrip("/") or "/"
         with self._telling:
             entry = await self.inner.stat(plain)
-            if self._guard.is_root(plain):
+            if self._guard.is_root(self._guard.real(path, fed=True)):
                 return replace(entry, name="/", link_target=None)
-            (entry,) = await self._guard.shown(self.inner, plain.rpartition("/")[0], [entry])
+            (entry,) = await self._shown(plain.rpartition("/")[0], [entry])
             if plain != real and entry.kind == "file":
                 raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
             return entry
 
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
-        real = self._guard.real(path).rstrip("/") or "/"
+        real = self._real(path).rstrip("/") or "/"
         with self._telling:
             async for entries in self.inner.listing(real):
-                yield await self._guard.shown(self.inner, real, entries)
+                yield await self._shown(real, entries)
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
-        real = [self._guard.real(path) for path in paths]
+        real = [self._real(path) for path in paths]
         with self._telling:
             return await self.inner.make_directories(real)
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """What the task has begun to write may go, whatever the rules say by now."""
-        real = [(self._guard.real(path, fed=True), folder) for path, folder in entries]
+        real = [(self._real(path, fed=True), folder) for path, folder in entries]
         with self._telling:
             faults = await self.inner.remove(real)
         return [fault and self._guard.told(fault) for fault in faults]
 
     async def remove_unlisted(self, path: str) -> None:
-        real = self._guard.real(path)
+        real = self._real(path)
         with self._telling:
             await self.inner.remove_unlisted(real)
 
     async def rename(self, old: str, new: str) -> None:
-        real = self._guard.real(old, fed=True), self._guard.real(new, fed=True)
+        real = self._real(old, fed=True), self._real(new, fed=True)
         with self._telling:
             await self.inner.rename(*real)
 
     async def checksum(self, path: str, algorithm: str) -> str:
-        real = self._guard.real(path, fed=True)
+        real = self._real(path, fed=True)
         with self._telling:
             return await self.inner.checksum(real, algorithm)
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
-        real = [(self._guard.real(path, fed=True), modified) for path, modified in files]
+        real = [(self._real(path, fed=True), modified) for path, modified in files]
         with self._telling:
             faults = await self.inner.set_modified(real)
         return [fault and self._guard.told(fault) for fault in faults]

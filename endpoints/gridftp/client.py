@@ -6,12 +6,11 @@ Errors: every method raises FaultError; after a fault of scope SESSION the conne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple, Self, TypeVar
-from urllib.parse import quote
+from typing import Self, TypeVar
 
 from .commands import MAX_ARGUMENT
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
@@ -21,6 +20,7 @@ from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
 from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
+from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_GROUNDS, Ground, not_restricted, restriction
 from .words import quoted
 
 #: Facts asked for: what a scan needs (Unique tells a file by two names from two files), and what a person wants to
@@ -35,18 +35,6 @@ FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
 UNMARKED_TIMEOUT = 3600.0
 
 _T = TypeVar("_T")
-
-
-NOT_CONFINED = "The server cannot keep a session within a folder (SITE RESTRICT), and a shared endpoint needs that."
-NO_STARS = 'A folder with "*" in its path cannot be shared: servers take that for any name.'
-TOO_MANY_GROUNDS = "More folders are shared with this user than a server can be told; share fewer, larger ones."
-
-
-class Ground(NamedTuple):
-    """A folder of a server, with all that is in it."""
-
-    path: str
-    write: bool
 
 
 class GridFTPSession:
@@ -70,6 +58,8 @@ class GridFTPSession:
         #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
         self.demands_encryption = False
         self._marks_checksums = False
+        #: Where the folders lie that it was restricted to, by the names that others know them by.
+        self.places: Mapping[str, str] = {}
         #: A second EPSV would take the address of the first away.
         self._listening = asyncio.Lock()
 
@@ -165,24 +155,25 @@ class GridFTPSession:
             raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=quoted(name)))
         return octets
 
-    async def restrict(self, grounds: Sequence[Ground]) -> None:
+    async def restrict(self, grounds: Iterable[Ground]) -> None:
         """SITE RESTRICT: from now on the server lets this session see these folders only, wherever symlinks lead.
 
-        For good: it cannot be widened. Raises FaultError(UNSUPPORTED) where the server does not know how, and
-        FaultError(LIMIT_EXCEEDED) where there are too many for one command. A folder with a "*" in its path is left
-        out: the toolkit's server takes it for all folders that begin so.
+        For good: it cannot be widened. No symlink is followed on the way to a folder: the paths are resolved ones, and
+        must stay what they are. Raises FaultError: UNSUPPORTED where the server does not know how, LIMIT_EXCEEDED where
+        there are too many for one command.
         """
         paths = [(ground.write, self.encode_path(ground.path)) for ground in grounds]
-        entries = [("RW" if write else "R") + quote(path, safe="/") for write, path in paths if b"*" not in path]
-        if not entries:
-            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=Scope.ENDPOINT, advice=NO_STARS))
-        line = b"RESTRICT " + ",".join(entries).encode("ascii")
+        if self.striped and any(path.strip(b"/") for _, path in paths):
+            # It compares the words of a path, and its data nodes open what these lead to.
+            raise not_restricted(Kind.UNSUPPORTED, FRONT_END)
+        line = restriction(paths, patterns=self._is_toolkit)
+        if not line:
+            raise not_restricted(Kind.UNSUPPORTED, NO_STARS)
         if len(line) > MAX_ARGUMENT:
-            raise FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, scope=Scope.ENDPOINT, advice=TOO_MANY_GROUNDS))
+            raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_GROUNDS)
         reply = await self.connection.request("SITE", line)
         if reply.is_error:
-            fault = make_fault(Kind.UNSUPPORTED, str(reply), retryable=False)
-            raise FaultError(replace(fault, scope=Scope.ENDPOINT, advice=NOT_CONFINED))
+            raise not_restricted(Kind.UNSUPPORTED, NOT_CONFINED, str(reply))
 
     async def stat(self, path: str) -> Entry:
         """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""

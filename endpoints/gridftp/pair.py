@@ -392,7 +392,13 @@ class ThirdPartyPair:
         self._renaming.popleft()
         tag = slot.transfer.tag
         if event.reply.is_error:
-            self._events.append(FileRefused(tag, classify(event.reply, Side.DESTINATION), None))
+            # All of it is there: what markers told need not be sent again for another try of the name.
+            trusted = (slot.on_disk() if len(self._addresses) == 1 else None) or None
+            refused = FileRefused(tag, classify(event.reply, Side.DESTINATION), trusted)
+            if trusted:
+                self._events.append(refused)
+            else:
+                self._give_back(slot, refused)
         else:
             self._events.append(FileSettled(tag, self._count(slot)))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.sshd import SshServer, make_key
-from endpoints.gridftp.client import GridFTPSession, Ground
+from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import MAX_ARGUMENT
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.restriction import Ground
 from endpoints.gridftp.server.confined import Ground as Folder
 from endpoints.gridftp.server.confined import parse_grounds
 from endpoints.gridftp.server.errors import RefusedError
@@ -100,6 +101,57 @@ def test_nothing_is_made_changed_or_removed_elsewhere(shared: Site, folder: Path
     assert os.listdir(folder / "read") == ["file"]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", ["in", "way/in"])
+def test_a_folder_that_has_become_a_link_opens_nothing(shared: Site, folder: Path, when: str, place: str) -> None:
+    """Whoever can rename on the host may do so at any moment: before the server hears of the folder, and after."""
+    swapped, real = folder / "shared" / place.split("/")[0], folder / "shared" / place
+    if place != "in":
+        real.mkdir(parents=True)
+    (folder / "secret" / "in").mkdir()
+    for name in ("secret/key", "secret/in/key"):
+        (folder / name).write_text("secret")
+    for name in ("secret/in", "shared", f"shared/{place}"):
+        (folder / name).chmod(0o777)
+
+    def swap() -> None:
+        swapped.rename(folder / "away")
+        swapped.symlink_to("../secret")
+
+    async def scene() -> None:
+        path = shared.path(f"shared/{place}")
+        async with shared.session() as session:
+            if when == "before":
+                swap()
+            await session.restrict([Ground(f"{path}/", write=True)])
+            if when == "after":
+                assert (await session.stat(path)).is_directory
+                swap()
+            await nothing_is_done_in(session, path)
+            swapped.unlink()
+            (folder / "away").rename(swapped)
+            assert await session.make_directories([f"{path}/new"]) == [True]
+
+    asyncio.run(scene())
+    assert (folder / "secret" / "key").read_text() == (folder / "secret" / "in" / "key").read_text() == "secret"
+    assert sorted(path.name for path in (folder / "secret").rglob("*")) == ["file", "in", "key", "key"]
+
+
+async def nothing_is_done_in(session: GridFTPSession, path: str) -> None:
+    """By any command that looks, makes, changes or removes; what it would find is a file "key"."""
+    ask = session.connection.request
+    to_its_own = session.encode_path(path)
+    for verb, argument in (
+        ("MLST", b"%s/key"), ("MLSC", b"%s"), ("CKSM", b"MD5 0 -1 %s/key"), ("SIZE", b"%s/key"), ("MDTM", b"%s/key"),
+        ("MFMT", b"20200101000000 %s/key"), ("MKD", b"%s/new"), ("RMD", b"%s"), ("DELE", b"%s/key"),
+        ("RNFR", b"%s/key"), ("SITE", b"CHMOD 777 %s/key"), ("SITE", b"TRNC 0 %s/key"), ("SITE", b"RDEL %s/"),
+        ("SITE", b"RDEL %s/key"), ("SITE", b"SYMLINKTO %s/new"),
+    ):  # fmt: skip
+        if argument.startswith(b"SYMLINKTO"):
+            await ask("SITE", b"SYMLINKFROM %s/key" % to_its_own)
+        assert (await ask(verb, argument % to_its_own)).is_error, (verb, argument)
+
+
 def test_nothing_widens_it_again(shared: Site) -> None:
     async def scene() -> None:
         async with shared.session() as session:
@@ -126,22 +178,26 @@ def test_a_name_may_hold_whatever_the_list_is_made_of(shared: Site) -> None:
 
 
 def test_a_star_in_the_path_of_a_folder_opens_nothing_beside_it(shared: Site, folder: Path) -> None:
-    """The toolkit's server would take "sh*" for "shared" too, and follow a link there."""
+    """By itself the toolkit's server would take "sh*" for "shared" too, and "rea?" for "read"."""
     (folder / "sh*").mkdir()
     (folder / "sh*" / "link").symlink_to("../shared/file")
+    (folder / "sh*" / "file").write_text("starred")
+    (folder / "rea?").mkdir()
+    os.chmod(folder / "sh*", 0o777)
 
     async def scene() -> None:
         starred = Ground(shared.path("sh*") + "/", write=True)
         async with shared.session() as session:
-            await session.restrict([starred, Ground(shared.path("read") + "/", write=False)])
-            assert (await session.stat(shared.path("read/file"))).size == 4
-            with pytest.raises(FaultError):
-                await session.checksum(shared.path("sh*/link"), "MD5")
-            with pytest.raises(FaultError):
-                await session.stat(shared.path("shared/file"))
+            await session.restrict([starred, Ground(shared.path("rea?") + "/", write=False)])
+            assert (await session.stat(shared.path("rea?"))).is_directory
+            for hidden in ("sh*/link", "shared/file", "read/file"):
+                assert await refused(session.checksum(shared.path(hidden), "MD5")) is Kind.PERMISSION_DENIED
+            if shared.kind == "toolkit":
+                assert (await session.stat(shared.path("sh*/file"))).size == 7
         async with shared.session() as session:
-            assert await refused(session.restrict([starred])) is Kind.UNSUPPORTED
             assert await refused(session.restrict([])) is Kind.UNSUPPORTED
+            if shared.kind == "own":
+                assert await refused(session.restrict([starred])) is Kind.UNSUPPORTED
 
     asyncio.run(scene())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 import pytest
 
 from endpoints.gridftp.server import Limits, Server
+from endpoints.gridftp.server.admission import Admission
 from tests.ftp_dialogue import Dialogue, connect, listen
 from tests.waiting import eventually
 
@@ -175,6 +177,66 @@ def test_one_session_too_many_is_turned_away_until_another_ends(serve):
     second.close()
 
 
+def sessions_from(address, port):
+    """As many as the server takes from this address, and its words to the one that is too many."""
+    taken: list[socket.socket] = []
+    while True:
+        one = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(address, 0))
+        greeting = one.recv(100)
+        if not greeting.startswith(b"220"):
+            one.close()
+            return taken, greeting.decode()
+        taken.append(one)
+
+
+def test_no_client_takes_the_places_of_all(serve):
+    server = serve(limits=Limits(sessions=8))
+    first, refusal = sessions_from("127.0.0.1", server.port)
+    second, _ = sessions_from("127.0.0.2", server.port)
+    third, _ = sessions_from("127.0.0.3", server.port)
+    assert refusal == f"421 Too many sessions from your address ({len(first)}), try again later.\r\n"
+    assert [len(first), len(second), len(third)] == [5, 2, 1]
+    assert sessions_from("127.0.0.4", server.port) == ([], "421 Too many sessions, try again later.\r\n")
+    for one in first:
+        one.close()
+    eventually(lambda: server.sessions == 3)
+    fourth, _ = sessions_from("127.0.0.4", server.port)
+    assert len(fourth) == 3
+    for one in [*second, *third, *fourth]:
+        one.close()
+
+
+def test_the_share_of_an_address_can_be_fixed(serve):
+    server = serve(limits=Limits(sessions=8, sessions_per_address=3))
+    taken = [sessions_from(f"127.0.0.{number}", server.port)[0] for number in (1, 2, 3)]
+    assert [len(sessions) for sessions in taken] == [3, 3, 2]
+    for one in itertools.chain(*taken):
+        one.close()
+
+
+def test_a_network_of_ipv6_is_one_client():
+    admission = Admission(Limits(sessions_per_address=2))
+    assert [admission.enter(f"2001:db8:0:7::{number}") for number in (1, 2)] == ["", ""]
+    assert admission.enter("2001:db8:0:7:ffff::1") != ""
+    assert admission.enter("2001:db8:0:8::1") == ""
+    assert [admission.enter(address) for address in ("192.0.2.1", "::ffff:192.0.2.1")] == ["", ""]
+    assert admission.enter("192.0.2.1") != ""
+    assert admission.enter("192.0.2.2") == admission.enter("fe80::1%eth0") == ""
+    admission.leave("::ffff:192.0.2.1")
+    assert admission.enter("192.0.2.1") == ""
+
+
+def test_commands_do_not_put_off_the_login(serve):
+    server = serve(limits=Limits(login_seconds=0.5))
+    with Dialogue(server.port, login=False) as dialogue:
+        code = 200
+        while code == 200:
+            dialogue.send("NOOP")
+            code = dialogue.next_reply().code
+        assert code == 421
+        assert dialogue.is_closed()
+
+
 def test_a_session_without_a_login_is_ended(serve):
     server = serve(limits=Limits(login_seconds=0.1))
     with Dialogue(server.port, login=False) as dialogue:
@@ -183,7 +245,7 @@ def test_a_session_without_a_login_is_ended(serve):
 
 
 def test_an_idle_session_is_ended_and_a_busy_one_is_not(serve, folder):
-    server = serve(limits=Limits(login_seconds=0.1, idle_seconds=0.3, connect_seconds=1.5))
+    server = serve(limits=Limits(login_seconds=10, idle_seconds=0.3, connect_seconds=1.5))
     with Dialogue(server.port) as idle, Dialogue(server.port) as busy:
         busy.demand("MODE E")
         busy.passive()

@@ -43,6 +43,8 @@ class World:
     delete: bool = False
     stream_only: bool = False
     same_endpoint: bool = False
+    #: The destination is a shared endpoint.
+    to_share: bool = False
     max_sessions: int = 5
     slice_seconds: float = 300.0
     chunk: int | None = None
@@ -80,7 +82,8 @@ class World:
         )
 
     def spec(self) -> TaskSpec:
-        destination = SOURCE if self.same_endpoint else EndpointRef("2", "go#ep2", self.stream_only)
+        root = "" if self.to_share else None
+        destination = SOURCE if self.same_endpoint else EndpointRef("2", "go#ep2", self.stream_only, root=root)
         return TaskSpec(
             task_id="t",
             is_delete=self.delete,

@@ -11,9 +11,9 @@ import pytest
 
 from endpoints import confinement
 from endpoints.confinement import Confinement, LeadsOutError
-from endpoints.gridftp.client import Ground
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Scope, make_fault
+from endpoints.gridftp.restriction import Ground
 
 
 class Tree:
@@ -263,7 +263,7 @@ def test_a_session_is_kept_in_by_true_paths(resolves: bool) -> None:
     tree = Tree(USUAL, resolves=resolves)
     wanted = [Ground("/way/inner/", write=True), Ground("/way/out/", write=True), Ground("/way/new/", write=False)]
     found = run(lambda: Confinement("/way").fences(tree, wanted))
-    assert found == [("/data/share/in/", True), ("/data/share/new/", False)]
+    assert found == {"/way/inner": ("/data/share/in/", True), "/way/new": ("/data/share/new/", False)}
 
 
 def test_a_lost_connection_is_no_answer_about_a_link() -> None:

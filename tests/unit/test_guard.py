@@ -96,13 +96,11 @@ def test_a_folder_above_what_is_shared_is_somebody_elses_to_make() -> None:
 
 
 def test_sessions_are_kept_within_the_folders_of_the_rules() -> None:
-    reading = Rules(access(("/a/", True), ("/a/b/", False), ("/c/", False))).guard.door(Door(ADDRESS, "key"))
-    assert reading.fence == (("/srv/shared/a/", False), ("/srv/shared/c/", False)), "who reads may only read"
+    reading = Rules(access(("/a/", True), ("/a/b/", False), ("/c/", False))).guard
+    assert reading.fence() == (("/srv/shared/a/", False), ("/srv/shared/c/", False)), "who reads may only read"
     rules = access(("/a/", True), ("/c/", False))
-    writing = Rules(rules, side=Side.DESTINATION, write=True).guard.door(Door(ADDRESS, "key"))
-    assert writing.fence == (("/srv/shared/a/", True),)
-    everything = Rules(access(everything=True)).guard.door(Door(ADDRESS, "key"))
-    assert everything.fence == (("/srv/shared/", False),)
+    assert Rules(rules, side=Side.DESTINATION, write=True).guard.fence() == (("/srv/shared/a/", True),)
+    assert Rules(access(everything=True)).guard.fence() == (("/srv/shared/", False),)
 
 
 def test_sessions_with_other_fences_are_never_mixed() -> None:

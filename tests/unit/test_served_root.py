@@ -201,3 +201,16 @@ def test_no_descriptor_is_left_open(root):
         with suppress(OSError):
             root.stat(path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("path", [b"/link", b"/link/deep", b"/folder/link", b"/folder/link/deep", b"/up", b"/file"])
+def test_a_folder_is_opened_by_its_own_name_or_not_at_all(root, tmp_path, path):
+    served = tmp_path / "served"
+    (served / "link").symlink_to("folder")
+    (served / "folder" / "link").symlink_to("../folder")
+    (served / "up").symlink_to("..")
+    for plain in (b"/", b"/folder", b"/folder/deep"):
+        os.close(root.open_without_links(plain))
+    with pytest.raises((OSError, NotADirectoryError)) as refused:
+        root.open_without_links(path)
+    assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 
 from .aftercare import Aftercare
-from .arrival import can_continue, moved_now, verdict
+from .arrival import can_continue, moved_now, octets, verdict
 from .dealer import Dealer
 from .desk import UnreachableError
 from .fleet import Berth, Fleet
@@ -267,7 +267,7 @@ class Crew:
             elif type(event) is LaneRefused:
                 self._refused(event, berth.lane.alive)
             elif type(event) is LaneReturned:
-                (suspects if event.suspect else begun if told or file.ranges else returned).append(
+                (suspects if event.suspect or self._stock.aside else begun if told or file.ranges else returned).append(
                     replace(file, begun=True) if event.begun else file
                 )
         self._dealer.came_back(came_back)
@@ -369,6 +369,12 @@ class Crew:
         except FaultError as error:
             if error.fault.kind is not Kind.FILE_NOT_FOUND:
                 self._fault(file, error.fault, ranges=file.ranges)
+                return
+            good = False
+        if good and self._stock.aside and not file.temporary_path:
+            # It has its own name, where nothing is written: all of it is there, or it begins afresh.
+            if there.size == file.size == octets(file.ranges):
+                self._aftercare.accept(Settled(file, 0))
                 return
             good = False
         self._dealer.put_back([file] if good else await self._rename([file]))

@@ -85,6 +85,15 @@ class TaskSpec:
     warned: frozenset[str] = frozenset()
 
     @property
+    def writes_aside(self) -> bool:
+        """Whether files are written under temporary names from the first try on.
+
+        On a shared endpoint a symlink may stand under any name; to open one that leads nowhere makes a file where it
+        leads to, on servers that look beforehand only. Nobody knows a new name, and a rename replaces the link itself.
+        """
+        return self.destination is not None and self.destination.root is not None
+
+    @property
     def check_sessions(self) -> int:
         """Of max_sessions: those that only make checksums. A second one where enough are left to move files."""
         if not (self.options.get("verify_checksum") or self.options.get("external_checksum")):

@@ -94,7 +94,9 @@ class _Slice:
         self._tuner = Tuner(spec.options, Caps.of(spec), spec.knowledge, self._begun.timestamp())
         self._dealer = Dealer(delete_plan if spec.is_delete else self._tuner.plan)
         self._ledger = Ledger(work.store, work.clock, self._written_off)
-        self._stock = Stock(work.store, work.desk, self._dealer, TemporaryNames(), self._stocked)
+        self._stock = Stock(
+            work.store, work.desk, self._dealer, TemporaryNames(), self._stocked, aside=spec.writes_aside
+        )
         parts = (work, self._dealer, self._stock, self._ledger)
         self._crew = None if spec.is_delete else Crew(*parts, self._tuner)
         self._movers: Movers = self._crew or Remover(*parts)
@@ -312,7 +314,8 @@ class _Slice:
     async def _forsake(self) -> None:
         """What was begun and will not be ended is removed, while nobody else can write there for this task's sake."""
         if self._crew is not None:
-            rows = [*self._crew.left_behind, *await self.work.store.begun(MAX_LITTER)]
+            begun = await self.work.store.begun(MAX_LITTER)
+            rows = [*self._crew.left_behind, *(row for row in begun if not self._stock.untouched(row))]
             self._stock.drop([path for row in rows for path in partials(row)])
             await self._sweep(DRAIN)
 

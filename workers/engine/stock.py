@@ -66,13 +66,21 @@ class TemporaryNames:
 class Stock:
     """The store's pending files, as far as there is room for them.
 
-    stocked: called when there is more to deal. One lock orders the scan's writes and the fetches, so that no file
-    comes in hand by both ways.
+    stocked: called when there is more to deal. aside: as `TaskSpec.writes_aside`. One lock orders the scan's writes and
+    the fetches, so that no file comes in hand by both ways.
     """
 
     def __init__(
-        self, store: TaskStore, desk: Desk, dealer: Dealer, names: TemporaryNames, stocked: Callable[[], None]
+        self,
+        store: TaskStore,
+        desk: Desk,
+        dealer: Dealer,
+        names: TemporaryNames,
+        stocked: Callable[[], None],
+        *,
+        aside: bool = False,
     ) -> None:
+        self.aside = aside
         self._store = store
         self._desk = desk
         self._dealer = dealer
@@ -93,12 +101,12 @@ class Stock:
     async def add_found(self, item: ItemRow, found: Sequence[Found]) -> None:
         """Found files become rows, and come in hand if there is room. Raises as `TaskStore.add_found`."""
         async with self._lock:
-            self._admit(await self._store.add_found(item, found))
+            await self._admit(await self._store.add_found(item, found))
 
     async def add_file_items(self, found: Sequence[tuple[ItemRow, Found]]) -> None:
         """The same for items that are one file each."""
         async with self._lock:
-            self._admit(await self._store.file_items_scanned(found))
+            await self._admit(await self._store.file_items_scanned(found))
 
     async def fetch(self) -> None:
         """Fill up from the store."""
@@ -108,15 +116,23 @@ class Stock:
                 return
             rows = await self._store.pending(limit, self._dealer.in_hand)
             self.more = len(rows) >= limit
-            self._admit(await self._without_suspects(rows))
+            await self._admit(rows)
 
     async def rename(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """Give these files new temporary names, and write that down before anything is written under them."""
-        renamed = [self._names.give(row) for row in rows]
         # Before the new names take the place of the old ones: after a SIGKILL nobody would know these any more.
         # A late writer of one then writes into a file without a name.
         await self.remove([row.temporary_path for row in rows if row.temporary_path])
-        await self._store.write_temporary_paths(renamed)
+        return await self._name(rows)
+
+    def untouched(self, row: FileRow) -> bool:
+        """Of a file that no lane has: whether nothing lies under the name that this slice gave to it."""
+        return self._names.is_ours(row) and not row.ranges and not has_begun(row)
+
+    async def _name(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
+        renamed = [self._names.give(row) for row in rows]
+        if renamed:
+            await self._store.write_temporary_paths(renamed)
         return renamed
 
     async def remove(self, paths: Sequence[str]) -> None:
@@ -144,16 +160,22 @@ class Stock:
         """Nothing will be written under these names any more."""
         self.litter += paths[: MAX_LITTER - len(self.litter)]
 
-    async def _without_suspects(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
-        """What a worker that died may still be writing gets a new name, unless it can be continued in place."""
-        suspects = [row for row in rows if row.suspect and not row.ranges and not self._names.is_ours(row)]
-        if not suspects:
-            return rows
-        renamed = {row.id: row for row in await self.rename(suspects)}
-        return [renamed.get(row.id, row) for row in rows]
-
-    def _admit(self, rows: Sequence[FileRow]) -> None:
-        if not self._dealer.admit(rows):
+    async def _admit(self, rows: Sequence[FileRow]) -> None:
+        """Take in hand what there is room for, under the names that it is to be written under."""
+        room = self._dealer.room
+        self.more = self.more or len(rows) > room
+        nameless = [row for row in rows[:room] if self._needs_name(row)]
+        # Of others a lane has removed what it began, or told how much of it is there.
+        await self.remove([row.temporary_path for row in nameless if row.suspect and row.temporary_path])
+        named = {row.id: row for row in await self._name(nameless)}
+        if not self._dealer.admit([named.get(row.id, row) for row in rows[:room]]):
             self.more = True
         if rows:
             self._stocked()
+
+    def _needs_name(self, row: FileRow) -> bool:
+        """What a worker that died may still be writing gets a new name, unless it can be continued in place; and all
+        that is written aside does: a name that was seen before is not new to others."""
+        if row.ranges or row.link_target is not None:
+            return False
+        return self.aside or (row.suspect and not self._names.is_ours(row))

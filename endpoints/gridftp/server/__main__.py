@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 
+from .limits import Limits
 from .server import Server
 
 
@@ -22,6 +23,7 @@ def main() -> int:
             read_only=options.read_only,
             data_ports=options.data_ports,
             own_account=options.own_account,
+            limits=Limits(sessions=options.sessions, sessions_per_address=options.sessions_per_address),
         )
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
@@ -60,7 +62,27 @@ def _parser() -> argparse.ArgumentParser:
         "--own-account", action="store_true", help="serve only the account that runs it, and root, on this machine"
     )
     parser.add_argument("--data-ports", type=_ports, metavar="LO-HI", help="ports for passive data connections")
+    parser.add_argument(
+        "--sessions",
+        type=_count,
+        default=Limits().sessions,
+        metavar="N",
+        help="at once, of all clients (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sessions-per-address",
+        type=_count,
+        metavar="N",
+        help="of one client address (default: as many as there are places left, so that half are for others)",
+    )
     return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def _ports(text: str) -> tuple[int, int]:

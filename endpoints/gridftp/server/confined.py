@@ -1,10 +1,13 @@
 """SITE RESTRICT, as the toolkit's server has it: from then on the session sees some folders only, and for good.
 
 Each folder is opened anew for each path in it, and the path beneath that: no symlink and no rename leads out of it.
+The folder itself is opened without following a symlink: one that takes its place while the session lasts, or stood on
+the way to it before, opens nothing. Clients resolve the path beforehand.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -54,11 +57,19 @@ class Confined(Root):
         if not (ground.write if flags & _CHANGING else ground.read or ground.write):
             raise _refused(path)
         rest = path[len(ground.path.rstrip(b"/")) :] or b"/"
-        folder = self._whole.open(ground.path, _FOLDER)
+        folder = self._enter(ground)
         try:
             return self._whole.beneath(folder).open(rest, flags, mode)
         finally:
             os.close(folder)
+
+    def _enter(self, ground: Ground) -> int:
+        try:
+            return self._whole.open_without_links(ground.path)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise _refused(ground.path) from None
+            raise
 
     def is_top(self, path: bytes) -> bool:
         return any(path == ground.path for ground in self._grounds)
@@ -66,6 +77,11 @@ class Confined(Root):
     def require_writable(self, path: bytes) -> None:
         if not self._ground(path).write:
             raise _refused(path)
+
+    def require_replaceable(self, path: bytes) -> None:
+        """A symlink that leads out is left alone, as the toolkit's server does; one that leads nowhere is replaced."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.close(self.open(path, os.O_PATH))
 
     def _ground(self, path: bytes) -> Ground:
         inside = path.rstrip(b"/") + b"/"

@@ -12,21 +12,22 @@ from .outbox import Outbox
 from .session import Service, Session
 
 _GREETING = b"220 Waybill GridFTP server ready.\r\n"
-_TOO_MANY = b"421 Too many sessions, try again later.\r\n"
 _NOT_YOURS = b"421 Only the account that runs this server is served.\r\n"
 _TOO_LONG = b"500 Command line too long: closing control connection.\r\n"
 #: Between two looks whether the worker has caught up.
 _LOOK_AGAIN_SECONDS = 0.01
 _IDLE = b"421 Idle Timeout: closing control connection.\r\n"
+_NO_LOGIN = b"421 No login in time: closing control connection.\r\n"
 
 
 class ControlProtocol(asyncio.Protocol):
-    """admit: takes this protocol into the server's books, or says no. release: out of them, called from any thread."""
+    """admit: takes this protocol of a client's address into the server's books, or says why not. release: out of them,
+    called from any thread."""
 
     def __init__(
         self,
         service: Service,
-        admit: Callable[[ControlProtocol], bool],
+        admit: Callable[[ControlProtocol, str], str],
         release: Callable[[ControlProtocol], None],
     ) -> None:
         self.session: Session | None = None
@@ -37,7 +38,7 @@ class ControlProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._partial = b""
         self._paused = False
-        self._last_activity = self._loop.time()
+        self._last_activity = self._login_began = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
         self._outbox: Outbox
@@ -49,8 +50,10 @@ class ControlProtocol(asyncio.Protocol):
         if not self._service.admits(self._transport.get_extra_info("socket")):
             self._refuse(_NOT_YOURS)
             return
-        if not self._admit(self):
-            self._refuse(_TOO_MANY)
+        # None: it has gone already.
+        client = self._transport.get_extra_info("peername") or ("0.0.0.0",)  # noqa: S104 - no address to listen at
+        if why_not := self._admit(self, str(client[0])):
+            self._refuse(f"421 {why_not}, try again later.\r\n".encode())
             return
         self._outbox = Outbox(self._loop, self._transport, self._limits.reply_seconds)
         self.session = Session(self._service, self._outbox, self._own_host(), lambda: self._release(self))
@@ -121,15 +124,19 @@ class ControlProtocol(asyncio.Protocol):
 
     def _watch(self) -> None:
         assert self.session is not None
-        limits = self._limits
-        limit = limits.idle_seconds if self.session.logged_in else limits.login_seconds
+        limits, now = self._limits, self._loop.time()
         if self.session.busy:
-            self._last_activity = self._loop.time()
-        left = self._last_activity + limit - self._loop.time()
-        if left <= 0:
-            self._end(_IDLE)
+            self._last_activity = now
+        if self.session.logged_in:
+            self._login_began = now
+            end, farewell = self._last_activity + limits.idle_seconds, _IDLE
         else:
-            self._timer = self._loop.call_later(min(left, limits.login_seconds) + 0.001, self._watch)
+            # Commands that need no login do not put it off.
+            end, farewell = self._login_began + limits.login_seconds, _NO_LOGIN
+        if end <= now:
+            self._end(farewell)
+        else:
+            self._timer = self._loop.call_later(min(end - now, limits.login_seconds) + 0.001, self._watch)
 
     def _own_host(self) -> str:
         """Our address as the client reached it; IPv4 also where the socket is an IPv6 one that takes both."""

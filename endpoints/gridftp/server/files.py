@@ -87,8 +87,9 @@ def rename_to(session: Session, argument: bytes) -> None:
     old, session.rename_from = session.rename_from, None
     if old is None:
         raise RefusedError(503, "RNTO must follow a successful RNFR.")
-    root = session.service.root
-    with root.parent(old) as (old_folder, old_name), root.parent(session.path_to_change(argument)) as (folder, name):
+    root, new = session.service.root, session.path_to_change(argument)
+    root.require_replaceable(new)
+    with root.parent(old) as (old_folder, old_name), root.parent(new) as (folder, name):
         os.rename(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
     session.reply(250, "OK.")
 

@@ -15,9 +15,11 @@ class Limits:
     queue: int = 1000
     queue_octets: int = 1024 * 1024
     sessions: int = 256
+    #: Of one client address (of IPv6, one /64). None: as many as there are places left, so that half are for others.
+    sessions_per_address: int | None = None
     #: Data connections of one session.
     streams: int = 64
-    #: Until the login is complete.
+    #: Until the login is complete, whatever is said meanwhile.
     login_seconds: float = 60.0
     #: Without a command, and with none at work.
     idle_seconds: float = 600.0

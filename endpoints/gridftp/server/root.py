@@ -19,6 +19,7 @@ from functools import cache
 
 _OPENAT2 = 437  # the same number on every architecture
 _NO_MAGICLINKS = 0x02
+_NO_SYMLINKS = 0x04
 _BENEATH = 0x08
 #: As the kernel's own bound (path_resolution(7)).
 _MAX_LINKS = 40
@@ -35,14 +36,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @cache
-def _how(flags: int, mode: int) -> _OpenHow:
+def _how(flags: int, mode: int, resolve: int = 0) -> _OpenHow:
     # openat2 refuses a mode where nothing can be created.
-    return _OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _BENEATH | _NO_MAGICLINKS)
+    return _OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _BENEATH | _NO_MAGICLINKS | resolve)
 
 
-def _openat2(folder: int, path: bytes, flags: int, mode: int) -> int:
+def _openat2(folder: int, path: bytes, how: _OpenHow) -> int:
     while True:
-        fd: int = _libc.syscall(_OPENAT2, folder, path, ctypes.byref(_how(flags, mode)), ctypes.c_size_t(_HOW_SIZE))
+        fd: int = _libc.syscall(_OPENAT2, folder, path, ctypes.byref(how), ctypes.c_size_t(_HOW_SIZE))
         if fd >= 0:
             return fd
         number = ctypes.get_errno()
@@ -91,10 +92,13 @@ class Root:
     def require_writable(self, path: bytes) -> None:
         """-> OSError where nothing may be changed below this path, whatever its mode says"""
 
+    def require_replaceable(self, path: bytes) -> None:
+        """-> OSError where what has this name stays, whoever may change the folder that it is in"""
+
     def _has_openat2(self) -> bool:
         """Old kernels lack it, and containers may forbid it (ENOSYS, EPERM)."""
         try:
-            os.close(_openat2(self.fd, b".", _FOLDER, 0))
+            os.close(_openat2(self.fd, b".", _how(_FOLDER, 0)))
         except OSError:
             return False
         return True
@@ -105,12 +109,25 @@ class Root:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path[:255])
         if self._openat2:
             try:
-                return _openat2(self.fd, path[1:] or b".", flags, mode)
+                return _openat2(self.fd, path[1:] or b".", _how(flags, mode))
             except OSError as error:
                 # EXDEV: a symlink led out, perhaps back in by an absolute path. EAGAIN: something was renamed.
                 if error.errno not in (errno.EXDEV, errno.EAGAIN):
                     raise
         return self._walk(path, flags, mode)
+
+    def open_without_links(self, path: bytes) -> int:
+        """The folder at this path, of which no name is a symlink (ELOOP, ENOTDIR). The descriptor is the caller's."""
+        if self._openat2:
+            return _openat2(self.fd, path[1:] or b".", _how(_FOLDER, 0, _NO_SYMLINKS))
+        folder = os.dup(self.fd)
+        for name in filter(None, path.split(b"/")):
+            above = folder
+            try:
+                folder = os.open(name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            finally:
+                os.close(above)
+        return folder
 
     def stat(self, path: bytes) -> os.stat_result:
         with self.opened(path, os.O_PATH) as fd:

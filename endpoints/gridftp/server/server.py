@@ -13,6 +13,7 @@ from typing import Self
 from endpoints.gridftp.facts import FACTS
 
 from . import peers
+from .admission import Admission
 from .channel import PortRange
 from .control import ControlProtocol
 from .limits import Limits
@@ -52,7 +53,8 @@ class Server:
         self._limits = limits or Limits()
         self._facts = facts
         self._admits = peers.own_account if own_account else peers.everybody
-        self._sessions: set[ControlProtocol] = set()
+        self._sessions: dict[ControlProtocol, str] = {}
+        self._admission = Admission(self._limits)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -123,16 +125,18 @@ class Server:
                     await self._session_ended.wait()
                     self._session_ended.clear()
 
-    def _admit(self, protocol: ControlProtocol) -> bool:
+    def _admit(self, protocol: ControlProtocol, address: str) -> str:
         with self._lock:
-            if len(self._sessions) >= self._limits.sessions:
-                return False
-            self._sessions.add(protocol)
-            return True
+            why_not = self._admission.enter(address)
+            if not why_not:
+                self._sessions[protocol] = address
+            return why_not
 
     def _release(self, protocol: ControlProtocol) -> None:
         with self._lock:
-            self._sessions.discard(protocol)
+            address = self._sessions.pop(protocol, None)
+            if address is not None:
+                self._admission.leave(address)
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has ended while this session's file system hung
             self._loop.call_soon_threadsafe(self._session_ended.set)

@@ -1,0 +1,51 @@
+"""Who may open a session: no client address takes all places of the server."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+
+from .limits import Limits
+
+#: Of an IPv6 address, what one customer of a provider is given (RFC 6177).
+_NETWORK = 64
+
+
+class Admission:
+    """Counts sessions by client address. Not safe for threads: its owner has a lock.
+
+    Without a fixed share (`Limits.sessions_per_address`) an address may have as many sessions as there are places left:
+    alone it gets half of all, k addresses get one part in k + 1 each, and as much is always left for another one.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._sessions = limits.sessions
+        self._share = limits.sessions_per_address
+        self._held: Counter[str] = Counter()
+
+    def enter(self, address: str) -> str:
+        """Take a place for this address. Why not, where there is none: "" is yes."""
+        source = _source(address)
+        held, left = self._held.get(source, 0), self._sessions - sum(self._held.values())
+        if left <= 0:
+            return "Too many sessions"
+        if held > left if self._share is None else held >= self._share:
+            return f"Too many sessions from your address ({held})"
+        self._held[source] += 1
+        return ""
+
+    def leave(self, address: str) -> None:
+        source = _source(address)
+        self._held[source] -= 1
+        if not self._held[source]:
+            del self._held[source]
+
+
+def _source(address: str) -> str:
+    """An IPv4 address, also where an IPv6 socket tells of it, or the network of an IPv6 one."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, _NETWORK), strict=False))
