@@ -76,6 +76,7 @@ def _endpoint(user: object, name: str) -> str:
 def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
     from transferapi.tasks import moves, retention, work
     from transferapi.tasks.leases import Grant, acquire
+    from transferapi.tasks.models import Task
 
     begun = time.monotonic()
     tasks = [_submit(user, ends, min(PER_TASK, rows - start)) for start in range(0, rows, PER_TASK)]
@@ -89,8 +90,8 @@ def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
     work.fail(grant.task_id, grant.epoch, "CANCELED", "over")
     for task_id in tasks[1:]:
         moves.cancel(user, task_id)  # type: ignore[arg-type]
-    while retention.give_back():
-        pass
+    while Task.objects.filter(phase="done", tidied=False).exists():
+        retention.give_back()
     _line(f"{what} canceled, and cleared away", begun)
     _await_vacuum(since)
     _line(f"{what} vacuumed by PostgreSQL itself", begun)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,6 +212,20 @@ def test_what_a_task_keeps_goes_in_parts_and_a_part_that_fails_is_done_again(
     assert retention.give_back() == 1
     assert not Item.objects.filter(task=task).exists()
     assert (Item.objects.filter(task=other).count(), kept(alice)[:2]) == (10, (2, 10))
+
+
+def test_what_was_looked_at_is_not_looked_at_again(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(task)
+    monkeypatch.setattr(retention, "PART", 1)
+    clock = iter([0.0, *[1.0] * 5, 9.0])
+    monkeypatch.setattr(retention, "time", SimpleNamespace(monotonic=lambda: next(clock, 9.0)))
+    assert retention.give_back(seconds=5.0) == 0, "the time is over in the midst of the files"
+    task.refresh_from_db()
+    ids = list(File.objects.filter(task=task).order_by("pk").values_list("pk", flat=True))
+    assert ids[0] <= task.tidied_up_to < ids[-1]
+    monkeypatch.undo()
+    assert retention.give_back() == 1
+    assert File.objects.filter(task=task).count() == 3
 
 
 def test_tasks_from_before_the_count_take_nothing_from_others(alice: User, task: Task) -> None:

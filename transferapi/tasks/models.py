@@ -134,6 +134,8 @@ class Task(models.Model):
     event_octets = models.BigIntegerField(default=0, db_default=0)
     #: It is done, and what nobody can see of it any more is deleted (`retention.py`).
     tidied = models.BooleanField(default=False, db_default=False)
+    #: The id of the file up to which that is so, while it is under way.
+    tidied_up_to = models.BigIntegerField(default=0, db_default=0)
 
     #: Files with an id up to this may still have a stale writer from a worker that died without a word: they
     #: are sent under a new temporary name and renamed (see endpoints/gridftp/pair.py, and the decision page).

@@ -52,9 +52,9 @@ def give_back(now: datetime | None = None, seconds: float = SECONDS) -> int:
     done = 0
     while time.monotonic() < end:
         waiting = Task.objects.filter(phase=Phase.DONE, tidied=False).order_by("-completion_time")
-        tasks = list(waiting.values_list("pk", flat=True)[:PAGE])
-        for task_id in tasks:
-            if not _tidy(task_id, end):
+        tasks = list(waiting.values_list("pk", "tidied_up_to")[:PAGE])
+        for task_id, up_to in tasks:
+            if not _tidy(task_id, up_to, end):
                 return done
             done += 1
         if not tasks:
@@ -62,10 +62,10 @@ def give_back(now: datetime | None = None, seconds: float = SECONDS) -> int:
     return done
 
 
-def _tidy(task_id: uuid.UUID, end: float) -> bool:
-    """Whether this task is through; False: the time is over, or another worker is at it."""
-    for table in (_ITEMS, _UNSEEN):
-        last: int | None = -1
+def _tidy(task_id: uuid.UUID, up_to: int, end: float) -> bool:
+    """Whether this task is through; False: the time is over, or another worker is at it. Goes on where it was."""
+    for table, begin in ((_ITEMS, -1), (_UNSEEN, up_to)):
+        last: int | None = begin
         while last is not None:
             deleted = _part(task_id, table, last, PART) if time.monotonic() < end else None
             if deleted is None:
@@ -85,6 +85,8 @@ def _part(task_id: uuid.UUID, query: str, after: int, most: int, *, wait: bool =
         cursor.execute(query, {"task": task_id, "after": after, "most": most})
         rows, deleted, octets, last = cursor.fetchone()
         space.give_back(task_id, deleted, octets)
+        if query == _UNSEEN and rows:
+            Task.objects.filter(pk=task_id).update(tidied_up_to=last)
     return _Deleted(rows, deleted, last if rows == most else None)
 
 

@@ -51,6 +51,11 @@ class Migration(migrations.Migration):
             name='tidied',
             field=models.BooleanField(db_default=False, default=False),
         ),
+        migrations.AddField(
+            model_name='task',
+            name='tidied_up_to',
+            field=models.BigIntegerField(db_default=0, default=0),
+        ),
         migrations.AlterField(
             model_name='file',
             name='item',
