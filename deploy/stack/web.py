@@ -80,6 +80,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     #: Octets a second below which a client is too slow.
     SLOWEST = 50_000
     MOST_CONNECTIONS = 1000
+    #: Long bodies that are read at a time.
+    MOST_BODIES = 100
     #: Octets: of all answers that wait for their clients; of all long bodies in temporary files.
     MOST_UNSENT, MOST_SPOOLED = 64 << 20, 1 << 30
 
@@ -181,11 +183,19 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _ready(self, conn: Connection, _: object) -> None:
         if conn in self._waiting:
             self._run(conn, conn.step)
-            if conn in self._waiting and conn.spooled and sum(one.spooled for one in self._all) > self.MOST_SPOOLED:
-                too_much = functools.partial(
-                    conn.refuse, "503 Service Unavailable", "Too much is being sent: try later."
-                )
-                self._run(conn, too_much)
+            if conn.spooled:
+                self._bound_bodies()
+
+    def _bound_bodies(self) -> None:
+        """Who has been sending for longest is refused where there are too many, or too much of them."""
+        bodies = sorted((one for one in self._waiting if one.wanted), key=lambda one: one.since)
+        total = sum(one.spooled for one in self._all)
+        for number, one in enumerate(bodies):
+            if len(bodies) - number <= self.MOST_BODIES and total <= self.MOST_SPOOLED:
+                return
+            total -= one.spooled
+            words = ("503 Service Unavailable", "Too much is being sent to this service: try again later.")
+            self._run(one, functools.partial(one.refuse, *words))
 
     def _wait(self, conn: Connection) -> None:
         known = self._waiting.get(conn)
@@ -223,6 +233,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.nr_conns -= 1
         elif after is After.BODY:
             self._run(conn, conn.read_body)
+            self._bound_bodies()
         else:
             self._run(conn, functools.partial(conn.answered, keep=after is After.MORE))
             self._bound_unsent()

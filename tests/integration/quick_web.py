@@ -8,4 +8,5 @@ from deploy.stack.web import StreamWorker
 class QuickWorker(StreamWorker):
     READING = 1.0
     MOST_CONNECTIONS = 100
+    MOST_BODIES = 10
     MOST_SPOOLED = 1 << 20

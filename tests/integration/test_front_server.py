@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import uuid
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import free_port
@@ -21,7 +24,9 @@ from deploy.stack.redis import Redis
 from endpoints.models import Endpoint
 from identity import certificates, tokens
 from identity.models import User
+from identity.signing_in import MOST_OF_A_PAIR
 from tests.front_server import Nginx
+from tests.integration.pages import PASSWORD
 from tests.integration.web_server import web_server
 from transferapi.tasks.models import Task
 
@@ -186,6 +191,34 @@ def test_a_certificate_of_another_authority_or_a_revoked_one_is_refused(
 ) -> None:
     for shown in (identity_of("alice", other_authority), identity_of("charlie", site)):
         assert ask(with_tls, "/v2/api/certificate_subjects", [], context=tls(site, shown))[0] == 400
+
+
+def sign_in(port: int, address: str, password: str, forwarded: str) -> int:
+    """By the page, from this address of the loopback interface."""
+    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(address, 0))
+    asked.request("GET", "/signin", headers={"X-Forwarded-For": forwarded})
+    answer = asked.getresponse()
+    cookie = str(answer.headers["Set-Cookie"]).partition(";")[0]
+    found = re.search(rb'name="csrfmiddlewaretoken" value="(\w+)"', answer.read())
+    assert found
+    fields = {"username": "alice", "password": password, "csrfmiddlewaretoken": found[1].decode()}
+    headers = {"Cookie": cookie, "X-Forwarded-For": forwarded, "Content-Type": "application/x-www-form-urlencoded"}
+    asked.request("POST", "/signin", urlencode(fields), headers)
+    status = asked.getresponse().status
+    asked.close()
+    return status
+
+
+def test_who_guesses_passwords_is_counted_by_the_true_address_and_locks_nobody_out(
+    ours: int, alice: User, passwords: None
+) -> None:
+    # As the server hashes it, which is another process.
+    alice.password = PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 4, 1000)
+    alice.save()
+    guesses = [sign_in(ours, "127.0.0.2", "guess", f"192.0.2.{number}") for number in range(MOST_OF_A_PAIR + 1)]
+    assert guesses == [400] * MOST_OF_A_PAIR + [429]
+    assert sign_in(ours, "127.0.0.2", PASSWORD, "127.0.0.3") == 429
+    assert sign_in(ours, "127.0.0.3", PASSWORD, "127.0.0.2") == 302
 
 
 # ---- what passes, and what does not

@@ -271,6 +271,12 @@ def test_long_bodies_together_have_a_bound(quick: int, alice: User, closing: Exi
     assert ask(quick, "POST", "/v0.10/transfer", b"[" * 900_000, **authorized(alice))[0] == 400
 
 
+def test_of_too_many_long_bodies_the_oldest_goes(quick: int, alice: User, closing: ExitStack) -> None:
+    slow = [connect(quick, closing, long_body(tokens.issue(alice), 20 * MB)) for _ in range(30)]
+    assert ask(quick, "POST", "/v0.10/transfer", b"[" * 900_000, **authorized(alice))[0] == 400
+    assert sum(b"503 Service Unavailable" in to_end(one) for one in slow) >= 20
+
+
 def authorized(user: User) -> dict[str, str]:
     return {"Authorization": f"Bearer {tokens.issue(user)}", "Content_Type": "application/json"}
 
