@@ -380,7 +380,7 @@ async def test_a_server_that_quotes_the_key_of_the_data_channels_is_not_quoted(l
 
     async with Acceptor(script, liars.host) as acceptor:
         login = login_of(liars.alice, liars.authority)
-        ends = [await open_session(acceptor.port, login) for _ in range(2)]
+        ends = await open_session(acceptor.port, login), await open_session(acceptor.port, login)
         with pytest.raises(FaultError) as caught:
             await secure(ends[0], ends[1], agree(ends[0], ends[1], encrypt=True))
         for session in ends:

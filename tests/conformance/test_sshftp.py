@@ -366,6 +366,7 @@ async def test_a_host_without_a_folder_of_authorities_moves_data_bare_and_says_w
         assert held is DataSecurity.UNAUTHENTICATED
         assert await move(shared, source, destination, ["file3"]) == {"file3"}
         found = obstacle(source, destination, encrypt=False)
+        assert found
         with pytest.raises(FaultError) as caught:
             agree(source, destination, encrypt=True)
     assert found is not None
