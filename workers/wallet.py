@@ -88,7 +88,7 @@ class VaultWallet:
 
     def _read(self) -> Mapping[Side, Held | None]:
         """With one look into the vault for each whose credentials are used."""
-        self._trusted = activation.trust().version
+        self._trusted = activation.trust().stamp
         found: dict[Side, Held | None] = {}
         for actor_id in {end.actor_id: None for end in self._ends.values()}:
             hosts = {side: end.host for side, end in self._ends.items() if end.actor_id == actor_id}

@@ -107,7 +107,7 @@ class TrustFolder:
             return self._store
 
     @property
-    def version(self) -> str:
+    def stamp(self) -> str:
         """What differs when any file of the folder has changed; "" where there is no folder."""
         try:
             found = trust_store.stamps(self.path)

@@ -60,10 +60,10 @@ def place(tmp_path: Path, gsi_server_factory: Callable[..., ToolkitServer]) -> P
 
 
 async def test_a_user_who_was_revoked_meanwhile_opens_no_session(place: Place) -> None:
-    login, version = place.login(), place.trust.version
+    login, before = place.login(), place.trust.stamp
     await (await open_session(place.server.port, login)).close()
     place.revoke(place.alice)
-    assert place.trust.version != version, "sessions that are kept warm are told by it"
+    assert place.trust.stamp != before, "sessions that are kept warm are told by it"
     fault = await place.refusal(login)
     assert (fault.kind, fault.scope, fault.advice) == (Kind.NO_CREDENTIALS, Scope.ENDPOINT, REVOKED)
     assert place.alice.subject in fault.raw
