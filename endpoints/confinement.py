@@ -67,9 +67,14 @@ class LeadsOutError(FaultError):
         super().__init__(Fault(Kind.PERMISSION_DENIED, scope=Scope.FILE, retryable=False, advice=why))
 
 
-_UNTOLD = (
-    "This endpoint's servers do not tell symbolic links, so that nobody could be kept in the folder that is shared."
-)
+class LinksUntoldError(LeadsOutError):
+    """The server tells of no symbolic link, so that it is not known where a path leads."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This endpoint's servers do not tell symbolic links, so that nobody could be kept in the folder that is"
+            " shared."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +134,14 @@ class Confinement:
 
         Raises FaultError; LeadsOutError when each of them leads out of what is given.
         """
+        if self._is_open:
+            await session.restrict(wanted)
+            return {}
+        places = {self._root: await self._real_root(session)}
         fences = await self.fences(session, wanted)
         if not fences:
             raise LeadsOutError
         await session.restrict(fences.values())
-        if self._is_open:
-            return {}
-        places = {self._root: await self._real_root(session)}
         for name, fence in fences.items():
             real = fence.path.rstrip("/")
             if placed(name, places) != (real or "/"):
@@ -146,8 +152,6 @@ class Confinement:
         """These folders by name, without links in their paths: a server compares paths as it resolves them. Those that
         lead out are none. Raises FaultError."""
         names = [fence.path.rstrip("/") for fence in wanted]
-        if self._is_open:
-            return dict(zip(names, wanted, strict=True))
         if len(wanted) > MAX_FENCES:
             raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_GROUNDS)
         found = await asyncio.gather(*(self._fence(session, fence) for fence in wanted))
@@ -195,7 +199,7 @@ class Confinement:
 
     async def _real_root(self, session: Looker) -> str:
         if not session.tells_links:
-            raise LeadsOutError(_UNTOLD)
+            raise LinksUntoldError
         if (known := self._recall(self._root)) is not None:
             return known
         path = self._root

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from endpoints.access import Access
-from endpoints.confinement import Confinement, LeadsOutError, placed
+from endpoints.confinement import Confinement, LeadsOutError, LinksUntoldError, placed
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
 from endpoints.gridftp.restriction import Ground
@@ -26,7 +26,8 @@ from workers.pool import Door
 MAX_FED = 20_000
 WITHDRAWN = "No access rule of the shared endpoint {} covers {} any more: it was withdrawn, or has expired."
 LED_OUT = (
-    "What the access rules of the shared endpoint {} give is a symbolic link out of what is shared, or lies behind one."
+    "The folders that the access rules of the shared endpoint {} give are, or lie behind, a symbolic link that leads"
+    " out of what is shared."
 )
 NO_FILE = "An access rule is for {}, as a folder: a file cannot be written in its place."
 OVER = "The shared endpoint {} is not there any more for the owner of the task, who asked for {}."
@@ -110,8 +111,10 @@ class Guard:
         async def confine(session: GridFTPSession) -> None:
             try:
                 session.places = await Confinement(access.root, allows).enter(session, fence)
-            except LeadsOutError as error:
-                why = f"{LED_OUT.format(self._name)} {error.fault.advice}"
+            except LinksUntoldError as error:
+                raise FaultError(replace(error.fault, kind=Kind.UNSUPPORTED, scope=Scope.ENDPOINT)) from None
+            except LeadsOutError:
+                why = LED_OUT.format(self._name)
                 fault = Fault(Kind.ACL_CHANGED, self.side, retryable=False, scope=Scope.ENDPOINT, advice=why)
                 raise FaultError(fault) from None
 

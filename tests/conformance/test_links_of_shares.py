@@ -11,6 +11,8 @@ import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
+from endpoints.gridftp.facts import FACTS
+from endpoints.gridftp.server import Server
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
@@ -336,3 +338,18 @@ def test_a_server_that_stands_before_data_nodes_is_not_shared_in_part(
     assert outcome == "FAILED", told(task)
     assert (task.fatal_error_code, everything_in(home.folder)) == ("UNSUPPORTED", {})
     assert "data nodes" in str(task.fatal_error_description)
+
+
+def test_a_server_that_tells_no_links_is_not_shared_in_part(
+    folder: Path, serve: Callable[..., Server], alice: User, bob: User, home: Site
+) -> None:
+    (folder / "shared").mkdir()
+    (folder / "shared" / "one").write_text("1")
+    port = serve(facts=[fact for fact in FACTS if fact != "UNIX.slink"]).port
+    host = registry.create(alice, {"name": "host"}, [ServerSpec("127.0.0.1", port, "ftp")])
+    share = make_share(host, "share", "/shared/")
+    give(share, bob)
+    task = submit(bob, share, home.endpoint, ("/one", "/one"))
+    assert run(task) == "FAILED", told(task)
+    assert task.fatal_error_code == "UNSUPPORTED"
+    assert "do not tell symbolic links" in str(task.fatal_error_description)

@@ -93,7 +93,7 @@ class Root:
         """-> OSError where nothing may be changed below this path, whatever its mode says"""
 
     def require_replaceable(self, path: bytes) -> None:
-        """-> OSError where what has this name stays, whoever may change the folder that it is in"""
+        """Raises OSError where what has this name must stay, though the folder that it is in may be changed."""
 
     def _has_openat2(self) -> bool:
         """Old kernels lack it, and containers may forbid it (ENOSYS, EPERM)."""
