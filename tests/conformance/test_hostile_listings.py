@@ -23,6 +23,7 @@ from identity import tokens
 from identity.models import User
 from tests.integration.cast import make_user
 from tests.integration.rest import Api, assert_error
+from transferapi.rest import long_answers
 
 Listing = Callable[[], Iterator[bytes]]
 LS = "/operation/endpoint/place/ls"
@@ -211,6 +212,19 @@ def test_one_who_leaves_in_the_middle_of_an_answer_gives_his_seat_back(
     answer.close()
     assert not patience._waiting
     assert not patience._held
+
+
+def test_one_who_takes_a_long_answer_too_slowly_loses_it(
+    ls: Callable[[Listing], Api], alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ls(whole(lambda number: f"{number:0250}", 5000))
+    monkeypatch.setattr(long_answers, "PAUSE", -1.0)
+    monkeypatch.setattr(long_answers, "SLOWEST", 1 << 40)
+    answer = Client().get(f"/v0.10{LS}?path=/", headers={"Authorization": f"Bearer {tokens.issue(alice)}"})
+    with pytest.raises(ConnectionResetError, match="too slowly"):
+        b"".join(answer)
+    answer.close()
+    assert not patience._waiting
 
 
 def test_what_takes_too_long_to_compare_is_refused_and_patterns_of_stars_do_not(

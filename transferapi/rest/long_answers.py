@@ -5,6 +5,8 @@ The request keeps its seat, and what it holds, until the web server has done wit
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,8 @@ from endpoints.patience import Seat
 
 #: Octets of an answer that is made before it is sent, so that its length is known.
 SHORT = 512 * 1024
+#: Octets a second at which a client takes an answer, at least, and seconds that it may be late beside that.
+SLOWEST, PAUSE = 50_000, 30.0
 
 
 def answered(request: Request, document: Any, seat: Seat) -> HttpResponseBase:
@@ -57,10 +61,13 @@ class _Body:
             return next(self._parts, b"")
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._made:
-            yield self._made.pop(0)
-        while part := self._next():
+        """Raises ConnectionResetError where the client takes it too slowly: it would keep the seat for hours."""
+        begun, sent = time.monotonic(), 0
+        while part := self._made.pop(0) if self._made else self._next():
+            if time.monotonic() - begun > PAUSE + sent / SLOWEST:
+                raise ConnectionResetError(errno.ECONNRESET, "the client takes its answer too slowly")
             yield part
+            sent += len(part)
 
     def close(self) -> None:
         """Its rows are forgotten first."""
