@@ -86,14 +86,14 @@ def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
     assert isinstance(grant, Grant)
     _find(grant.task_id, grant.epoch, rows)
     _line(f"{what} files found", begun)
-    begun, since = time.monotonic(), time.time()
+    begun = time.monotonic()
     work.fail(grant.task_id, grant.epoch, "CANCELED", "over")
     for task_id in tasks[1:]:
         moves.cancel(user, task_id)  # type: ignore[arg-type]
     while Task.objects.filter(phase="done", tidied=False).exists():
         retention.give_back()
     _line(f"{what} canceled, and cleared away", begun)
-    _await_vacuum(since)
+    _await_vacuum(time.time())
     _line(f"{what} vacuumed by PostgreSQL itself", begun)
 
 

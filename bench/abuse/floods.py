@@ -28,13 +28,15 @@ def a_million_items(target: Target, control: Control) -> None:
 @attack("floods: submissions of as many octets as are taken, all in lists", seconds=30)
 def lists(target: Target, control: Control) -> None:
     item = b'{"source_path":"/a","destination_path":"/b","x":[' + b"[]," * 150 + b"[]]}"
-    _flood(target, control, lambda source, destination: _document(source, destination, b",".join([item] * 90_000)))
+    items = b",".join([item] * 90_000)
+    _flood(target, control, lambda source, destination: _document(source, destination, items))
 
 
 @attack("floods: submissions of as many octets as are taken, all in wide characters", seconds=30)
 def wide(target: Target, control: Control) -> None:
     item = f'{{"source_path":"/{"a" * 200}\U0001f600","destination_path":"/{"b" * 200}\U0001f600"}}'.encode()
-    _flood(target, control, lambda source, destination: _document(source, destination, b",".join([item] * 100_000)))
+    items = b",".join([item] * 100_000)
+    _flood(target, control, lambda source, destination: _document(source, destination, items))
 
 
 @attack("floods: 100,000 items submitted and canceled again and again", seconds=40)
