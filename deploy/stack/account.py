@@ -83,11 +83,12 @@ def take_over(home: Home, account: pwd.struct_passwd) -> None:
         home.path.chmod(0o700)
         lock = home.acquire()
         try:
-            device = home.path.stat().st_dev
-            for path, folders, files, folder in os.fwalk(home.path, topdown=False):
+            top = home.path.resolve()
+            device = top.stat().st_dev
+            for path, folders, files, folder in os.fwalk(top, topdown=False):
                 for name in (*folders, *files):
                     _give(Path(path, name), folder, device, account)
-            os.chown(home.path, account.pw_uid, account.pw_gid)
+            os.chown(top, account.pw_uid, account.pw_gid)
         finally:
             os.close(lock)
     except OSError as error:

@@ -132,6 +132,8 @@ def test_mails_that_no_server_takes_lie_in_a_closed_folder_of_the_home(tmp_path:
 def test_a_home_is_given_away_without_what_it_shares_with_the_rest_of_the_machine(tmp_path: Path) -> None:
     nobody, outside, home = pwd.getpwnam("nobody"), tmp_path / "outside", Home(tmp_path / "home")
     outside.write_text("a secret of root's")
+    (tmp_path / "disk").mkdir()
+    home.path.symlink_to(tmp_path / "disk")
     home.make()
     (home.path / "link").symlink_to(outside)
     (home.path / "name").hardlink_to(outside)
@@ -140,7 +142,7 @@ def test_a_home_is_given_away_without_what_it_shares_with_the_rest_of_the_machin
     assert home.path.stat().st_uid == outside.stat().st_uid == 0
     (home.path / "name").unlink()
     take_over(Home(home.path), nobody)
-    assert {path.lstat().st_uid for path in (home.path, *home.path.rglob("*"))} == {nobody.pw_uid}
+    assert {path.lstat().st_uid for path in (tmp_path / "disk", *home.path.rglob("*"))} == {nobody.pw_uid}
     assert outside.stat().st_uid == 0
 
 
