@@ -40,6 +40,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from endpoints.gridftp import proxies
 from endpoints.gridftp.trust import HostMismatchError, TrustFolder, UntrustedError, explain, peer_chain
+from endpoints.gridftp.words import quoted
 from endpoints.gridftp.x509 import MAX_CERTIFICATES, Credential, CredentialError, KeyMismatchError, read_certificate
 
 from .hidden import Hidden, Secret
@@ -273,7 +274,7 @@ class _Line:
         try:
             tls = context.wrap_socket(self._socket, server_hostname=self._server_name, do_handshake_on_connect=False)
         except ValueError:
-            raise MyProxyInputError(f"{self._server_name!r} is not the name of a host.") from None
+            raise MyProxyInputError(f"{quoted(self._server_name)} is not the name of a host.") from None
         self._socket = self._tls = tls
         self._do("begin TLS", tls.do_handshake)
 
@@ -402,7 +403,7 @@ def _check_answer(fields: dict[str, str], request: _Request) -> None:
     if re.search(r"invalid (credential )?pass|bad password|no passphrase|authentication fail", said, re.IGNORECASE):
         raise BadPassphraseError("The MyProxy server does not accept this passphrase.")
     if re.search(r"unknown user|no credentials? (exists?|found)|do not exist|unable to retrieve", said, re.IGNORECASE):
-        raise UnknownUserError(f"The MyProxy server has no credential for the user {request.username!r}.")
+        raise UnknownUserError(f"The MyProxy server has no credential for the user {quoted(request.username)}.")
     raise LogonRefusedError(f"The MyProxy server refused.{request.quoted(said)}")
 
 

@@ -30,7 +30,7 @@ class PersonError(Exception):
 class PersonExistsError(PersonError):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.reason = f"there is a user {name!r} already"
+        self.reason = f"there is a user {name} already"
 
 
 class PersonInvalidError(PersonError):

@@ -105,7 +105,7 @@ def test_a_wrong_passphrase_is_told_as_such(left: MyProxyServer, passphrase: str
 
 
 def test_an_unknown_user_is_told_as_such(left: MyProxyServer) -> None:
-    with pytest.raises(myproxy.UnknownUserError, match="no credential for the user 'nobody'"):
+    with pytest.raises(myproxy.UnknownUserError, match='no credential for the user "nobody"'):
         logon(left, "nobody", "correct horse")
 
 

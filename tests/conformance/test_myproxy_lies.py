@@ -278,7 +278,7 @@ def test_a_server_that_lies_is_told_as_such(lie: Callable[..., LyingServer], ref
     ("said", "kind", "reason"),
     [
         ("RESPONSE=1\nERROR=invalid password", myproxy.BadPassphraseError, "does not accept this passphrase"),
-        ("RESPONSE=1\nERROR=unknown username: alice", myproxy.UnknownUserError, "no credential for the user 'alice'"),
+        ("RESPONSE=1\nERROR=unknown username: alice", myproxy.UnknownUserError, 'no credential for the user "alice"'),
         ("RESPONSE=1\nERROR=the disk\nERROR=is full", myproxy.LogonRefusedError, 'It says: "the disk is full".'),
         ("RESPONSE=1", myproxy.LogonRefusedError, "The MyProxy server refused."),
         ("RESPONSE=1\nERROR=\x1b[2J\a\x85bad\u202e", myproxy.LogonRefusedError, 'It says: "[2J bad".'),
