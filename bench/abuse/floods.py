@@ -14,7 +14,7 @@ from .harness import Control, Person, Target, attack
 from .listings import HOST, HostileServer, ask
 
 #: Users, requests of each side by side, and octets that are sent at once.
-USERS, REQUESTS, PIECE = 3, 3, 1 << 20
+USERS, REQUESTS, PIECE = 2, 4, 1 << 20
 FILE, FOLDER = "Type=file;Size=1;Modify=20260102030405;", "Type=dir;Modify=20260102030405;"
 Body = Callable[[str, str], bytes]
 
@@ -59,7 +59,7 @@ def folders_without_end(target: Target, control: Control) -> None:
         lines = "".join(f" {FOLDER} folder{n}\r\n" for n in range(1000))
         yield f"150-Contents\r\n{lines}150 End.\r\n250-Contents\r\n250 End.\r\n".encode()
 
-    people = [target.user(f"flood{number}") for number in range(USERS)]
+    people = [target.user(f"flood{uuid.uuid4().hex[:8]}") for _ in range(USERS)]
     for person in people:
         for kind, listing in (("wide", files), ("deep", tree)):
             place = _endpoint(target, person, kind, HostileServer(listing).port)
@@ -89,7 +89,7 @@ def _flood(
     target: Target, control: Control, body: Body, then: Callable[[Target, Person, bytes], None] | None = None
 ) -> None:
     """Send this again and again from all sides until the end; note what was answered. then: done with an answer."""
-    people = [target.user(f"flood{number}") for number in range(USERS)]
+    people = [target.user(f"flood{uuid.uuid4().hex[:8]}") for _ in range(USERS)]
     bodies = []
     for person in people:
         place = _endpoint(target, person, "sample", target.endpoint_port("ep1"))
