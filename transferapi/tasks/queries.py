@@ -85,7 +85,6 @@ class Order:
     descending: bool = True
 
 
-
 @CharField.register_lookup
 class ILike(Lookup):
     """A pattern of SQL, of any case: unlike a regex it is never too complex, and tries nothing twice."""
