@@ -11,7 +11,7 @@ from transferapi.config import CHECKOUT
 #: Requirements of levels 1 and 2 in the chapters V1 to V16 of ASVS 5.0.0.
 REQUIREMENTS = 246
 _ROW = re.compile(r"^\| (?P<number>\d+\.\d+\.\d+) \| [12] \| (?P<what>[^|]+) \| (?P<covered>[^|]+) \|$")
-_NAMED = re.compile(r"`((?:tests|docs)/[^`]+)`")
+_NAMED = re.compile(r"`((?:tests|docs)/[^`]+|[A-Z]+\.md)`")
 _REASONS = ("Not ours: ", "As built: ", "Open: ")
 
 
