@@ -157,7 +157,7 @@ def test_a_file_does_not_take_the_place_of_a_rules_folder(site: Site, home: Site
     site.open_to_all()
     home.write(file="1")
     task = submit(bob, home.endpoint, share, ("/file", "/inbox"))
-    assert run(task) == "FAILED"
+    assert run(task) == "FAILED", told(task)
     assert "a file cannot be written in its place" in told(task)
     assert everything_in(site.folder / "shared") == {}
 

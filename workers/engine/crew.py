@@ -322,7 +322,8 @@ class Crew:
         elif isinstance(decision, Fail | PassOver):
             passed_over = isinstance(decision, PassOver)
             lost = Faulted(file, fault, None, "", new_size, passed_over, checksummed)
-            self._inquire(self._give_up(lost, partials(replace(file, ranges=ranges or file.ranges))))
+            left = replace(file, ranges=ranges or file.ranges)
+            self._inquire(self._give_up(lost, [] if self._stock.untouched(left) else partials(left)))
 
     def _fault_arrived(self, file: FileRow, fault: Fault, **known: Any) -> None:
         """The same for a file that has arrived, and is not what it should be."""

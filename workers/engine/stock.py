@@ -126,7 +126,10 @@ class Stock:
         return await self._name(rows)
 
     def untouched(self, row: FileRow) -> bool:
-        """Of a file that no lane has: whether nothing lies under the name that this slice gave to it."""
+        """Of a file that no lane has: whether nothing lies under the name that this slice gave to it.
+
+        A lane that lives has removed what it began of a file that it gives back without ranges.
+        """
         return self._names.is_ours(row) and not row.ranges and not has_begun(row)
 
     async def _name(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
