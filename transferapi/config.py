@@ -191,10 +191,12 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         hosts=read("WAYBILL_HOSTS", _words, ",".join(LOOPBACK_HOSTS)),
         public_url=read("WAYBILL_PUBLIC_URL", _web_address, f"{scheme}://127.0.0.1:{port}"),
         log_level=read("WAYBILL_LOG_LEVEL", _level, "INFO"),
-        limits=limit_settings.Limits(**{
-            field: read(name, limit_settings.parse, str(getattr(limit_settings.DEFAULTS, field)))
-            for name, (field, _) in limit_settings.VARIABLES.items()
-        }),
+        limits=limit_settings.Limits(
+            **{
+                field: read(name, limit_settings.parse, str(getattr(limit_settings.DEFAULTS, field)))
+                for name, (field, _) in limit_settings.VARIABLES.items()
+            }
+        ),
     )
     if config.front_secret and not config.front_servers:
         problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")

@@ -159,9 +159,7 @@ def prepare(
         guards=guards,
     )
     store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
-    slice_ = run_slice(
-        spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds()
-    )
+    slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds())
     return slice_, wallet
 
 

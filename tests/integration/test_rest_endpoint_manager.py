@@ -604,9 +604,7 @@ def test_the_history_of_a_task_is_forgotten_after_thirty_days(alices: Api, alice
     assert Event.objects.filter(task=alive).exists()
 
 
-def test_of_a_managers_cancels_the_last_ones_are_kept(
-    bobs: Api, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_managers_cancels_the_last_ones_are_kept(bobs: Api, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controlling, "MAX_CANCELS", 2)
     ids = [bobs.post(f"{M}/admin_cancel", said(task)).body["id"] for _ in range(4)]
     assert {str(pk) for pk in AdminCancel.objects.values_list("pk", flat=True)} == set(ids[2:])
