@@ -11,7 +11,7 @@ from typing import Any
 
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, take_over
+from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
 from .stack.home import Home
@@ -50,7 +50,7 @@ def leave_root(config: Config, arguments: argparse.Namespace) -> None:
         compile_for_all()
         say(f"Waybill runs as the account {account.pw_name}, not as root.")
         if closed := closed_to(account, home):
-            say(f"  It keeps the right to read all files of this machine, for {closed} is closed to it.")
+            say(f"  It keeps the right to {rights_over_files()}, for {closed} is closed to it.")
     if account is not None:
         go_on_as(account, home, config.port)
 

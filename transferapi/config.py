@@ -202,6 +202,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
         problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
     if values.get("WAYBILL_MYPROXY_SECONDS") and config.myproxy_seconds > config.operation_seconds:
         problems.append("WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS")
+    if config.limits.submission > limit_settings.MAX_BODY:
+        problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {limit_settings.MAX_BODY} octets at most")
     if problems:
         raise ConfigError(problems)
     return config

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MB, GB = 1 << 20, 1 << 30
+#: Octets of the longest body that the web server takes of anybody (`deploy.stack.connections`, `deploy/front`).
+MAX_BODY = 256 * MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Limits:
 #: Variable -> (field of `Limits`, what it is for).
 VARIABLES = {
     "WAYBILL_MAX_ITEMS": ("items", "items of one submission"),
-    "WAYBILL_MAX_SUBMISSION": ("submission", "octets of the body of one submission"),
+    "WAYBILL_MAX_SUBMISSION": ("submission", f"octets of the body of one submission, at most {MAX_BODY}"),
     "WAYBILL_MAX_TASK_FILES": ("task_files", "items, files and folders that one task may keep in the database"),
     "WAYBILL_MAX_TASK_OCTETS": ("task_octets", "octets of their paths"),
     "WAYBILL_MAX_USER_FILES": ("user_files", "items, files and folders that all tasks of a user may keep there"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from .errors import HomeError, StackError
 from .fingerprint import CHECKOUT
 from .home import Home
-from .places import account_reaches, drop_to, wheel_folder
+from .places import account_reaches, drop_to, may_read_all, wheel_folder
 
 NAME = "waybill"
 USERADD_SECONDS = 30
@@ -106,12 +106,22 @@ def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> N
 
 
 def go_on_as(account: pwd.struct_passwd, home: Home, port: int) -> None:
-    """Run this program again as the account, in this process; does not return. Raises HomeError."""
+    """Run this program again as the account, in this process; does not return. Raises HomeError.
+
+    The account of a person is not given a right to files that it does not have by itself.
+    """
+    if account.pw_name != NAME and (closed := closed_to(account, home)):
+        raise HomeError(f"{home.path} belongs to {account.pw_name}, who cannot reach {closed}: start as that account")
     words = drop_to(account, *needed(home), keep=("net_bind_service",) if port < FIRST_OPEN_PORT else (), dies=False)
     environment = {**os.environ, "HOME": str(home.path), "WAYBILL_HOME": str(home.path)}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvpe(words[0], [*words, sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606
+
+
+def rights_over_files() -> str:
+    """What the capability allows that passes closed folders, in words."""
+    return "read all files of this machine" if may_read_all() else "read and change all files of this machine"
 
 
 def compile_for_all() -> None:

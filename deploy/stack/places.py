@@ -110,11 +110,16 @@ def drop_to(account: pwd.struct_passwd, *needed: Path, keep: tuple[str, ...] = (
     return [*words, "--securebits=+no_setuid_fixup", "--"]
 
 
+def may_read_all() -> bool:
+    """Whether we hold the capability to read all files, which does not allow to change them (capabilities(7))."""
+    return bool(_permitted_capabilities() >> CAP_DAC_READ_SEARCH & 1)
+
+
 def _pass_folders_capability() -> str:
-    held = _permitted_capabilities()
-    if held >> CAP_DAC_READ_SEARCH & 1:
+    if may_read_all():
         return "dac_read_search"
-    if held >> CAP_DAC_OVERRIDE & 1:
+    # What containers have by default.
+    if _permitted_capabilities() >> CAP_DAC_OVERRIDE & 1:
         return "dac_override"
     raise HomeError(
         "nothing of Waybill runs as root, and a folder above WAYBILL_HOME, the checkout or its Python is closed to "

@@ -85,13 +85,21 @@ def test_what_is_wrong_with_an_item_is_said_with_its_number(
 
 @pytest.mark.parametrize("text", [
     '{"a":1', '{"DATA":[{}', '{"DATA":[{},]}', '{"DATA":[{}{}]}', '{"DATA":[{}]', '{"a" 1}', "{1:2}", '{"a":1,}', "{}x",
-    '{"DATA":[{"a":NaN}]}',
+    '{"DATA":[{"a":NaN}]}', '{"a":1}\0{"b":2}',
 ])  # fmt: skip
 def test_what_is_no_json_is_refused_in_whatever_pieces(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for piece in (1, 5, 1 << 18):
         monkeypatch.setattr(streaming, "PIECE", piece)
         with pytest.raises(Exception, match="JSON parse error"):
             streaming.read(io.BytesIO(text.encode()))
+
+
+def test_paths_of_ascii_are_never_too_much_for_the_memory(settings: Any) -> None:
+    """A text takes more memory than its octets in the body."""
+    item = b'{"source_path":"/%b","destination_path":"/%b"}' % (b"a" * 160, b"b" * 160)
+    body = b'{"DATA":[' + b",".join([item] * 1000) + b"]}"
+    settings.LIMITS = replace(settings.LIMITS, items=1000, submission=len(body))
+    assert len(streaming.read(io.BytesIO(body))["DATA"]) == 1000
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.stack.account import owner_of, take_over
+from deploy.stack.account import go_on_as, owner_of, take_over
 from deploy.stack.child import LOG_LIMIT, open_log, trim_log
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.errors import BusyError, HomeError, StartError
@@ -157,6 +157,16 @@ def test_roots_commands_go_on_as_the_owner_of_the_home(tmp_path: Path) -> None:
     os.chown(home.path, 4_000_000, -1)
     with pytest.raises(HomeError, match="no account of this machine"):
         owner_of(home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root goes on as another account")
+def test_a_person_gets_no_right_to_files_from_root(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    home = Home(closed / "home")
+    home.make()
+    with pytest.raises(HomeError, match="belongs to nobody, who cannot reach .*: start as that account"):
+        go_on_as(pwd.getpwnam("nobody"), home, 8000)
 
 
 @pytest.mark.parametrize(("given", "more"), [("", ""), ("10.1.0.0/16:2811", "10.1.0.0/16:2811")])

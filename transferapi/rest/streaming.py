@@ -26,8 +26,10 @@ from .errors import ApiError, BadRequest, TooManyRequests
 
 #: Octets read at once (no other thread runs while they are parsed); characters of one item, and of all else.
 PIECE, MAX_ITEM, MAX_REST = 1 << 16, 1 << 18, 1 << 20
-#: Values for each item that there may be, counted by what stands before or between them: they cost more time than text.
-VALUES = 12
+#: Commas and brackets for each item that there may be, those in texts included: they cost more time than text does.
+VALUES = 20
+#: Octets of memory for the texts of one item, beside their own: ASCII paths are never refused for their memory.
+TEXT_COST = 4 * 64
 #: A body with more octets is a large one: a process reads one at a time. Seconds that another one waits for its turn.
 LARGE, PATIENCE = 1 << 20, 5.0
 #: What items have. Other fields are passed over.
@@ -145,6 +147,11 @@ class _Window:
         self._at += 1
         return found
 
+    def end(self) -> None:
+        """Nothing may follow. Raises JSONDecodeError."""
+        if self.next():
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+
     def value(self, most: int) -> tuple[Any, int]:
         """The next value, and how many characters it has. Raises ApiError where it has more than `most`."""
         self.next()
@@ -195,7 +202,8 @@ class _Window:
         text = self._decoder.decode(data, self._over)
         self._values += sum(map(text.count, ",[{"))
         if self._values > VALUES * settings.LIMITS.items:
-            raise too_large(f"A document has at most {VALUES} values for each of {settings.LIMITS.items} items")
+            most = f"{VALUES} commas and brackets for each of {settings.LIMITS.items} items"
+            raise too_large(f"A document has at most {most}")
         self._text = self._text[self._at :] + text
         self._at = 0
         return not self._over
@@ -218,8 +226,7 @@ class _Reader:
             for name in self._members("{", "}", lambda: [self._name()]):
                 is_list = name == "DATA" and self._window.next() == "["
                 found[name] = list(self._members("[", "]", self._items)) if is_list else self._small()
-        if self._window.next():
-            self._window.take("\0")
+        self._window.end()
         return found
 
     def _members(self, begin: str, end: str, read: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -260,7 +267,7 @@ class _Reader:
             return _plain(value)
         kept = {name: _plain(value[name]) for name in FIELDS if name in value}
         self._kept += sum(map(getsizeof, kept.values()))
-        if self._kept > settings.LIMITS.submission:
+        if self._kept > settings.LIMITS.submission + TEXT_COST * self._count:
             raise too_large("The paths of the items take too much memory")
         return kept
 
