@@ -165,7 +165,7 @@ def test_a_person_gets_no_right_to_files_from_root(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     home = Home(closed / "home")
     home.make()
-    with pytest.raises(HomeError, match="belongs to nobody, who cannot reach .*: start as that account"):
+    with pytest.raises(HomeError, match=r"belongs to nobody, who cannot reach .*: start as that account"):
         go_on_as(pwd.getpwnam("nobody"), home, 8000)
 
 
