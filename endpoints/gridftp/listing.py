@@ -20,6 +20,8 @@ from .words import of_system
 
 #: Octets held for a slow consumer before reading from the server pauses, and at which it goes on.
 MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
+#: Octets of a listing that still come when nobody wants the rest, before the connection is ended.
+MAX_DROPPED = 4 * 1024 * 1024
 #: Lines of a listing read at once: some milliseconds of work.
 PORTION = 500
 #: Octets of a name, and of a path: no file system has longer ones.
@@ -120,13 +122,14 @@ class _Waiting:
         self._dropped = False
 
     def put(self, reply: Reply | FaultError) -> None:
+        self._octets += _size(reply) if isinstance(reply, Reply) else 0
         if self._dropped:
+            if self._octets > MAX_DROPPED:
+                self._connection.abort()
             return
         self._replies.put_nowait(reply)
-        if isinstance(reply, Reply):
-            self._octets += _size(reply)
-            if self._octets > MAX_WAITING:
-                self._connection.pause()
+        if self._octets > MAX_WAITING:
+            self._connection.pause()
 
     async def get(self) -> Reply:
         """The next one. Raises FaultError when the connection is lost."""
@@ -142,8 +145,8 @@ class _Waiting:
             self._connection.resume()
 
     def drop(self) -> None:
-        """Nobody wants the rest."""
-        self._dropped = True
+        """Nobody wants the rest. A short one is heard out; one without an end ends the connection."""
+        self._dropped, self._octets = True, 0
         self._connection.resume()
 
 
@@ -240,4 +243,4 @@ def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
 def _check_name(name: str) -> None:
     """Raises FaultError."""
     if len(name) > MAX_NAME:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"a name of more than {MAX_NAME} octets", retryable=False))
+        raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"a name of more than {MAX_NAME} octets", retryable=False))

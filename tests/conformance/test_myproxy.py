@@ -81,7 +81,7 @@ def test_the_online_authority_certifies_a_key_of_ours(
     assert not credential.is_proxy
     with pytest.raises(myproxy.BadPassphraseError, match="does not accept this passphrase"):
         logon(server, "carol", "not her passphrase")
-    with pytest.raises(myproxy.UnknownUserError, match="'dave'"):
+    with pytest.raises(myproxy.UnknownUserError, match='"dave"'):
         logon(server, "dave", "her = passphrase=é")
 
 

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
 from endpoints.gridftp.server import Server
 from endpoints.models import Endpoint
+from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import vault
 from identity.models import User
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _instance(settings: Any, authority: Authority) -> Iterator[None]:
-    settings.ALLOW_TARGETS = (ip_network("127.0.0.1/32"),)
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1/32")
     settings.CERTIFICATES = authority.certificates
     close_connections()
     yield
@@ -161,7 +161,8 @@ def test_what_something_else_says_is_told_as_words(alice: User, good: Endpoint, 
         assert 'b"' not in text
         assert "\\x" not in text
         assert "\x1b" not in text
-        assert "OpenSSH_9.2" in text or "no / service here" in text
+        assert "OpenSSH" not in text, "what another service says is shown to nobody"
+        assert "is no FTP reply" in text or "no / service here" in text
 
 
 def test_the_server_of_a_shared_endpoint_is_not_named(alice: User, good: Endpoint) -> None:
