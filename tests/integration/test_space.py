@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from endpoints.models import Endpoint
 from identity.models import User
@@ -259,3 +260,29 @@ def test_a_submission_that_is_refused_leaves_nothing(alice: User, ep1: Endpoint,
         submission.submit_transfer(alice, transfer_request(ep1, ep2, ("/from", "/to")))
     assert not Task.objects.exists()
     assert not Space.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_items_are_written_while_other_tasks_of_the_user_go_on(
+    alice: User, ep1: Endpoint, ep2: Endpoint, limit: Limit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(alice, ep1, ep2, ("/from/", "/to/"))
+    before, answers = kept(alice), []
+    copy = submission._copy_items
+
+    def finds() -> int:
+        """What another task of the user does: without the lock it fails rather than waits."""
+        with transaction.atomic():
+            return Space.objects.select_for_update(nowait=True).get(owner=alice).tasks
+
+    def watched(*args: Any) -> None:
+        copy(*args)
+        answers.extend(all_at_once([finds]))
+
+    monkeypatch.setattr(submission, "_copy_items", watched)
+    limit(user_tasks=1)
+    with pytest.raises(TooMuchError):
+        submission.submit_transfer(alice, transfer_request(ep1, ep2, ("/a", "/b")))
+    assert answers == [1]
+    assert kept(alice) == before
+    assert (Task.objects.count(), Item.objects.count()) == (1, 1), "what is refused leaves nothing"

@@ -214,10 +214,11 @@ def _check_credentials(user: User, ends: Sequence[Access], now: datetime) -> Non
 
 
 def _write(task: Task, rows: Sequence[_Row]) -> None:
-    space.take_task(task.owner_id)
     task.items_total = len(rows)
     task.save(force_insert=True)
     _copy_items(task.pk, rows)
+    # Not before the rows are there: other tasks of the user wait for this lock.
+    space.take_task(task.owner_id)
     space.take(task.pk, len(rows), sum(space.octets(row.source, row.destination) for row in rows))
     told = events.NewEvent("SUBMITTED", f"The task was accepted, with {len(rows)} item(s).")
     events.append(task.pk, [told], task.request_time)
