@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,11 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, Kind, Scope, make_fault
 from tests.unit.engine_world import World
-from workers.engine.fakes import run
+from workers.engine import delete
+from workers.engine.bounds import Memory
+from workers.engine.fakes import MemoryLease, run
+from workers.engine.fakes import store as fake_store
+from workers.engine.ports import FileRow, Found, ItemRow
 from workers.engine.run import Outcome
 
 
@@ -215,5 +220,39 @@ def test_a_right_that_was_taken_away_ends_a_deletion() -> None:
         assert world.store.fatal
         assert world.store.fatal[0] == "ACL_CHANGED"
         assert "/old/a1" in world.source.paths()
+
+    run(main())
+
+
+def test_folders_are_written_by_batches_and_counted_until_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = written = 0
+    ahead: list[tuple[int, int]] = []
+
+    def counted(*fields: Any) -> Found:
+        nonlocal made
+        made += 1
+        return Found(*fields)
+
+    class Watched(MemoryLease):
+        async def add_found(self, item: ItemRow, found: Sequence[Found]) -> Sequence[FileRow]:
+            nonlocal written
+            ahead.append((made - written, Memory.all_held))
+            written += len(found)
+            return await super().add_found(item, found)
+
+    monkeypatch.setattr(delete, "Found", counted)
+    monkeypatch.setattr(delete, "FOUND", 7)
+    monkeypatch.setattr(fake_store, "MemoryLease", Watched)
+
+    async def main() -> None:
+        world = delete_world("/old")
+        for number in range(40):
+            world.source.folder(f"/old/d{number}")
+        assert await world.run() == "SUCCEEDED"
+        assert kept(world)
+        folders = [(batch, held) for batch, held in ahead if batch]
+        assert [batch for batch, _ in folders] == [7, 7, 7, 7, 7, 5, 1]
+        assert all(held for _, held in folders[:-1]), "until all of one depth are rows"
+        assert Memory.all_held == 0
 
     run(main())

@@ -8,7 +8,7 @@ scan is running: a root that is gone before its scan is written off could not be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
@@ -86,14 +86,24 @@ class DeleteWalk(Walk):
             return
         for depth in sorted(self._seen, reverse=True):
             paths = self._seen.pop(depth)
+            for found in _batches(paths):
+                await self._add(found)
             self._memory.free(len(paths))
-            found = [Found(path, None, 0, None, DIRECTORY) for path in _split(paths)]
-            for start in range(0, len(found), FOUND):
-                await self._add(found[start : start + FOUND])
 
 
-def _split(paths: bytearray) -> list[str]:
-    return [path.decode("utf-8", "surrogateescape") for path in bytes(paths).split(b"\0")[:-1]]
+def _batches(paths: bytearray) -> Iterator[list[Found]]:
+    """No more than one batch at a time: of all folders of a depth there may be a million."""
+    batch: list[Found] = []
+    at = 0
+    while (end := paths.find(b"\0", at)) >= 0:
+        path = paths[at:end].decode("utf-8", "surrogateescape")
+        batch.append(Found(path, None, 0, None, DIRECTORY))
+        at = end + 1
+        if len(batch) == FOUND:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 class GlobWalk(DeleteWalk):
