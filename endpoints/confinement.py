@@ -40,6 +40,8 @@ AT_ONCE = 32
 MAX_FENCES = 500
 
 _GONE = frozenset({Kind.FILE_NOT_FOUND, Kind.NOT_A_DIRECTORY})
+#: What a server says of one folder, and not of how it fares itself at the moment.
+_OF_A_FOLDER = _GONE | {Kind.PERMISSION_DENIED, Kind.INVALID_PATH_NAME}
 
 
 class Looker(Protocol):
@@ -150,20 +152,30 @@ class Confinement:
 
     async def fences(self, session: Looker, wanted: Sequence[Fence]) -> dict[str, Fence]:
         """These folders by name, without links in their paths: a server compares paths as it resolves them. Those that
-        lead out are none. Raises FaultError."""
+        lead out are none, nor are those that the server refuses to look at while another one is left.
+
+        Raises FaultError; a passing one in any case, so that the session is tried again.
+        """
         names = [fence.path.rstrip("/") for fence in wanted]
         if len(wanted) > MAX_FENCES:
             raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_GROUNDS)
-        found = await asyncio.gather(*(self._fence(session, fence) for fence in wanted))
-        return {name: fence for name, fence in zip(names, found, strict=True) if fence is not None}
+        answers = await asyncio.gather(*(self._fence(session, fence) for fence in wanted))
+        found = {name: fence for name, fence in zip(names, answers, strict=True) if isinstance(fence, Fence)}
+        refusal = next((one for one in answers if isinstance(one, FaultError)), None)
+        if refusal is not None and not found:
+            raise refusal
+        return found
 
-    async def _fence(self, session: Looker, fence: Fence) -> Fence | None:
+    async def _fence(self, session: Looker, fence: Fence) -> Fence | FaultError | None:
+        """None: it leads out. A fault that is about this folder is given back."""
         try:
             return Fence(await self.real(session, fence.path) + "/", fence.write)
-        except FaultError as error:
-            if error.fault.scope is not Scope.FILE:
-                raise
+        except LeadsOutError:
             return None
+        except FaultError as error:
+            if error.fault.scope is not Scope.FILE or error.fault.kind not in _OF_A_FOLDER:
+                raise
+            return error
 
     def _within(self, real: str, root: str) -> str:
         """-> LeadsOutError"""

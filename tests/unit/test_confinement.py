@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -27,11 +27,14 @@ class Tree:
         self.tells_links = tells
         self.asked: list[str] = []
         self.denied: set[str] = set()
+        self.faults: dict[str, Kind] = {}
 
     async def stat(self, path: str) -> Entry:
         self.asked.append(path)
         if path in self.denied:
             raise FaultError(make_fault(Kind.PERMISSION_DENIED, path))
+        if path in self.faults:
+            raise FaultError(make_fault(self.faults[path], path))
         end = self._end(path)
         name = posixpath.basename(path)
         parent = self._end(posixpath.dirname(path))
@@ -281,3 +284,45 @@ def test_a_lost_connection_is_no_answer_about_a_link() -> None:
         with pytest.raises(FaultError) as lost:
             run(work)
         assert lost.value.fault.kind is Kind.CONNECTION_BROKEN
+
+
+class Kept(Tree):
+    """A session that can be kept in folders, and has been kept in these."""
+
+    def __init__(self, paths: dict[str, str]) -> None:
+        super().__init__(paths, resolves=True)
+        self.within: list[str] = []
+
+    async def restrict(self, grounds: Iterable[Ground]) -> None:
+        self.within = [ground.path for ground in grounds]
+
+
+def entered(tree: Kept, *names: str) -> list[str]:
+    wanted = [Ground(f"/data/share/{name}/", write=True) for name in names]
+    run(lambda: Confinement("/data/share").enter(tree, wanted))
+    return tree.within
+
+
+def test_a_passing_fault_of_one_rule_is_no_answer_about_where_it_leads() -> None:
+    tree = Kept(USUAL)
+    tree.faults = {"/data/share/in": Kind.UNKNOWN}
+    for names in (("in",), ("in", "new"), ("out", "in")):
+        with pytest.raises(FaultError) as passing:
+            entered(tree, *names)
+        fault = passing.value.fault
+        assert (fault.kind, fault.scope, fault.retryable) == (Kind.UNKNOWN, Scope.FILE, True)
+        assert tree.within == []
+
+
+@pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INVALID_PATH_NAME])
+def test_a_rule_that_the_server_refuses_to_look_at_is_left_out_while_there_is_another(kind: Kind) -> None:
+    tree = Kept(USUAL)
+    tree.faults = {"/data/share/in": kind}
+    assert entered(tree, "in", "new", "out") == ["/data/share/new/"]
+    for names in (("in",), ("out", "in")):
+        with pytest.raises(FaultError) as refused:
+            entered(tree, *names)
+        assert not isinstance(refused.value, LeadsOutError)
+        assert refused.value.fault.kind is kind
+    with pytest.raises(LeadsOutError):
+        entered(tree, "out")
