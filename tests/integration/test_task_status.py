@@ -11,7 +11,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
 from transferapi.rest import documents
-from transferapi.tasks import protection, queries, troubles, work
+from transferapi.tasks import protection, queries, space, troubles, work
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.leases import Grant
 from transferapi.tasks.models import Event, Task
@@ -198,3 +198,15 @@ def test_the_weakest_protection_shows_and_is_told_with_its_reason(alice: User, g
         "takes no key (DCSC). Make a folder."
     )
     assert told[2].details == "DCSC P: 500 no folder"
+
+
+def test_events_of_an_endpoint_have_an_end_and_status_and_count_go_on(
+    grant: Grant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(grant)
+    assert Task.objects.get(pk=grant.task_id).event_octets > 0
+    monkeypatch.setattr(space, "MAX_EVENTS", 0)
+    fail(grant)
+    assert len(events(grant, "CONNECT_FAILED")) == 1
+    found = document(grant)
+    assert (found["nice_status"], found["faults"]) == ("CONNECT_FAILED", 2)

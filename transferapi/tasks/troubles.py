@@ -76,7 +76,7 @@ def endpoint_failed(
         if tries & (tries - 1) == 0:
             often = f" Met {tries} times since {since:%Y-%m-%d %H:%M:%S} UTC." if tries > 1 else ""
             details = "\n".join(filter(None, (trouble.advice, trouble.raw)))
-            events.append(task_id, [events.NewEvent(trouble.code, text + often, details, is_error=True)], now)
+            events.append_bounded(task_id, [events.NewEvent(trouble.code, text + often, details, is_error=True)], now)
 
 
 def reached(
