@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ from workers.pooled import GuardedSession, PooledSession
 
 #: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
 UDT_STALL_TIMEOUT = 20.0
+#: Names of data hosts may hang, and there may be many: they hold up no server's name, and nothing else in a thread.
+_looking_up = ThreadPoolExecutor(2, thread_name_prefix="look-up")
 _PROTECTED = {
     data_security.DataSecurity.AUTHENTICATED: AUTHENTICATED,
     data_security.DataSecurity.PRIVATE: ENCRYPTED,
@@ -272,6 +275,8 @@ class RealSessions:
         """A lane, set up, its destination listening."""
         source, destination = await self._both()
         try:
+            # Before the transport is changed: a session of another one is not to be given back.
+            accept_address = await self._registered(Side.DESTINATION)
             held = await self._secure(source, destination)
             protection = self._protection(held, source, destination)
             self.transport = await self._agree(transport, source, destination, held)
@@ -284,7 +289,7 @@ class RealSessions:
             destination.inner,
             parallelism=None,
             stream_mode=self._places.stream_only,
-            accept_address=await self._registered(Side.DESTINATION),
+            accept_address=accept_address,
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
         )
         return PooledLane(source, destination, lane, self._pool, self.transport, protection)
@@ -293,7 +298,8 @@ class RealSessions:
         """Whether an address is that of a host which the owner of this side has registered, and the gate allows it."""
         if side not in self._registered_hosts:
             names = self._places.data_hosts.get(side, ())
-            found = await asyncio.gather(*(asyncio.to_thread(self._look_up, name) for name in names))
+            loop = asyncio.get_running_loop()
+            found = await asyncio.gather(*(loop.run_in_executor(_looking_up, self._look_up, name) for name in names))
             servers = {address.host for tier in await self._allowed(side) for address in tier}
             self._registered_hosts[side] = servers.union(*found)
         known = self._registered_hosts[side]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from endpoints.gridftp.data_path import DataAddress
 from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
 from endpoints.gridftp.server import Server
 from workers.engine.ports import EndpointRef, FileRow, LaneEvent, LaneRefused, TaskSpec
-from workers.pool import SessionPool
+from workers.pool import Address, SessionPool
 from workers.sessions import Place, Places, RealSessions
 
 SPEC = TaskSpec("t", False, EndpointRef("1", "go#ep1"), EndpointRef("2", "go#ep2"), {}, max_sessions=5)
@@ -156,6 +157,32 @@ async def test_a_registered_host_is_sent_to(source: Server) -> None:
             connection.close()
             moving.cancel()
             await asyncio.gather(moving, return_exceptions=True)
+
+
+async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session_behind(source: Server) -> None:
+    began, over = threading.Event(), threading.Event()
+    threads: list[str] = []
+
+    def hangs(_: str) -> Collection[str]:
+        threads.append(threading.current_thread().name)
+        began.set()
+        over.wait(10)
+        return ()
+
+    async with lying(Liar("UTF8")) as liar:
+        made = sessions(source.port, liar.port, ["nodes"], set())
+        made._look_up = hangs
+        opening = asyncio.create_task(made.lane())
+        try:
+            assert await asyncio.to_thread(began.wait, 10)
+            assert [made._pool.in_use(Address(HOST, port)) for port in (source.port, liar.port)] == [1, 1]
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            assert [made._pool.in_use(Address(HOST, port)) for port in (source.port, liar.port)] == [0, 0]
+        finally:
+            over.set()
+            made._pool.close()
+    assert threads[0].startswith("look-up"), "asyncio's own threads are for others"
 
 
 @pytest.mark.parametrize("answer", ["229 (|||22|)", "229 (|||0|)", "229 (|1|8.8.8.8|2000|)"])
