@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, Kind, Side, make_fault
+from tests.unit import engine_world
 from tests.unit.engine_world import World
 from workers.engine import bounds
 from workers.engine.bounds import Bounds, CrowdedError, Listed, Memory, Share
 from workers.engine.fakes import run
 from workers.engine.ports import TooMuchError
-from workers.engine.run import Outcome
+from workers.engine.run import Outcome, run_slice
 
 
 def test_entries_are_counted_by_folder_and_in_all() -> None:
@@ -60,6 +64,45 @@ def test_a_task_that_finds_no_room_is_given_back_and_goes_on_later(monkeypatch: 
         assert (world.store.next_run_at - world.clock.now()).total_seconds() > 30
         assert await world.run() == "SUCCEEDED"
         assert world.destination.files("/dst") == {"/in/one": b"1"}
+        assert Memory.all_held == 0
+
+    run(main())
+
+
+def test_folders_that_cannot_be_listed_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=90_000)))
+
+    async def main() -> None:
+        world = World([("/src/", "/dst/", None)])
+        paths = [f"/src/d{outer:02}/x{inner:02}" for outer in range(30) for inner in range(20)]
+        for path in paths:
+            world.source.folder(path)
+            world.script.add("list", path, make_fault(Kind.PERMISSION_DENIED))
+        assert await world.run() == "SUCCEEDED"
+        assert world.script.met == len(paths)
+        assert Memory.all_held == 0
+
+    run(main())
+
+
+def test_a_listing_that_breaks_off_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=250_000)))
+    asked = 0
+
+    def breaks_off(step: str, _side: Side, path: str) -> Fault | None:
+        """Behind the first 500 folders, twice."""
+        nonlocal asked
+        asked += (step, path) == ("list", "/src")
+        broken = (step, path) == ("list", "/src") and asked in (2, 4)
+        return make_fault(Kind.CONNECTION_BROKEN) if broken else None
+
+    async def main() -> None:
+        world = World([("/src/", "/dst/", None)])
+        world.sessions.faults = breaks_off
+        for number in range(600):
+            world.source.folder(f"/src/d{number:03}")
+        assert await world.run() == "SUCCEEDED"
+        assert asked == 6
         assert Memory.all_held == 0
 
     run(main())

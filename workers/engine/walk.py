@@ -266,7 +266,7 @@ class Walk:
         for tries_left in reversed(range(TRIES)):
             try:
                 await self._list(folder)
-                self._memory.free(size_of(folder.source, folder.destination))
+                self._memory.free(_size([folder]))
                 return
             except UnreachableError:
                 raise
@@ -284,24 +284,31 @@ class Walk:
             self._doubted.add(folder.source)
             self._doubtful.append(folder)
         else:
+            self._memory.free(_size([folder]))
             self._miss(Missed(folder.source, folder.destination, DIRECTORY, fault))
 
     async def _list(self, folder: Folder) -> None:
         """Of a listing that breaks off nothing counts but the files, and those are found only once."""
-        if self._sync is None or folder.fresh:
-            listing = await self._read(folder, None)
-        else:
-            async with self._sync.folder(folder.destination or "") as beside:
-                listing = await self._read(folder, beside)
-        entered = await self._enter(listing.folders) if listing.folders else ()
+        listing = Listing()
+        entered: Sequence[Folder] = ()
+        try:
+            if self._sync is None or folder.fresh:
+                await self._read(folder, None, listing)
+            else:
+                async with self._sync.folder(folder.destination or "") as beside:
+                    await self._read(folder, beside, listing)
+            if listing.folders:
+                entered = await self._enter(listing.folders)
+        finally:
+            # Folders of a listing that broke off, and those that could not be made, are not waiting any more.
+            self._memory.free(_size(listing.folders) - _size(entered))
         self.directories += len(entered)
         self.symlinks += listing.symlinks
         self.specials += listing.specials
         self._stack.extend(reversed(entered))
 
-    async def _read(self, folder: Folder, beside: Beside | None) -> Listing:
+    async def _read(self, folder: Folder, beside: Beside | None, listing: Listing) -> None:
         """Go through the source's listing; beside: the destination's folder, where files are compared."""
-        listing = Listing()
         async for entries in self._work.desk.listing(Side.SOURCE, folder.source or "/"):
             for entry in entries:
                 self._take(folder, entry, listing)
@@ -310,7 +317,6 @@ class Walk:
                 found = await self._apart(found, listing)
             self._found += await self._sync.sort(self.item, found, beside) if self._sync and beside else found
             await self._flush_if_due()
-        return listing
 
     async def _apart(self, found: Sequence[Found], listing: Listing) -> list[Found]:
         """Without those that would be written over the very file that their link leads to."""
@@ -373,3 +379,8 @@ class Walk:
             half = len(found) // 2
             await self._add(found[:half])
             await self._add(found[half:])
+
+
+def _size(folders: Sequence[Folder]) -> int:
+    """Octets that these are counted with."""
+    return sum(size_of(folder.source, folder.destination) for folder in folders)
