@@ -117,6 +117,11 @@ class Guard:
                 why = LED_OUT.format(self._name)
                 fault = Fault(Kind.ACL_CHANGED, self.side, retryable=False, scope=Scope.ENDPOINT, advice=why)
                 raise FaultError(fault) from None
+            except FaultError as error:
+                if self._foreign and error.fault.scope is Scope.FILE:
+                    # The server's own words name paths of the host, those behind links included.
+                    raise FaultError(replace(error.fault, raw="")) from None
+                raise
 
         return confine
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from endpoints.access import Access, Ground
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from workers.guard import Guard
@@ -128,3 +132,26 @@ def test_faults_do_not_tell_where_the_folder_lies() -> None:
 def test_a_refused_login_tells_nothing_of_the_owners_credential() -> None:
     guard = Rules(access(("/", False))).guard
     assert guard.told(Fault(Kind.AUTH, raw="530 Could not map /O=Grid/CN=Alice")).raw == ""
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_what_a_server_says_of_the_folder_of_a_rule_is_told_to_the_owner_alone(foreign: bool) -> None:
+    class Failing:
+        tells_links = resolves_links = True
+
+        async def stat(self, path: str) -> Entry:
+            if path == "/srv/shared":
+                return Entry("shared", "dir", link_target="/vol/hidden")
+            if path.startswith("/vol"):
+                raise FaultError(make_fault(Kind.UNKNOWN, f"500 {path}: Input/output error"))
+            return Entry("srv", "dir")
+
+    found = access(("/a/", False))
+    guard = Guard(found, Side.SOURCE, lambda: found, write=False, foreign=foreign)
+    confine = guard.door(Door(ADDRESS)).confine
+    assert confine is not None
+    with pytest.raises(FaultError) as passing:
+        asyncio.run(confine(cast(GridFTPSession, Failing())))  # type: ignore[arg-type]
+    fault = passing.value.fault
+    assert (fault.kind, fault.retryable) == (Kind.UNKNOWN, True)
+    assert ("/vol/hidden" in fault.raw) is not foreign
