@@ -6,6 +6,7 @@ deploy/stack/web.py) is free of the stream at once. Any other gives it a thread,
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
@@ -144,12 +145,17 @@ class _Body:
     def __iter__(self) -> Iterator[bytes]:
         yield _HELLO
         if isinstance(self._outlet, SocketOutlet):
-            self._handed_over = True
-            self._hand_over(self._outlet.attach)
+            self._hand_over(self._attach)
         else:
             self._outlet = ThreadOutlet()
             self._open(self._outlet)
             yield from self._outlet
+
+    def _attach(self, connection: socket.socket, *, chunked: bool) -> None:
+        """The web server gives the connection away. It does not where the client has not taken what was before."""
+        assert isinstance(self._outlet, SocketOutlet)
+        self._handed_over = True
+        self._outlet.attach(connection, chunked=chunked)
 
     def close(self) -> None:
         """By the web server, when it has done with it."""
