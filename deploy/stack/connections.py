@@ -11,11 +11,13 @@ that could disagree with it.
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import select
 import selectors
 import socket
 import ssl
 import tempfile
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -30,9 +32,10 @@ from identity.networks import network_of
 
 #: Octets: of the head of a request; of a body that is read before the application is asked; of any body; of one read.
 MAX_HEAD, SMALL_BODY, MAX_BODY, READ = 32 << 10, 64 << 10, 256 << 20, 64 << 10
+#: Octets of an answer that may wait for the client while the application makes more of it.
+MOST_AHEAD = 4 << 20
 _END = b"\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Stage(Enum):
@@ -74,14 +77,17 @@ class Patience:
 
 
 class Outgoing:
-    """What gunicorn writes an answer to. What the client does not take at once waits here, and not in a thread."""
+    """What gunicorn writes an answer to. What the client does not take at once waits here, and not in a thread.
+
+    Of an answer longer than MOST_AHEAD the thread waits, or it would be whole in memory.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def sendall(self, data: bytes) -> None:
         """Raises OSError when the client is gone."""
-        self._connection.unsent.append(memoryview(data))
+        self._connection.put(data)
         self._connection.flush()
 
     send = sendall
@@ -89,11 +95,27 @@ class Outgoing:
     def gettimeout(self) -> float:
         return 0.0
 
+    def shutdown(self, _: int) -> NoReturn:
+        """Gunicorn ends an answer that breaks off, and would then wait for the client: the loop does both."""
+        raise OSError(errno.EOPNOTSUPP, "the loop does it")
+
+    def close(self) -> None:
+        """After `shutdown`."""
+
 
 class Connection:
     """`sock`, `client` and `server` are what gunicorn expects of its own."""
 
-    def __init__(self, plain: socket.socket, client: Any, server: Any, config: Any) -> None:
+    def __init__(
+        self,
+        plain: socket.socket,
+        client: Any,
+        server: Any,
+        config: Any,
+        patience: Patience,
+        waits: threading.Semaphore,
+    ) -> None:
+        """waits: for as many threads as may wait for clients that take long answers."""
         plain.setblocking(False)
         self.socket = plain
         self.sock = Outgoing(self)
@@ -101,13 +123,15 @@ class Connection:
         self.network = network_of(client[0]) if isinstance(client, tuple) else ""
         self.request: Any = None
         self.unsent: deque[memoryview] = deque()
+        #: Octets in it.
+        self.held = 0
         #: Whether the application has asked for the body that is being read.
         self.wanted = False
         #: Octets of such a body that are in its temporary file.
         self.spooled = 0
         #: What the selector is to wait for.
         self.wants = selectors.EVENT_READ
-        self._config = config
+        self._config, self._patience, self._waits = config, patience, waits
         self._received = bytearray()
         self._requests = 0
         self._body: IO[bytes] | None = None
@@ -119,7 +143,7 @@ class Connection:
         """The time of a stage begins with it."""
         self.stage = stage
         self.since = time.monotonic()
-        self._moved = 0
+        self._moved, self._waited = 0, 0.0
         self.wants = selectors.EVENT_WRITE if stage is Stage.SENDING else selectors.EVENT_READ
 
     def begin_tls(self, context: ssl.SSLContext) -> None:
@@ -144,21 +168,19 @@ class Connection:
                 self._advance()
         except ssl.SSLWantWriteError:
             self.wants = selectors.EVENT_WRITE
-        except (BlockingIOError, ssl.SSLWantReadError):
+        except ssl.SSLWantReadError:
             self.wants = selectors.EVENT_READ
+        except BlockingIOError:
+            # `_enter` has named what a socket without TLS waits for.
+            pass
 
-    def is_late(self, patience: Patience, now: float) -> bool:
-        elapsed = now - self.since
+    def is_late(self, now: float) -> bool:
+        elapsed, patience = now - self.since, self._patience
         if self.stage in (Stage.BODY, Stage.SENDING):
             return elapsed > patience.reading + self._moved / patience.slowest
         if self.stage in (Stage.IDLE, Stage.CLOSING):
             return elapsed > (patience.idle if self.stage is Stage.IDLE else patience.closing)
         return elapsed > patience.reading
-
-    @property
-    def held(self) -> int:
-        """Octets of the answer that the client has not taken."""
-        return sum(map(len, self.unsent))
 
     def refuse(self, status: str, message: str) -> None:
         """Answer without the application. Raises OSError."""
@@ -167,13 +189,13 @@ class Connection:
         head = (
             f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n\r\n"
         )
-        self.unsent.append(memoryview(head.encode() + text))
+        self.put(head.encode() + text)
         self.answered(keep=False)
 
     def close(self) -> None:
         self.stage = Stage.CLOSED
         self._drop_body()
-        self.unsent.clear()
+        self._forget_answer()
         self.socket.close()
 
     # ---- after the application
@@ -194,7 +216,7 @@ class Connection:
     # ---- within
 
     def _receive(self) -> bytes:
-        """Raises OSError, also at the end of what the client sends, and what `_LATER` names."""
+        """Raises OSError, also at the end of what the client sends, and where nothing has come yet."""
         rooms = {Stage.BODY: self._missing, Stage.CLOSING: READ}
         data = self.socket.recv(max(1, min(READ, rooms.get(self.stage, MAX_HEAD - len(self._received)))))
         # Of a TLS record the rest is in memory, where no selector sees it.
@@ -283,15 +305,57 @@ class Connection:
             self._received.clear()
             self._enter(Stage.CLOSING)
 
+    # ---- what is to be sent
+
+    def put(self, data: bytes) -> None:
+        self.unsent.append(memoryview(data))
+        self.held += len(data)
+
+    def _forget_answer(self) -> None:
+        self.unsent.clear()
+        self.held = 0
+
     def flush(self) -> None:
-        """Send what the socket takes at once. Raises OSError."""
-        with contextlib.suppress(*_LATER):
+        """Send what the socket takes at once, and more where a thread has the connection and much is left.
+
+        Raises OSError.
+        """
+        needs = self._push_some()
+        if self.stage is Stage.WORKING and self.held > MOST_AHEAD and self._waits.acquire(blocking=False):
+            try:
+                while self.held > MOST_AHEAD:
+                    self._wait_for_client(needs)
+                    needs = self._push_some()
+            finally:
+                self._waits.release()
+
+    def _push_some(self) -> int:
+        """What `poll` is to wait for before more can be sent. Raises OSError."""
+        try:
             self._push()
+        except ssl.SSLWantReadError:
+            return select.POLLIN
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            pass
+        return select.POLLOUT
+
+    def _wait_for_client(self, needs: int) -> None:
+        """In a thread, which has the connection alone. Raises ConnectionResetError for one that is too slow."""
+        left = self._patience.reading + self._moved / self._patience.slowest - self._waited
+        begun = time.monotonic()
+        poll = select.poll()
+        poll.register(self.socket, needs)
+        if left <= 0 or not poll.poll(left * 1000):
+            self._forget_answer()
+            raise ConnectionResetError(errno.ECONNRESET, "the client takes its answer too slowly")
+        self._waited += time.monotonic() - begun
 
     def _push(self) -> None:
+        """Raises OSError, also where the socket takes no more at present."""
         while self.unsent:
             sent = self.socket.send(self.unsent[0][:READ])
             self._moved += sent
+            self.held -= sent
             self.unsent[0] = self.unsent[0][sent:]
             if not self.unsent[0]:
                 self.unsent.popleft()

@@ -92,6 +92,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._all: set[Connection] = set()
         self._waiting: dict[Connection, int] = {}
         self._patience = Patience(self.READING, self.SLOWEST, self.cfg.keepalive)
+        # Some threads are left for those who ask for little, whoever takes long answers slowly.
+        self._waits = threading.Semaphore(max(1, self.cfg.threads - 2))
         self._next_tick = 0.0
         self._most = self.MOST_CONNECTIONS
 
@@ -148,7 +150,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return
         if len(self._all) >= self._most:
             self._make_room()
-        conn = Connection(plain, client, listener.getsockname(), self.cfg)
+        conn = Connection(plain, client, listener.getsockname(), self.cfg, self._patience, self._waits)
         self._all.add(conn)
         self.nr_conns += 1
         self._run(conn, functools.partial(conn.begin_tls, ssl_context(self.cfg)) if self.cfg.is_ssl else None)
@@ -256,7 +258,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._next_tick = now + _TICK
         for conn in list(self._waiting):
             begun = conn.stage in (Stage.BODY, Stage.SENDING)
-            if force or not (self.alive or begun) or conn.is_late(self._patience, now):
+            if force or not (self.alive or begun) or conn.is_late(now):
                 self._drop(conn)
 
 

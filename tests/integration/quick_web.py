@@ -10,3 +10,9 @@ class QuickWorker(StreamWorker):
     MOST_CONNECTIONS = 100
     MOST_BODIES = 10
     MOST_SPOOLED = 1 << 20
+
+
+class HastyWorker(QuickWorker):
+    """What the kernel takes in the place of the client gives the client no minute more."""
+
+    SLOWEST = 2_000_000
