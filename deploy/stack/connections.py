@@ -121,6 +121,8 @@ class Connection:
         self.sock = Outgoing(self)
         self.client, self.server = client, server
         self.network = network_of(client[0]) if isinstance(client, tuple) else ""
+        #: Who has the request that it carries: the user, as the application says, or the network.
+        self.owner = self.network
         self.request: Any = None
         self.unsent: deque[memoryview] = deque()
         #: Octets in it.
@@ -198,6 +200,12 @@ class Connection:
         self._forget_answer()
         self.socket.close()
 
+    # ---- for the application
+
+    def belongs_to(self, user: object) -> None:
+        """user: its key, once it is proven."""
+        self.owner = str(user)
+
     # ---- after the application
 
     def answered(self, *, keep: bool) -> None:
@@ -255,7 +263,7 @@ class Connection:
             # RFC 9112 section 6.3: the application knows a body by its Content-Length only.
             self.refuse("411 Length Required", "A request with a body needs a Content-Length.")
             return
-        self.request, self._missing = request, request.body.reader.length
+        self.request, self._missing, self.owner = request, request.body.reader.length, self.network
         # Gunicorn would answer it before the application has accepted the head.
         self._expects, request._expected_100_continue = request._expected_100_continue, False
         if self._missing > MAX_BODY:

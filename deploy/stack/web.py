@@ -18,7 +18,7 @@ import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Any, NoReturn, Protocol
@@ -31,6 +31,8 @@ from .connections import BodyWanted, Connection, Patience, Stage
 KEY = "waybill.hand_over"
 #: Whether the application is called for the second time, now with the body that it asked for.
 AGAIN = "waybill.again"
+#: To be called with the key of the user that asks: without it, an owner of requests is a network.
+BELONGS_TO = "waybill.belongs_to"
 #: Seconds between two looks at the clients' time.
 _TICK = 1.0
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -52,6 +54,14 @@ class Receiver(Protocol):
 
 class HandedOver(BaseException):
     """Leaves the worker's code for requests without the end of the answer."""
+
+
+def first_to_go(among: Collection[Connection], weight: Callable[[Connection], int]) -> Connection:
+    """Of the owner who has most of them by weight, the one that has let us wait longest."""
+    weights: Counter[str] = Counter()
+    for conn in among:
+        weights[conn.owner] += weight(conn)
+    return min(among, key=lambda conn: (-weights[conn.owner], conn.since))
 
 
 class HandOver:
@@ -113,6 +123,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             connection: Connection = self._here.connection
             environ[KEY] = HandOver(connection)
             environ[AGAIN] = connection.wanted
+            environ[BELONGS_TO] = connection.belongs_to
             environ["gunicorn.socket"] = connection.socket
             return application(environ, start_response)
 
@@ -189,12 +200,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 self._bound_bodies()
 
     def _bound_bodies(self) -> None:
-        """Who has been sending for longest is refused where there are too many, or too much of them."""
-        bodies = sorted((one for one in self._waiting if one.wanted), key=lambda one: one.since)
+        """Where there are too many, or too much of them, one is refused of the owner who has most."""
+        bodies = {one for one in self._waiting if one.wanted}
         total = sum(one.spooled for one in self._all)
-        for number, one in enumerate(bodies):
-            if len(bodies) - number <= self.MOST_BODIES and total <= self.MOST_SPOOLED:
-                return
+        while bodies and (len(bodies) > self.MOST_BODIES or total > self.MOST_SPOOLED):
+            many = len(bodies) > self.MOST_BODIES
+            one = first_to_go(bodies, lambda _: 1) if many else first_to_go(bodies, lambda body: body.spooled)
+            bodies.discard(one)
             total -= one.spooled
             words = ("503 Service Unavailable", "Too much is being sent to this service: try again later.")
             self._run(one, functools.partial(one.refuse, *words))
@@ -241,12 +253,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._bound_unsent()
 
     def _bound_unsent(self) -> None:
-        """Who has taken nothing for longest loses the rest of the answer."""
-        sending = sorted((conn for conn in self._waiting if conn.stage is Stage.SENDING), key=lambda conn: conn.since)
+        """Who has most that its clients do not take loses the rest of an answer."""
+        sending = {conn for conn in self._waiting if conn.stage is Stage.SENDING}
         total = sum(conn.held for conn in sending)
-        for conn in sending:
-            if total <= self.MOST_UNSENT:
-                return
+        while sending and total > self.MOST_UNSENT:
+            conn = first_to_go(sending, lambda answer: answer.held)
+            sending.discard(conn)
             total -= conn.held
             self._drop(conn)
 
@@ -262,4 +274,4 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 self._drop(conn)
 
 
-__all__ = ["AGAIN", "KEY", "HandOver", "StreamWorker"]
+__all__ = ["AGAIN", "BELONGS_TO", "KEY", "HandOver", "StreamWorker"]

@@ -118,10 +118,11 @@ def test_a_long_answer_is_made_while_its_client_takes_it(web: Web) -> None:
 
 
 def test_an_answer_that_breaks_off_is_not_followed_by_another(web: Web) -> None:
-    answer = answer_to(web.ask("/breaks"))
-    with pytest.raises(http.client.IncompleteRead) as failed:
-        answer.read()
-    assert failed.value.partial == b"first"
+    asked, found = web.ask("/breaks"), b""
+    while part := asked.recv(65536):
+        found += part
+    # The chunk that would end it is missing.
+    assert (found.count(b"HTTP/1.1"), found.endswith(b"\r\n\r\n5\r\nfirst\r\n")) == (1, True)
 
 
 def test_who_takes_nothing_of_a_long_answer_is_left_by_its_thread(impatient: Web) -> None:

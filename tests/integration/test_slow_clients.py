@@ -277,6 +277,22 @@ def test_of_too_many_long_bodies_the_oldest_goes(quick: int, alice: User, closin
     assert sum(b"503 Service Unavailable" in to_end(one) for one in slow) >= 20
 
 
+def test_the_long_bodies_of_one_user_do_not_put_out_anothers(
+    quick: int, alice: User, bob: User, closing: ExitStack
+) -> None:
+    body = b"[" * 900_000
+    honest = connect(quick, closing, long_body(tokens.issue(bob), len(body)) + body[:-1])
+    eventually(lambda: ask(quick)[0] == 200)
+    theirs = []
+    for number in range(30):
+        said = long_body(tokens.issue(alice), 20 * MB, b"Expect: 100-continue\r\nCookie: x=%d\r\n" % number)
+        theirs.append(connect(quick, closing, said))
+        assert theirs[-1].recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert sum(b"503 Service Unavailable" in to_end(one) for one in theirs[:15]) == 15
+    honest.sendall(body[-1:])
+    assert b"400 Bad Request" in honest.recv(65536)
+
+
 def authorized(user: User) -> dict[str, str]:
     return {"Authorization": f"Bearer {tokens.issue(user)}", "Content_Type": "application/json"}
 

@@ -55,6 +55,10 @@ class View(APIView):
         except exceptions.AuthenticationFailed:
             self._count(request, None)
             raise
+        belongs_to = request._request.META.get("waybill.belongs_to")
+        if belongs_to and isinstance(request.user, User):
+            # What waits in our web server is bounded by users (deploy/stack/web.py).
+            belongs_to(request.user.pk)
         self._count(request, request.user)
 
     def _count(self, request: Request, user: Any) -> None:
