@@ -68,7 +68,7 @@ def starting(
         context = client_context(host.certificate)
         environ = {"WAYBILL_TLS_CERTIFICATE": str(host.certificate), "WAYBILL_TLS_KEY": str(host.key)}
     folder, application = factory.mktemp("web"), "tests.integration.long_web"
-    with web_server(postgres, redis, folder, *words, application=application, fails=True, **environ) as port:
+    with web_server(postgres, redis, folder, *words, application=application, **environ) as port:
         web = Web(port, context)
         with web.clients:
             yield web
