@@ -16,12 +16,9 @@ from deploy.endpoint.authority import Authority, Identity
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from deploy.stack.tls import client_context
-from identity import tokens
-from identity.models import User
 from tests.integration.long_web import MB, PARTS, WHOLE
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
-from transferapi.rest import hub
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONE_PROCESS = ("--workers", "1")
@@ -141,17 +138,3 @@ def test_threads_are_left_however_many_take_nothing(web: Web) -> None:
     for one in slow:
         one.close()
     eventually(lambda: web.counts()["open"] == 0)
-
-
-def test_a_stream_that_cannot_begin_gives_its_place_back(impatient: Web, alice: User) -> None:
-    bearer = f"Authorization: Bearer {tokens.issue(alice)}\r\n"
-    for _ in range(hub.MOST_OF_A_USER):
-        impatient.ask("/v0.10/event_stream", bearer + "X-Fill: x\r\n")
-    for _ in range(3):
-        assert impatient.counts()
-
-    def opens() -> bool:
-        with impatient.ask("/v0.10/event_stream", bearer) as asked:
-            return answer_to(asked).status == 200
-
-    eventually(opens)

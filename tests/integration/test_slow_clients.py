@@ -231,7 +231,7 @@ def test_the_answer_reaches_a_stranger_who_sends_all_the_same(port: int, closing
 def test_long_bodies_of_a_user_that_stop_hold_no_thread(port: int, alice: User, closing: ExitStack) -> None:
     beginning = long_body(tokens.issue(alice), 20 * MB) + b"[" * 100_000
     slow = [connect(port, closing, beginning) for _ in range(24)]
-    body = b'{"x": "' + b"y" * 2 * MB + b'"}'
+    body = b" " * 2 * MB + b"{}"
     for _ in range(4):
         assert ask(port)[0] == 200
         status, _, document = ask(port, "POST", "/v0.10/transfer", body, **authorized(alice))
@@ -241,9 +241,9 @@ def test_long_bodies_of_a_user_that_stop_hold_no_thread(port: int, alice: User, 
 
 @pytest.mark.parametrize("length", [0, 10, SMALL_BODY, SMALL_BODY + 1, 3 * MB])
 def test_the_application_has_the_body_to_its_last_octet(port: int, alice: User, length: int) -> None:
-    status, _, document = ask(port, "POST", "/v0.10/transfer", b'"' + b"x" * length, **authorized(alice))
+    status, _, document = ask(port, "POST", "/v0.10/transfer", b" " * length + b'"', **authorized(alice))
     assert (status, b"JSON parse error" in document) == (400, True)
-    status, _, document = ask(port, "POST", "/v0.10/transfer", b'"' + b"x" * length + b'"', **authorized(alice))
+    status, _, document = ask(port, "POST", "/v0.10/transfer", b" " * length + b'"x"', **authorized(alice))
     assert (status, b"a JSON object is wanted" in document) == (400, True)
 
 
