@@ -3,7 +3,13 @@ SHELL := /bin/sh
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
 
-.PHONY: help up down status logs test lint venv venv-test lock audit bench
+# Compiled modules are kept even where the environment says otherwise: the tests start hundreds of Python processes.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Processes of `make test`: more than there are processors, for many tests wait for servers.
+TEST_PROCESSES := 3
+
+.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench agent
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,13 +31,28 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@tests/clients/install.sh .clients
 	@tests/install-browser.sh
 	@tests/install-nginx.sh
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/mypy .
-	@$(VENV)/bin/pytest </dev/null
+	@tests/install-tools.sh
+	@tests/install-ftp-servers.sh .ftp-servers
+	@$(MAKE) --no-print-directory lint
+	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
 
-lint: venv-test ## ruff and mypy alone
+check: venv-test ## lint and the unit tests, in less than a minute
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint unit
+
+unit: venv-test
+	@$(VENV)/bin/pytest -q -n 2 tests/unit </dev/null
+
+lint: venv-test ## ruff, mypy, and the patterns that make prose hard to read
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet .
+	@$(PYTHON_IN_VENV) .ci/prose.py
 	@$(VENV)/bin/mypy .
+
+map: venv-test ## write the pictures and tables of docs/architecture.md and the manual in docs/shell.md anew from the code
+	@$(PYTHON_IN_VENV) -m docs.draw
+
+agent: venv ## write waybill-connect.pyz, the agent in one file, and its SHA-256
+	@$(PYTHON_IN_VENV) -m deploy.agent waybill-connect.pyz
 
 venv: ## the virtual environment of `make up`
 	@deploy/venv.sh $(VENV) requirements.lock

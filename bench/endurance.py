@@ -2,7 +2,7 @@
 
     python -m bench.endurance [--files 20000] [--gigabytes 5] [--kills 3] [--pairs toolkit-toolkit,own-own,...]
 
-Everything is compared by hash at the end. The table tells what each pair took and how often workers were killed.
+Everything is compared by hash at the end. The table shows the times of each pair, and how often workers were killed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 def compare(sent: dict[str, str], arrived: dict[str, str], pair: str) -> None:
-    """Every file is there with its own content, and nothing else."""
+    """Check that every file is there with its own content, and nothing else."""
     missing, extra = sorted(sent.keys() - arrived.keys()), sorted(arrived.keys() - sent.keys())
     wrong = sorted(name for name in sent.keys() & arrived.keys() if sent[name] != arrived[name])
     if missing or extra or wrong:
@@ -110,7 +110,7 @@ def one_pair(api: Api, root: Path, pair: str, kills: int) -> tuple[float, int, i
 
 
 def wait_for_share(api: Api, task_id: str, share: float) -> None:
-    """Until this share of the known files or of the large file has moved."""
+    """Wait until this share of the known files or of the large file has moved."""
     end = time.monotonic() + 300
     while time.monotonic() < end:
         task = api.call("GET", f"/task/{task_id}")

@@ -1,11 +1,11 @@
-"""How far off forecasts are: transfers of random sizes and counts, each foretold by REST before it is submitted.
+"""The errors of forecasts: transfers of random sizes and counts, each forecast by REST before it is submitted.
 
     python -m bench.forecast [--tasks 60] [--training 30] [--rtt 30] [--seed 1] [--rows]
 
-Two toolkit servers on a wide-area network of three hosts on this machine (needs root), or with `--rtt 0` on loopback; a
-whole instance between them. What the first tasks teach, the later ones are held against, in the order of time; beside
-it what the mean rate of the pair would have foretold. On loopback a task is over in a tenth of a second, and most of
-what is foretold is noise.
+Two toolkit servers on a wide-area network of three hosts on this machine (needs root), or with `--rtt 0` on loopback,
+with a whole instance. The first tasks train the forecasts, the later ones are compared with them, in the order of
+time; beside them stands the forecast of the pair's mean rate. On loopback a task ends in a tenth of a second, and most
+of its forecast is noise.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from deploy.endpoint.toolkit import LOOPBACK, ToolkitServer, hand_over
 FILES = (1, 400)
 SIZES = (10**3, 20 * 10**6)
 MOST = 400 * 10**6
-#: Seconds between two looks: on few cores every look takes from what it measures.
+#: Seconds between two polls: on few cores every poll slows down the measured task.
 LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A task, what was foretold for it, and what it took."""
+    """A task, its forecast, and its time."""
 
     files: int
     bytes: int
@@ -47,7 +47,7 @@ class Held:
     high: float
     basis: str
     seconds: float
-    #: While it ran: seconds since its submission, and to its end as it was foretold then.
+    #: While it ran: seconds since its submission, and seconds to its end by the forecast at that moment.
     looks: Sequence[tuple[float, float]]
 
     @property
@@ -64,7 +64,7 @@ def log_uniform(rng: random.Random, least: float, most: float) -> float:
 
 
 def make_files(folder: Path, rng: random.Random) -> tuple[int, int]:
-    """Files of a random size, each half to twice of it, with holes for their octets; how many, and how much."""
+    """Files of a random size, each half to twice of it, with holes for octets. Returns their number and octets."""
     folder.mkdir()
     count = round(log_uniform(rng, *FILES))
     size = min(log_uniform(rng, *SIZES), MOST / count / 2)
@@ -76,7 +76,7 @@ def make_files(folder: Path, rng: random.Random) -> tuple[int, int]:
 
 
 def run(api: Api, ends: tuple[str, str], root: Path, rng: random.Random) -> Held:
-    """One task, from its forecast to its end; nothing of it stays."""
+    """One task, from its forecast to its end; its files are deleted."""
     source, destination = root / "source", root / "destination"
     files, octets = make_files(source, rng)
     query = f"source_endpoint={ends[0]}&destination_endpoint={ends[1]}&files={files}&bytes={octets}"
@@ -94,7 +94,7 @@ def run(api: Api, ends: tuple[str, str], root: Path, rng: random.Random) -> Held
 
 
 def watch(api: Api, task_id: str, begun: float) -> Iterator[tuple[float, float]]:
-    """What its document foretells of a task while it runs."""
+    """The forecast in its document while it runs."""
     while (document := api.call("GET", f"/task/{task_id}"))["status"] == "ACTIVE":
         if left := document["forecast_seconds_left"]:
             yield time.time() - begun, left["expected"]

@@ -1,4 +1,4 @@
-"""What benchmarks over GSI need: an authority, a user with a proxy, and servers that know both."""
+"""The parts of benchmarks over GSI: an authority, a user with a proxy, and servers that trust both."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from bench.instance import Api
 from deploy.endpoint.authority import Authority, write_gridmap
 from deploy.endpoint.toolkit import GsiFiles, clean_environment, session_account
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.x509 import Credential
+from identity.gsi.proxies import make_proxy
+from identity.gsi.x509 import X509Credential
 
 LIFETIME = timedelta(hours=12)
 
 
 class Grid:
-    """Made in `folder`, which everybody may enter; the servers' certificate is for all of `names`."""
+    """Created in `folder`, which everybody may enter; the servers' certificate is for all of `names`."""
 
     def __init__(self, folder: Path, names: Sequence[str] = ("localhost", "127.0.0.1")) -> None:
         self.authority = Authority(folder / "authority")
         alice = self.authority.issue_user("alice")
         gridmap = write_gridmap(folder / "gridmap", {alice.subject: session_account()})
         self.files = GsiFiles(self.authority.certificates, self.authority.issue_host(names), gridmap)
-        issuer = Credential.parse(alice.certificate.read_bytes() + alice.key.read_bytes())
+        issuer = X509Credential.parse(alice.certificate.read_bytes() + alice.key.read_bytes())
         self._proxy = make_proxy(issuer, lifetime=LIFETIME, now=datetime.now(UTC)).to_pem()
         self.proxy = folder / "proxy"
         self.proxy.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""What a GSI login costs: ours, and globus-url-copy's own, to the same server in turn.
+"""The cost of a GSI login: that of Waybill, and that of globus-url-copy, to the same server in turn.
 
 python -m bench.gsi_login [--rounds 30]
 
@@ -30,9 +30,9 @@ from deploy.endpoint.authority import Authority, write_gridmap
 from deploy.endpoint.toolkit import CLIENT, GsiFiles, ToolkitServer, clean_environment, hand_over, session_account
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.trust import TrustFolder
-from endpoints.gridftp.x509 import Credential
+from identity.gsi.proxies import make_proxy
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
 
 THEIRS = "globus-url-copy"
 OURS = "Waybill"
@@ -102,7 +102,7 @@ async def log_in(port: int, login: GsiLogin) -> float:
 
 
 def watch(listener: socket.socket, port: int, tell: Connection) -> None:
-    """Pass on one connection after the other; tell how long each took to log in."""
+    """Forward one connection after the other; record how long each login took."""
     while True:
         client, _ = listener.accept()
         begun = time.perf_counter()
@@ -113,7 +113,7 @@ def watch(listener: socket.socket, port: int, tell: Connection) -> None:
 
 
 def _pass_on(client: socket.socket, server: socket.socket) -> float:
-    """Until either end closes; when the login was answered."""
+    """Forward until either end closes. Returns when the login was answered."""
     heard, answered = b"", 0.0
     while True:
         for sock in select.select([client, server], [], [])[0]:
@@ -129,13 +129,13 @@ def _pass_on(client: socket.socket, server: socket.socket) -> float:
                 server.sendall(data)
 
 
-def proxy_of(authority: Authority) -> Credential:
+def proxy_of(authority: Authority) -> X509Credential:
     alice = authority.issue_user("alice")
-    credential = Credential.parse(alice.certificate.read_bytes() + alice.key.read_bytes())
+    credential = X509Credential.parse(alice.certificate.read_bytes() + alice.key.read_bytes())
     return make_proxy(credential, lifetime=timedelta(hours=12), now=datetime.now(UTC))
 
 
-def client_environment(root: Path, authority: Authority, credential: Credential) -> dict[str, str]:
+def client_environment(root: Path, authority: Authority, credential: X509Credential) -> dict[str, str]:
     """The same credential for the toolkit's client, which wants it in a file that only its owner reads."""
     path = root / "proxy.pem"
     path.touch(0o600)

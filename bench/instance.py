@@ -21,7 +21,7 @@ import psycopg2
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.embedded import embedded_environment
 
-READY_SECONDS = 120
+READY_SECONDS = 200
 
 
 class Api:
@@ -70,13 +70,16 @@ class Api:
         return str(self.call("POST", "/transfer", document)["task_id"])
 
     def wait(self, task_id: str, *, timeout: float = 600, interval: float = 0.05) -> dict[str, Any]:
-        """Poll gently until the task has ended: without a forecast, which would cost what is measured."""
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
+        """Poll gently until the task has ended: without a forecast, which would cost what is measured.
+
+        interval: seconds between two requests; more when the task takes long, at most half a second.
+        """
+        begun = time.monotonic()
+        while (waited := time.monotonic() - begun) < timeout:
             if self.call("GET", f"/task/{task_id}?fields=status")["status"] != "ACTIVE":
                 task: dict[str, Any] = self.call("GET", f"/task/{task_id}")
                 return task
-            time.sleep(interval)
+            time.sleep(max(interval, min(0.5, waited / 20)))
         events = self.call("GET", f"/task/{task_id}/event_list?limit=3")["DATA"]
         raise TimeoutError(f"task {task_id} is not done after {timeout:g} s; its latest events: {events}")
 
@@ -84,7 +87,7 @@ class Api:
 def seconds_until_settled(api: Api, task: dict[str, Any], begun: float) -> float:
     """From `begun` (time.time() before the POST) to the task's end, by the same machine's clock.
 
-    Documents tell whole seconds, as the clients want them: the exact moment comes from the database.
+    Documents hold whole seconds, as clients expect: the exact moment comes from the database.
     """
     if task["status"] != "SUCCEEDED":
         raise RuntimeError(f"the task ended as {task['status']}: {task['fatal_error']}")
@@ -102,7 +105,7 @@ def seconds_until_settled(api: Api, task: dict[str, Any], begun: float) -> float
         connection.close()
 
 
-#: Benchmarks and journeys bring servers of their own, on ports of loopback that nobody knows before.
+#: Benchmarks and journeys start their own servers, on ports of loopback that are not known before.
 ALLOW_LOOPBACK = {"WAYBILL_ALLOW_TARGETS": "127.0.0.1"}
 
 
@@ -125,7 +128,7 @@ def instance(**environment: str) -> Iterator[Api]:
                 yield _ready(process, home, Path(log.name))
             finally:
                 process.send_signal(signal.SIGINT)
-                process.wait(timeout=30)
+                process.wait(timeout=90)
 
 
 def _ready(process: subprocess.Popen[bytes], home: Path, log: Path) -> Api:

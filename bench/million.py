@@ -30,7 +30,7 @@ PER_FOLDER = 1000
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
-#: Bars of the issue.
+#: The limits of the issue.
 MEMORY_BAR, SHARE_BAR = 300.0, 0.10
 
 
@@ -65,7 +65,7 @@ class Usage:
 
 
 def _process(pid: int) -> tuple[str, float] | None:
-    """What part of the system a process is, and the seconds of processor it has used; None: it is gone."""
+    """The part of the system that a process belongs to, and its seconds of processor; None: it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Where benchmarks keep their files: in memory, so that no disk is measured."""
+"""The folder of benchmarks' files: in memory, so that no disk is measured."""
 
 from __future__ import annotations
 

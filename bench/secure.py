@@ -1,4 +1,4 @@
-"""What security costs one small task: from POST to a settled file of 1 byte, on warm sessions, with and without GSI.
+"""The cost of security for a small task: from POST to a settled file of 1 byte, on warm sessions, with and without GSI.
 
 python -m bench.secure [--rounds 50]
 
@@ -55,7 +55,7 @@ def contenders(stack: ExitStack, root: Path, data: Path) -> dict[str, Contender]
     api = stack.enter_context(instance(WAYBILL_CERTIFICATES=str(grid.authority.certificates)))
     open_ids = [api.endpoint(f"open{number}", server.port) for number, server in enumerate(plain)]
     gsi_ids = [grid.endpoint(api, f"gsi{number}", server.port) for number, server in enumerate(secured)]
-    # Endpoints of their own: sessions that were told to encrypt would have to be told not to, and back again.
+    # Separate endpoints: a session that encrypts would have to change its protection, and back again.
     private_ids = [grid.endpoint(api, f"private{number}", server.port) for number, server in enumerate(private)]
     environment = grid.client_environment()
     return {

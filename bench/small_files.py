@@ -12,7 +12,11 @@ import shutil
 import statistics
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
@@ -52,36 +56,62 @@ def by_globus_url_copy(concurrency: int, source: str, destination: str) -> float
 
 def by_us(api: Api, source: str, destination: str, paths: tuple[Path, Path]) -> float:
     begun = time.time()
-    task_id = api.transfer(source, f"{paths[0]}/", destination, f"{paths[1]}/", recursive=True)
+    task_id = api.transfer(source, f"{paths[0]}/", destination, f"{paths[1]}".rstrip("/") + "/", recursive=True)
     time.sleep(QUIET)
     return seconds_until_settled(api, api.wait(task_id, interval=0.25), begun)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
+class Site(NamedTuple):
+    """Two toolkit servers with the files on one of them, an instance, and the ids of their endpoints there."""
+
+    source: Path
+    destination: Path
+    servers: tuple[ToolkitServer, ToolkitServer]
+    api: Api
+    ids: tuple[str, str]
+
+
+@contextmanager
+def site(files: int) -> Iterator[Site]:
     with workplace() as root:
         source, destination = root / "source", root / "destination"
-        make_files(source, arguments.files)
+        make_files(source, files)
         destination.mkdir()
         hand_over(root, stop_at=root.parent)
         with ToolkitServer(root) as one, ToolkitServer(root) as two, instance() as api:
             ids = api.endpoint("bench1", one.port), api.endpoint("bench2", two.port)
-            runs: dict[str, list[float]] = {f"globus-url-copy -cc {cc} -pp": [] for cc in CONCURRENCIES}
-            runs["Waybill, POST to settled"] = []
-            for number in range(WARM_UP + arguments.rounds):
-                if number == WARM_UP:
-                    runs = {name: [] for name in runs}
-                for cc in CONCURRENCIES:
-                    empty(destination)
-                    seconds = by_globus_url_copy(cc, f"{one.url}{source}/", f"{two.url}{destination}/")
-                    runs[f"globus-url-copy -cc {cc} -pp"].append(seconds)
-                    check(source, destination)
-                empty(destination)
-                runs["Waybill, POST to settled"].append(by_us(api, *ids, (source, destination)))
-                check(source, destination)
+            yield Site(source, destination, (one, two), api, ids)
+
+
+def measure(site: Site, contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each contender, in turns, after the warm-up. Every arrival is compared."""
+    runs: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(WARM_UP + rounds):
+        for name, run in contenders.items():
+            empty(site.destination)
+            seconds = run()
+            check(site.source, site.destination)
+            if number >= WARM_UP:
+                runs[name].append(seconds)
+    return runs
+
+
+def arguments_of(description: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=7)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__)
+    with site(arguments.files) as here:
+        urls = f"{here.servers[0].url}{here.source}/", f"{here.servers[1].url}{here.destination}/"
+        contenders: dict[str, Callable[[], float]] = {
+            f"globus-url-copy -cc {cc} -pp": partial(by_globus_url_copy, cc, *urls) for cc in CONCURRENCIES
+        }
+        contenders["Waybill, POST to settled"] = partial(by_us, here.api, *here.ids, (here.source, here.destination))
+        runs = measure(here, contenders, arguments.rounds)
     best = min((name for name in runs if name.startswith("globus")), key=lambda name: statistics.median(runs[name]))
     print_table(f"{arguments.files} files of 1 KB, two toolkit servers, loopback", "s", runs, best)
 

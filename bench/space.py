@@ -1,4 +1,4 @@
-"""What tasks leave in the database: 300,000 items and as many files, canceled and cleared away, round after round.
+"""The space of tasks in the database: 300,000 items and as many files, canceled and deleted, in several rounds.
 
     python -m bench.space [--rows 300000] [--rounds 3]
 
@@ -74,9 +74,11 @@ def _endpoint(user: object, name: str) -> str:
 
 
 def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
-    from transferapi.tasks import moves, retention, work
-    from transferapi.tasks.leases import Grant, acquire
+    from transferapi.tasks import moves
     from transferapi.tasks.models import Task
+    from transferapi.tasks.upkeep import retention
+    from transferapi.tasks.worker import slice_end
+    from transferapi.tasks.worker.leases import Grant, acquire
 
     begun = time.monotonic()
     tasks = [_submit(user, ends, min(PER_TASK, rows - start)) for start in range(0, rows, PER_TASK)]
@@ -87,7 +89,7 @@ def _round(user: object, ends: tuple[str, str], rows: int, what: str) -> None:
     _find(grant.task_id, grant.epoch, rows)
     _line(f"{what} files found", begun)
     begun = time.monotonic()
-    work.fail(grant.task_id, grant.epoch, "CANCELED", "over")
+    slice_end.fail(grant.task_id, grant.epoch, "CANCELED", "over")
     for task_id in tasks[1:]:
         moves.cancel(user, task_id)  # type: ignore[arg-type]
     while Task.objects.filter(phase="done", tidied=False).exists():
@@ -106,15 +108,15 @@ def _submit(user: object, ends: tuple[str, str], items: int) -> uuid.UUID:
 
 
 def _find(task_id: uuid.UUID, epoch: int, rows: int) -> None:
-    from transferapi.tasks import leases, work
     from transferapi.tasks.models import Item
-    from transferapi.tasks.rows import NewFile
+    from transferapi.tasks.records import FoundFile
+    from transferapi.tasks.worker import leases, scan_results
 
     item = Item.objects.filter(task=task_id).values_list("pk", flat=True)[0]
     for start in range(0, rows, BATCH):
         names = [f"run{start // 10000:03}/file{n:08}.dat" for n in range(start, start + BATCH)]
-        found = [NewFile(item, f"/data/project/{name}", f"/archive/project/{name}", 1, None, 0) for name in names]
-        work.add_found(task_id, epoch, found)
+        found = [FoundFile(f"/data/project/{name}", f"/archive/project/{name}", 1, None) for name in names]
+        scan_results.add_found(task_id, epoch, item, found)
         leases.heartbeat(task_id, epoch)
 
 
@@ -135,7 +137,7 @@ def _line(what: str, begun: float) -> None:
 
 
 def _await_vacuum(since: float) -> None:
-    """Until autovacuum has been at both large tables. Raises TimeoutError."""
+    """Wait until autovacuum has processed both large tables. Raises TimeoutError."""
     left = (
         "SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('tasks_item', 'tasks_file')"
         f" AND coalesce(last_autovacuum, '-infinity') < to_timestamp({since})"

@@ -1,4 +1,4 @@
-"""How benchmarks print: medians and ratios side by side; this machine is shared, so an absolute time proves nothing."""
+"""Prints benchmarks: medians and ratios side by side. The machine is shared, so an absolute time proves nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 
 def machine() -> str:
-    """One line about where and when."""
+    """One line with the place and the time."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     now = datetime.now(UTC).strftime("%Y-%m-%d")
     system = f"Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
@@ -21,7 +21,7 @@ def machine() -> str:
 def print_table(
     title: str, unit: str, runs: Mapping[str, Sequence[float]], reference: str, *, higher: bool = False
 ) -> None:
-    """One row a contender: median, the spread, and how it stands to `reference` (above 1 is better than it)."""
+    """One row a contender: median, spread, and the ratio to `reference` (above 1 is better)."""
     base = statistics.median(runs[reference])
     out = sys.stdout.write
     out(f"\n{title} ({machine()})\n\n")

@@ -1,4 +1,4 @@
-"""How long nobody works on a task whose worker is killed.
+"""The time in which nobody works on a task whose worker is killed.
 
     python -m bench.takeover [--runs 5]
 
@@ -29,13 +29,13 @@ LIMIT = 120.0
 
 @contextmanager
 def silence() -> Iterator[int]:
-    """The port of a server that takes connections and says nothing."""
+    """The port of a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield int(listening.getsockname()[1])
 
 
 class Leases:
-    """Who holds a task, as the database knows it."""
+    """The holder of a task, by the database."""
 
     def __init__(self, api: Api) -> None:
         url = urlsplit(embedded_environment(api.home)["DATABASE_URL"])
@@ -55,7 +55,7 @@ class Leases:
         return int(row[0].rpartition(":")[2]) if row and row[0] else 0
 
     def taken(self, task: str, but: int = 0) -> int:
-        """Wait until somebody else than `but` holds it. Raises TimeoutError."""
+        """Wait until a process other than `but` holds it. Raises TimeoutError."""
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
             if (pid := self.holder(task)) not in (0, but):

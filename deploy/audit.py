@@ -1,10 +1,10 @@
-"""`make audit`: whether the package index knows of holes in the versions that the lock files pin.
+"""`make audit`: reports known vulnerabilities of the versions in the lock files, from the package index.
 
     python -m deploy.audit [--index URL] [--strict] LOCK...
 
-An index that has the JSON API of PyPI says with each release which advisories name it (the Open Source Vulnerabilities
-database). Nothing is installed. Which index: PIP_INDEX_URL, else the one that pip is configured with. Exit status: 0 no
-advisory known, 1 at least one, 2 with --strict where something could not be checked.
+An index with the JSON API of PyPI names the advisories of each release (the Open Source Vulnerabilities database).
+Nothing is installed. The index is PIP_INDEX_URL, else that of pip's configuration. Exit status: 0 no known advisory, 1
+at least one, 2 with --strict where something could not be checked.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-#: Seconds for one answer, and its most octets: that of a project with many releases has some.
+#: Seconds for one answer, and its most octets; projects with many releases have long ones.
 PATIENCE = 20.0
 MOST_OCTETS = 32 << 20
 #: Requests at a time.
 WIDTH = 8
-#: Characters of what an index says that are shown.
+#: The most characters of an index's text that are shown.
 SHOWN = 160
 
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)", re.MULTILINE)
@@ -39,7 +39,7 @@ _DEFAULT = re.compile(r"\(default (https?://[^\s)]+)\)")
 
 
 class NotReachableError(Exception):
-    """The index does not answer, or not with what its API promises. `reason` is a sentence for people."""
+    """The index does not answer, or not by its API. `reason` is a sentence for users."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Advisory:
     """advisories: None where the index has nothing about this version."""
 
     pin: Pin
@@ -62,12 +62,12 @@ class Found:
 
 
 def pins(locks: Iterable[Path]) -> list[Pin]:
-    """All that is pinned, once each. Raises OSError."""
+    """All pinned versions, each once. Raises OSError."""
     return sorted({Pin(*found) for lock in locks for found in _PIN.findall(lock.read_text())})
 
 
 class Index:
-    """An index, by the address of its simple API (PEP 503). A password in it is sent, and never shown."""
+    """An index, by the address of its simple API (PEP 503). A password in the address is sent, and never shown."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -78,22 +78,22 @@ class Index:
         self.address = urlunsplit((parts.scheme, host, f"{folder}/pypi", "", ""))
         self._password = f"Basic {base64.b64encode(unquote(who).encode()).decode()}" if who else None
 
-    def look(self, pin: Pin) -> Found:
+    def look(self, pin: Pin) -> Advisory:
         """Raises NotReachableError."""
         newest = self._document(quote(pin.name), "json")
         version = str(_part(newest, "info").get("version", ""))
-        # The page of the project speaks of its newest release; not every mirror has pages of the others.
+        # The page of the project describes its newest release; not every mirror has pages of the others.
         if version == pin.version:
-            return Found(pin, _advisories(newest), version)
+            return Advisory(pin, _advisories(newest), version)
         page = self._document(quote(pin.name), quote(pin.version), "json")
-        return Found(pin, None if page is None else _advisories(page), version)
+        return Advisory(pin, None if page is None else _advisories(page), version)
 
     def _document(self, *words: str) -> dict[str, Any] | None:
         """None where there is no such page. Raises NotReachableError."""
         address = "/".join((self.address, *words))
         request = urllib.request.Request(address, headers={"Accept": "application/json"})  # noqa: S310 - looked at above
         if self._password:
-            # Where it is sent on to another host, the password does not go along.
+            # A redirect to another host does not get the password.
             request.add_unredirected_header("Authorization", self._password)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
@@ -124,7 +124,7 @@ def _part(document: dict[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def _advisories(document: dict[str, Any] | None) -> list[str] | None:
-    """A line for each that has not been withdrawn; None where the index does not say."""
+    """A line for each advisory that has not been withdrawn; None where the index reports none."""
     listed = (document or {}).get("vulnerabilities")
     if not isinstance(listed, list):
         return None
@@ -132,7 +132,7 @@ def _advisories(document: dict[str, Any] | None) -> list[str] | None:
 
 
 def _line(advisory: dict[str, Any]) -> str:
-    """What an index says is shown without anything that a terminal could obey."""
+    """The text of an index without control characters of terminals."""
     aliases, fixed = (
         [str(word) for word in found] if isinstance(found := advisory.get(name), list) else []
         for name in ("aliases", "fixed_in")
@@ -148,7 +148,7 @@ def configured_index() -> str:
     if given := os.environ.get("PIP_INDEX_URL"):
         return given
     words = [sys.executable, "-m", "pip", "install", "--help"]
-    # Its help shows the default as it is configured; wide, so that it stays in one piece.
+    # The help shows the configured default; the width keeps it on one line.
     environment = {**os.environ, "COLUMNS": "2000"}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60, check=False)
     found = _DEFAULT.search(done.stdout)
@@ -157,8 +157,8 @@ def configured_index() -> str:
     return found[1]
 
 
-def check(index: Index, wanted: Sequence[Pin]) -> list[Found]:
-    """Raises NotReachableError for the first that cannot be looked at; the others are not waited for."""
+def check(index: Index, wanted: Sequence[Pin]) -> list[Advisory]:
+    """Check all. Raises NotReachableError for the first that cannot be checked, without waiting for the others."""
     with ThreadPoolExecutor(WIDTH) as pool:
         try:
             return list(pool.map(index.look, wanted))
@@ -166,7 +166,7 @@ def check(index: Index, wanted: Sequence[Pin]) -> list[Found]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def report(found: Sequence[Found], strict: bool) -> int:
+def report(found: Sequence[Advisory], strict: bool) -> int:
     """Show it; returns the exit status."""
     for one in found:
         for line in one.advisories or ():

@@ -1,4 +1,4 @@
-"""`make up`: start everything, show the first transfer, and keep it running until told to stop."""
+"""`make up`: start everything, show the first transfer, and keep it running until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import sys
 import time
 from pathlib import Path
 
+from identity.sessions import one_time_link
 from transferapi.config import Config
 
 from .stack.child import die_with_parent, no_core_dumps, spawn, stop
 from .stack.errors import StackError
 from .stack.fingerprint import CHECKOUT
 from .stack.home import Home, write_private
-from .stack.programs import Instance, make_instance
+from .stack.programs import HOST, Instance, make_instance
 from .stack.sample import make_sample_data
-from .stack.supervisor import Running, State, Supervisor
+from .stack.supervisor import ProgramState, Running, Supervisor
 
 START_SECONDS = 180.0
 
@@ -28,7 +29,7 @@ def up(config: Config) -> int:
     began = time.monotonic()
     no_core_dumps()
     if "MAKELEVEL" in os.environ:
-        # A `make` that is killed takes us along; we end in good order.
+        # When `make` is killed this process gets a signal, and stops in order.
         die_with_parent(os.getppid(), signal.SIGTERM)
     home = Home(config.home)
     home.make()
@@ -42,6 +43,7 @@ def up(config: Config) -> int:
         if supervisor.start(timeout=START_SECONDS):
             check_token(instance, prepare)
             write_connection(instance, supervisor)
+            write_sign_in_link(instance)
             say(f"Everything answers, after {time.monotonic() - began:.1f} s.")
             keep_running(instance, supervisor)
         return 0
@@ -52,7 +54,7 @@ def up(config: Config) -> int:
 
 
 def make_ready_to_start(instance: Instance) -> bool:
-    """Everything that needs no server; returns whether the database must be prepared."""
+    """Prepare everything that needs no server; returns whether the database must be prepared."""
     if instance.redis is not None:
         instance.redis.prepare()
     if instance.postgres is not None and instance.postgres.prepare():
@@ -62,7 +64,7 @@ def make_ready_to_start(instance: Instance) -> bool:
 
 
 def check_token(instance: Instance, prepared: bool) -> None:
-    """A token or a client that was taken back is replaced at the next start."""
+    """A revoked token or client is replaced at the next start."""
     if not prepared and 401 in (instance.web_status(), instance.client_status()):
         instance.home.prepared.unlink(missing_ok=True)
         raise StackError("the token or the client of `make up` has been revoked: start again to get a new one")
@@ -71,7 +73,7 @@ def check_token(instance: Instance, prepared: bool) -> None:
 def keep_running(instance: Instance, supervisor: Supervisor) -> None:
     tour: subprocess.Popen[bytes] | None = None
     if not instance.home.first_transfer.exists():
-        words = [sys.executable, "-m", "deploy.tour", str(instance.home.path)]
+        words = [sys.executable, "-m", "deploy.demo", str(instance.home.path)]
         tour = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
     while tour is not None and tour.poll() is None and not supervisor.stopping:
         watch(instance, supervisor)
@@ -84,7 +86,7 @@ def keep_running(instance: Instance, supervisor: Supervisor) -> None:
 
 
 def watch(instance: Instance, supervisor: Supervisor) -> None:
-    """Keep `connection.json` true while processes come and go."""
+    """Keep `connection.json` current when processes start and end."""
     before = supervisor.pids()
     supervisor.watch()
     if supervisor.pids() != before and not supervisor.stopping:
@@ -104,25 +106,47 @@ def write_connection(instance: Instance, supervisor: Supervisor) -> None:
             "token": home.read_token(),
             "client": home.read_json(home.client),
             "endpoints": prepared["endpoints"],
+            "ssh": ssh_access(instance),
             "roots": {f"go#{name}": str(root) for name, root in instance.roots.items()},
             "pids": {"supervisor": os.getpid(), **supervisor.pids()},
         },
     )
 
 
+def ssh_access(instance: Instance) -> dict[str, object]:
+    """How a program connects to the ssh shell as the sample user. host_key: a line of known_hosts without the host."""
+    home = instance.home
+    return {
+        "host": HOST if instance.config.ssh_host in ("0.0.0.0", "::") else instance.config.ssh_host,  # noqa: S104
+        "port": instance.ssh_port,
+        "user": home.read_json(home.prepared)["username"],
+        "identity_file": str(home.ssh_key),
+        "host_key": home.ssh_host_key.read_text().strip(),
+    }
+
+
 def report(instance: Instance, running: Running) -> None:
     name = running.program.name
-    if running.state is State.CRASHED:
+    if running.state is ProgramState.CRASHED:
         pause = max(0.0, running.restart_at - time.monotonic())
         say(f"  {name} ended with {running.last_end}; starting it again in {pause:.1f} s (log: {running.program.log})")
     elif running.process is not None and running.is_up:
         seconds = time.monotonic() - running.started_at
-        say(f"  {name:9} {'done' if running.state is State.DONE else 'ready'} {seconds:5.1f} s")
+        say(f"  {name:9} {'done' if running.state is ProgramState.DONE else 'ready'} {seconds:5.1f} s")
+
+
+def write_sign_in_link(instance: Instance) -> None:
+    """Print an address that signs the sample user in: once, on this machine, within minutes."""
+    home = instance.home
+    code, text = one_time_link.new_link(str(home.read_json(home.prepared)["username"]))
+    write_private(home.sign_in_link, text + "\n")
+    minutes = one_time_link.LIFETIME // 60
+    say(f"Open {instance.url}/signin/once?code={code} (serves once, on this machine, for {minutes} minutes).")
 
 
 def how_to_go_on(instance: Instance) -> str:
-    """For logs and for whoever looks on: where the secrets are, and none of them."""
-    home, url = instance.home, instance.url
+    """The files with the secrets, without the secrets: the output goes into logs."""
+    home, url, ssh = instance.home, instance.url, ssh_access(instance)
     user = home.read_json(home.prepared)["username"]
     python = (
         f"import json, urllib.request as r; c = json.load(open('{home.connection}')); print(json.load(r.urlopen("
@@ -135,6 +159,7 @@ Waybill is up.
   user    {user}
   sign in {url}/signin with the password in {home.password}
   token   in {home.token}; all of it in {home.connection}, and `waybill credentials` shows it
+  ssh     ssh -p {ssh["port"]} -i '{ssh["identity_file"]}' {ssh["user"]}@{ssh["host"]}
   curl    curl -K '{home.curl}' '{url}/v0.10/operation/endpoint/go%23ep1/ls?path=/share/godata/'
   Python  python3 -c "{python}"
 
@@ -143,7 +168,7 @@ Waybill is up.
 
 
 def say(text: str) -> None:
-    """To the terminal, if it is still there."""
+    """Write to the terminal, if it is still there."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(text + "\n")
         sys.stdout.flush()

@@ -1,13 +1,15 @@
-"""Places that a user wants to find again: his alone, by a name of his choice."""
+"""Bookmarks: folders that a user has saved under a name; private to the user."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from identity.conflicts import unless_taken
+from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 
 from . import registry
@@ -19,38 +21,43 @@ from .errors import (
     EndpointNotFoundError,
     TooManyBookmarksError,
 )
-from .fields import CONTROL
 from .models import Bookmark, Endpoint
-from .permissions import Verb
+from .permissions import Permission, reachable, visible
 
 MAX_BOOKMARKS = 1000
 MAX_NAME = 128
-#: Octets, as of every path.
+#: Octets, as for every path.
 MAX_PATH = 4096
 
 
 def all_of(user: User) -> list[Bookmark]:
-    """By name. Those, too, whose endpoint is gone for him: he may want to know where it was."""
-    return list(Bookmark.objects.filter(user=user).order_by("name", "pk"))
+    """All bookmarks by name, including those whose endpoint the user can no longer see."""
+    return list(_of(user).order_by("name", "pk"))
+
+
+def names_of_endpoints(user: User, rows: Sequence[Bookmark]) -> dict[uuid.UUID, str]:
+    """The names of the endpoints of these bookmarks, by id, as far as the user may see them."""
+    found = registry.existing().filter(visible(user), pk__in=[row.endpoint_id for row in rows])
+    return {row.pk: registry.canonical_name(row) for row in found}
 
 
 def get(user: User, bookmark_id: uuid.UUID) -> Bookmark:
-    """-> BookmarkNotFoundError"""
-    found = Bookmark.objects.filter(user=user, pk=bookmark_id).first()
+    """Raises BookmarkNotFoundError."""
+    found = _of(user).filter(pk=bookmark_id).first()
     if found is None:
         raise BookmarkNotFoundError(str(bookmark_id))
     return found
 
 
 def create(user: User, *, name: str, endpoint: str, path: str, pinned: bool = False) -> Bookmark:
-    """Remember a folder of an endpoint that he may see.
+    """Save a folder of an endpoint that the user may view.
 
-    -> EndpointNotFoundError, BookmarkInvalidError, BookmarkExistsError, TooManyBookmarksError
+    Raises EndpointNotFoundError, BookmarkInvalidError, BookmarkExistsError, TooManyBookmarksError.
     """
-    found = registry.resolve(user, endpoint, Verb.VIEW)
+    found = registry.resolve(user, endpoint, Permission.VIEW)
     row = Bookmark(user=user, endpoint=found, name=_name(name), path=_path(path), pinned=pinned)
     with transaction.atomic():
-        # One of a user at a time, or two could be the last one that there is room for.
+        # Serialise per user: otherwise two concurrent requests could both pass the limit.
         list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
         if Bookmark.objects.filter(user=user).count() >= MAX_BOOKMARKS:
             raise TooManyBookmarksError(MAX_BOOKMARKS)
@@ -61,7 +68,7 @@ def create(user: User, *, name: str, endpoint: str, path: str, pinned: bool = Fa
 def update(
     user: User, bookmark_id: uuid.UUID, *, name: str | None = None, path: str | None = None, pinned: bool | None = None
 ) -> Bookmark:
-    """Change what is not None. -> BookmarkNotFoundError, BookmarkInvalidError, BookmarkExistsError"""
+    """Change the fields that are not None. Raises BookmarkNotFoundError, BookmarkInvalidError, BookmarkExistsError."""
     row = get(user, bookmark_id)
     given: Mapping[str, object] = {
         "name": None if name is None else _name(name),
@@ -77,23 +84,29 @@ def update(
 
 
 def delete(user: User, bookmark_id: uuid.UUID) -> None:
-    """-> BookmarkNotFoundError"""
-    deleted, _ = Bookmark.objects.filter(user=user, pk=bookmark_id).delete()
+    """Raises BookmarkNotFoundError."""
+    deleted, _ = _of(user).filter(pk=bookmark_id).delete()
     if not deleted:
         raise BookmarkNotFoundError(str(bookmark_id))
 
 
 def show_endpoint(user: User, ref: str) -> Endpoint:
-    """The endpoint, for who may see it. -> EndpointNotFoundError; EndpointDeletedError, where he has a bookmark of it
+    """The endpoint, if the user may view it.
 
-    Whoever has a bookmark knows that there was something; clients that list bookmarks go on after this error alone.
+    Raises EndpointNotFoundError, or EndpointDeletedError when the user has a bookmark of it: the user then knows that
+    it existed, and clients that list bookmarks continue after this error only.
     """
     try:
-        return registry.resolve(user, ref, Verb.VIEW)
+        return registry.resolve(user, ref, Permission.VIEW)
     except EndpointNotFoundError:
         if _remembers(user, ref):
             raise EndpointDeletedError(ref) from None
         raise
+
+
+def _of(user: User) -> QuerySet[Bookmark]:
+    """The user's bookmarks, without those of endpoints that do not exist for this session."""
+    return Bookmark.objects.filter(reachable("endpoint"), user=user)
 
 
 def _remembers(user: User, ref: str) -> bool:
@@ -101,7 +114,7 @@ def _remembers(user: User, ref: str) -> bool:
         endpoint_id = uuid.UUID(ref)
     except ValueError:
         return False
-    return Bookmark.objects.filter(user=user, endpoint_id=endpoint_id).exists()
+    return _of(user).filter(endpoint_id=endpoint_id).exists()
 
 
 def _save(row: Bookmark, changed: list[str] | None = None) -> None:
@@ -111,19 +124,19 @@ def _save(row: Bookmark, changed: list[str] | None = None) -> None:
 
 def _name(text: str) -> str:
     if not text.strip() or text != text.strip():
-        raise BookmarkInvalidError("name", "A name has no blanks at its ends, and something between them.")
-    if len(text) > MAX_NAME or CONTROL.search(text):
+        raise BookmarkInvalidError("name", "A name must not be empty, or begin or end with a blank.")
+    if len(text) > MAX_NAME or FORBIDDEN.search(text):
         raise BookmarkInvalidError("name", f"A name has at most {MAX_NAME} characters, and no control ones.")
     return text
 
 
 def _path(text: str) -> str:
-    """A folder, with a slash at its end. `~/data` is `/~/data`, as everywhere."""
+    """A folder path, with a slash at its end. `~/data` becomes `/~/data`."""
     path = "/" + text if text == "~" or text.startswith("~/") else text
     if not path.startswith("/") or ".." in path.split("/"):
         raise BookmarkInvalidError("path", 'A path begins with / or /~/, and has no ".." components.')
-    if CONTROL.search(path):
-        raise BookmarkInvalidError("path", "A path that is remembered has no control characters, and is UTF-8.")
+    if FORBIDDEN.search(path):
+        raise BookmarkInvalidError("path", "The path of a bookmark must be UTF-8 without control characters.")
     path = path.rstrip("/") + "/"
     if len(path.encode()) > MAX_PATH:
         raise BookmarkInvalidError("path", f"A path has at most {MAX_PATH} octets.")

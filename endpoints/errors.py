@@ -1,6 +1,7 @@
-"""What the registry refuses.
+"""Errors of the registry and of activation, each with its category (`identity.error_categories`).
 
-What a user may not view does not exist for him; what he may view but not do is refused.
+An endpoint that a user may not view does not exist for this user; an action that a user may not do on an endpoint that
+the user may view is refused.
 
     RegistryError
         EndpointNotFoundError(ref)
@@ -12,79 +13,100 @@ What a user may not view does not exist for him; what he may view but not do is 
         ServerNotFoundError(endpoint, server_id)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
-        EndpointDeletedError(ref)         he had a bookmark of it
+        EndpointsFixedError                      a session that is restricted to some endpoints creates none
+        EndpointDeletedError(ref)                the user had a bookmark of it
         BookmarkNotFoundError(ref)
         BookmarkExistsError(name)
         BookmarkInvalidError(field, reason)
         TooManyBookmarksError(limit)
-        NotSharedError(endpoint)                 there are access rules on shared endpoints only
+        NotSharedError(endpoint)                 only shared endpoints have access rules
         RuleNotFoundError(ref)
-        RuleExistsError(path)                    that principal has one for that path
+        RuleExistsError(path)                    the principal has a rule for this path
         TooManyRulesError(limit)
-        SymlinkRefusedError(endpoint)            no symbolic links are made on a shared endpoint
+        SymlinkRefusedError(endpoint)            no symbolic link is made on a shared endpoint
         RoleNotFoundError(ref)
         RoleExistsError(role)
-        OwnerStaysError(endpoint)                nobody takes the owner's role away
+        OwnerStaysError(endpoint)                nobody can take the owner's role away
         TooManyRolesError(limit)
         PauseRuleNotFoundError(ref)
-        PauseRuleNotEditableError(rule)          those who run the host have made it
+        PauseRuleNotEditableError(rule)          a manager of the host endpoint made the rule
         TooManyPauseRulesError(limit)
         OperationPausedError(endpoint, operation, messages)
-
-And what activation refuses:
+        NoFileError(path)                        a folder, or another thing without content
+        FileTooLargeError(limit)                 the file must be moved by a transfer
+        UploadOffsetError(received)              the upload goes on from another offset
+        TargetExistsError(path)                   the upload was to replace nothing
 
     ActivationError(reason)
-        NotActivatedError(endpoint, reason)      there is no valid credential of this user
-        RequirementError(field, reason)          what he filled in makes no sense
+        NotActivatedError(endpoint, reason)      the user has no valid credential for this endpoint
+        RequirementError(field, reason)          a value of the form makes no sense
         CredentialRefusedError(flaw, reason)     the credential is not good enough
-        DelegationUnknownError(reason)           a proxy for a request that we do not know
-        TooManyWaitingError(reason)              others wait for such servers already; later there is a place
+        DelegationUnknownError(reason)           a proxy for a request that is not known
+        TooManyWaitingError(reason)              too many requests wait for such servers; it may succeed later
 """
 
 from __future__ import annotations
 
+from identity.error_categories import (
+    CategorizedError,
+    Category,
+    InvalidFieldError,
+    LimitExceededError,
+    NotFoundError,
+)
+
 from .models import Endpoint, PauseRule
-from .permissions import Verb
+from .permissions import Permission
 
 
-class RegistryError(Exception):
+class RegistryError(CategorizedError):
     """The root of this tree."""
 
 
-class EndpointNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class _EndpointError(RegistryError):
+    """An error that names nothing but its endpoint."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.endpoint = endpoint
+
+
+class EndpointNotFoundError(RegistryError, NotFoundError):
+    kind = "endpoint"
 
 
 class EndpointExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "An endpoint named '{self.canonical_name}' exists already"
+
     def __init__(self, canonical_name: str) -> None:
         super().__init__(canonical_name)
         self.canonical_name = canonical_name
 
 
-class EndpointInvalidError(RegistryError):
-    """`field` by its name in the document; `reason` is a sentence."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+class EndpointInvalidError(RegistryError, InvalidFieldError):
+    pass
 
 
 class FieldNotSupportedError(EndpointInvalidError):
-    """It would promise what is not kept here."""
+    """The field would promise something that this service does not do."""
 
 
 class NotPermittedError(RegistryError):
-    def __init__(self, verb: Verb, endpoint: Endpoint) -> None:
+    category = Category.PERMISSION_DENIED
+    template = "You do not have permission for this on this endpoint"
+
+    def __init__(self, verb: Permission, endpoint: Endpoint) -> None:
         super().__init__(verb, endpoint)
         self.verb = verb
         self.endpoint = endpoint
 
 
 class PathNotPermittedError(RegistryError):
-    """No rule of this shared endpoint gives the user this path; path: as he named it."""
+    """No rule of this shared endpoint gives the user this path. path: as the user named it."""
+
+    category = Category.PERMISSION_DENIED
+    template = "No access rule gives you '{self.path}'"
 
     def __init__(self, endpoint: Endpoint, path: str, *, write: bool) -> None:
         super().__init__(endpoint, path, write)
@@ -94,6 +116,9 @@ class PathNotPermittedError(RegistryError):
 
 
 class ServerNotFoundError(RegistryError):
+    category = Category.NOT_FOUND
+    template = "No such server '{self.server_id}'"
+
     def __init__(self, endpoint: Endpoint, server_id: int) -> None:
         super().__init__(endpoint, server_id)
         self.endpoint = endpoint
@@ -101,126 +126,122 @@ class ServerNotFoundError(RegistryError):
 
 
 class ServerExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "The endpoint has the server {self.uri} already"
+
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self.uri = uri
 
 
-class NotSharedError(RegistryError):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.endpoint = endpoint
+class NotSharedError(_EndpointError):
+    category = Category.INVALID
+    template = "This is not a shared endpoint, so it has no access rules"
 
 
-class SymlinkRefusedError(RegistryError):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.endpoint = endpoint
+class SymlinkRefusedError(_EndpointError):
+    category = Category.PERMISSION_DENIED
+    template = "No symbolic links are made on shared endpoints"
 
 
-class RuleNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class RuleNotFoundError(RegistryError, NotFoundError):
+    kind = "access rule"
 
 
 class RuleExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "There is a rule for that principal and the path '{self.path}'"
+
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
 
 
-class TooManyRulesError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyRulesError(RegistryError, LimitExceededError):
+    template = "A shared endpoint has at most {self.limit} rules"
 
 
-class RoleNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class RoleNotFoundError(RegistryError, NotFoundError):
+    kind = "role"
 
 
 class RoleExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "The principal is {self.role} already"
+
     def __init__(self, role: str) -> None:
         super().__init__(role)
         self.role = role
 
 
-class OwnerStaysError(RegistryError):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.endpoint = endpoint
+class OwnerStaysError(_EndpointError):
+    category = Category.CONFLICT
+    template = "The owner of an endpoint stays its administrator"
 
 
-class TooManyRolesError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyRolesError(RegistryError, LimitExceededError):
+    template = "An endpoint has at most {self.limit} roles"
 
 
-class TooManyEndpointsError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyEndpointsError(RegistryError, LimitExceededError):
+    template = "A user has at most {self.limit} endpoints"
 
 
-class EndpointDeletedError(RegistryError):
-    """It is gone for this user, who has seen it once."""
-
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class EndpointsFixedError(RegistryError):
+    category = Category.PERMISSION_DENIED
+    template = "The key of this session is restricted to some endpoints: it cannot create others"
 
 
-class BookmarkNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class EndpointDeletedError(RegistryError, NotFoundError):
+    """The endpoint is gone for this user, who has seen it once."""
+
+    kind = "endpoint"
+    template = "The endpoint '{self.ref}' is gone"
+
+
+class BookmarkNotFoundError(RegistryError, NotFoundError):
+    kind = "bookmark"
 
 
 class BookmarkExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "You have a bookmark named '{self.name}' already"
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
 
-class BookmarkInvalidError(RegistryError):
-    """`field` by its name in the document; `reason` is a sentence."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+class BookmarkInvalidError(RegistryError, InvalidFieldError):
+    pass
 
 
-class TooManyBookmarksError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyBookmarksError(RegistryError, LimitExceededError):
+    template = "A user has at most {self.limit} bookmarks"
 
 
-class PauseRuleNotFoundError(RegistryError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class PauseRuleNotFoundError(RegistryError, NotFoundError):
+    kind = "pause rule"
 
 
 class PauseRuleNotEditableError(RegistryError):
+    category = Category.PERMISSION_DENIED
+    template = "A manager of the host made this pause rule"
+
     def __init__(self, rule: PauseRule) -> None:
         super().__init__(rule)
         self.rule = rule
 
 
-class TooManyPauseRulesError(RegistryError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyPauseRulesError(RegistryError, LimitExceededError):
+    template = "An endpoint has at most {self.limit} rules"
 
 
 class OperationPausedError(RegistryError):
-    """`operation`: the flag of the rules that stop it (`pausing.Operation`); `messages`: what they say, or nothing."""
+    """`operation`: the flag of the rules that stop it (`pause_rules.Operation`); `messages`: their texts."""
+
+    category = Category.CONFLICT
+    template = "A manager of the endpoint has paused this"
 
     def __init__(self, endpoint: Endpoint, operation: str, messages: tuple[str, ...]) -> None:
         super().__init__(endpoint, operation, messages)
@@ -229,8 +250,48 @@ class OperationPausedError(RegistryError):
         self.messages = messages
 
 
-class ActivationError(Exception):
-    """The root of this tree. `reason` is a sentence for the user, and holds nothing of what he kept secret."""
+class NoFileError(RegistryError):
+    category = Category.INVALID
+    template = "This is not a file, so that it has no content: {self.path}"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class FileTooLargeError(RegistryError):
+    """`limit`: in octets."""
+
+    category = Category.LIMIT_EXCEEDED
+    template = "The service passes on at most {self.limit} octets at a time; move more with a transfer."
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class UploadOffsetError(RegistryError):
+    """`received`: the offset from which the upload goes on."""
+
+    category = Category.CONFLICT
+    template = "The upload goes on from octet {self.received}."
+
+    def __init__(self, received: int) -> None:
+        super().__init__(received)
+        self.received = received
+
+
+class TargetExistsError(RegistryError):
+    category = Category.EXISTS
+    template = "There is something of this name already, and nothing is to be replaced: {self.path}"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class ActivationError(CategorizedError):
+    """The root of this tree. `reason` is a sentence for the user that holds no secret."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -238,6 +299,8 @@ class ActivationError(Exception):
 
 
 class NotActivatedError(ActivationError):
+    category = Category.INVALID
+
     def __init__(self, endpoint: Endpoint, reason: str) -> None:
         super().__init__(reason)
         self.endpoint = endpoint
@@ -246,13 +309,18 @@ class NotActivatedError(ActivationError):
 class RequirementError(ActivationError):
     """`field`: "TYPE.NAME" of the requirement, or DATA for all of them."""
 
+    category = Category.INVALID
+    template = "{self.field}: {self.reason}"
+
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
         self.field = field
 
 
 class CredentialRefusedError(ActivationError):
-    """`flaw`: what is the matter in a word (Malformed, Expired, Limited ...), for programs."""
+    """`flaw`: the problem in one word for programs (Malformed, Expired, Limited ...)."""
+
+    category = Category.INVALID
 
     def __init__(self, flaw: str, reason: str) -> None:
         super().__init__(reason)
@@ -260,14 +328,13 @@ class CredentialRefusedError(ActivationError):
 
 
 class DelegationUnknownError(ActivationError):
-    """No request was made for this proxy chain, or it is used up or too old."""
+    """No request was made for this proxy chain, or it was used already, or it is too old."""
+
+    category = Category.INVALID
 
 
 class TooManyWaitingError(ActivationError):
+    category = Category.TOO_MANY_REQUESTS
+
     def __init__(self) -> None:
         super().__init__("Too many requests wait for servers of endpoints just now; try again in some seconds.")
-
-
-def flaw_of(error: Exception) -> str:
-    """What an error is called on the wire, behind its family: `BadPassphraseError` is "BadPassphrase"."""
-    return type(error).__name__.removesuffix("Error")

@@ -9,11 +9,11 @@ from django.db import models
 
 
 class Endpoint(models.Model):
-    """A named place data lives: `owner#name` and a UUID, served by one or more servers."""
+    """A named place of data: `owner#name` and a UUID, served by one or more servers."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="endpoints")
-    #: The part after `#`; endpoints made without a name get their UUID.
+    #: The part after `#`; the UUID for endpoints that were created without a name.
     name = models.CharField(max_length=128)
     display_name = models.CharField(max_length=256, blank=True)
     description = models.TextField(blank=True)
@@ -24,12 +24,14 @@ class Endpoint(models.Model):
     contact_info = models.CharField(max_length=1024, blank=True)
     info_link = models.CharField(max_length=1024, blank=True)
     public = models.BooleanField(default=False)
-    #: Where a listing without a path begins; "/~/" is the server's own idea of home.
+    #: An agent serves it, with the rights of the person who runs it: without a role others may see it at most.
+    personal = models.BooleanField(default=False, db_default=False)
+    #: The default path of a listing; "/~/" is the home folder that the server chooses.
     default_directory = models.CharField(max_length=4096, default="/~/")
     #: Upper bound of control connections that all tasks together hold to this endpoint.
     max_sessions = models.PositiveIntegerField(default=32)
-    #: How hard one task may work this endpoint (Transfer API, network_use): a word that stands for the four numbers
-    #: below, or "custom" for the numbers themselves, which are null otherwise.
+    #: How much load one task may put on this endpoint (Transfer API, network_use): a word for preset values of the four
+    #: numbers below, which are then null, or "custom" for the numbers themselves.
     network_use = models.CharField(
         max_length=10,
         choices=[(word, word) for word in ("normal", "minimal", "aggressive", "custom")],
@@ -39,29 +41,33 @@ class Endpoint(models.Model):
     preferred_concurrency = models.PositiveIntegerField(null=True)
     max_parallelism = models.PositiveIntegerField(null=True)
     preferred_parallelism = models.PositiveIntegerField(null=True)
-    #: Where users of this endpoint get their credentials, for `gsiftp` servers; "" when nowhere in particular.
-    #: "host:port" of a MyProxy server, and the subject of its certificate where that is not its host name.
+    #: The issuer of credentials for this endpoint's `gsiftp` servers; "" when there is none: "host:port" of a MyProxy
+    #: server, and the subject of its certificate if that is not its host name.
     myproxy_server = models.CharField(max_length=262, blank=True)
     myproxy_dn = models.CharField(max_length=1024, blank=True)
-    #: The https address of an OAuth server that hands out certificates.
+    #: The https address of an OAuth server that issues certificates.
     oauth_server = models.CharField(max_length=1024, blank=True)
-    #: Hosts besides its servers whose addresses these may name for data connections: data nodes of striped servers.
+    #: Further hosts to whose addresses these servers may send data connections: data nodes of striped servers.
     data_hosts = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
-    #: Of a shared endpoint: the endpoint that its folder lies on, and the folder, which begins and ends with "/".
-    #: It has no servers of its own; its owner's credential opens those of the host.
+    #: For `ssh` servers: the endpoint through whose server they are reached (ProxyJump), with the account and the key
+    #: that the user has activated there; and the ports "LOW-HIGH" of data connections that our server awaits, "": any.
+    jump_host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
+    data_ports = models.CharField(max_length=11, blank=True, default="", db_default="")
+    #: Set for a shared endpoint: the host endpoint and the shared folder on it, which begins and ends with "/".
+    #: A shared endpoint has no servers of its own; its owner's credential is used on those of the host.
     host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="shares")
     host_path = models.TextField(blank=True)
-    #: Whether everybody who may use this (public) endpoint may share folders of it: he lends what is his own.
+    #: Whether every user of this (public) endpoint may share folders of it, with their own access rights.
     allow_guest_collections = models.BooleanField(default=False)
-    #: What clients show to who uses it, and where there is more to read.
+    #: A message that clients show to users of the endpoint, and a link to more information.
     user_message = models.TextField(blank=True)
     user_message_link = models.CharField(max_length=1024, blank=True)
-    #: What holds for every transfer from and to it, whatever its user asked for; of a share, beside what its host says.
+    #: Apply to every transfer from and to the endpoint; a share also has the settings of its host.
     force_encryption = models.BooleanField(default=False)
     force_verify = models.BooleanField(default=False)
     disable_verify = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
-    #: Deleted endpoints stay as rows, so that the history of tasks keeps its names.
+    #: Deleted endpoints stay as rows, because the history of tasks refers to them.
     deleted_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -77,7 +83,7 @@ class Endpoint(models.Model):
                 | models.Q(host__isnull=False, host_path__startswith="/", host_path__endswith="/"),
                 name="endpoint_share_has_a_path",
             ),
-            # One task needs three, and twice that when the endpoint is its source and its destination.
+            # One task needs three, and twice that when the endpoint is both source and destination.
             models.CheckConstraint(condition=models.Q(max_sessions__gte=6), name="endpoint_max_sessions_min"),
             models.CheckConstraint(
                 condition=~models.Q(force_verify=True, disable_verify=True), name="endpoint_verify_one_way"
@@ -90,11 +96,15 @@ class Server(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="servers")
-    scheme = models.CharField(max_length=8, choices=[("ftp", "ftp"), ("gsiftp", "gsiftp"), ("sshftp", "sshftp")])
+    scheme = models.CharField(
+        max_length=8, choices=[(name, name) for name in ("ftp", "gsiftp", "sshftp", "ssh", "sftp")]
+    )
     hostname = models.CharField(max_length=255)
     port = models.PositiveIntegerField()
-    #: Expected certificate subject, when it differs from the host name (GSI).
+    #: Expected certificate subject, when it differs from the host name (GSI); the fingerprint of the host key (ssh).
     subject = models.CharField(max_length=1024, blank=True)
+    #: Another host key than `subject`, which the server has shown since; "": none. Tasks wait for the owner.
+    shown_host_key = models.CharField(max_length=64, blank=True, default="", db_default="")
 
     class Meta:
         ordering = ("id",)
@@ -105,12 +115,12 @@ class Server(models.Model):
 
 
 class Role(models.Model):
-    """What somebody besides the owner is for an endpoint (Transfer API, `role`)."""
+    """A role on an endpoint, of a user or group other than its owner (Transfer API, `role`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="roles", db_index=False)
     principal_type = models.CharField(max_length=8, choices=[(word, word) for word in ("identity", "group")])
-    #: The id of a user or of a group; who is gone has no power, and no row keeps him.
+    #: The id of a user or of a group; after its deletion the row has no effect.
     principal = models.UUIDField()
     role = models.CharField(
         max_length=24,
@@ -126,7 +136,7 @@ class Role(models.Model):
 
 
 class AccessRule(models.Model):
-    """Who may read, or read and write, below a path of a shared endpoint, until a date (Transfer API, `access`)."""
+    """Permission to read, or to read and write, below a path of a shared endpoint (Transfer API, `access`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="access_rules", db_index=False)
@@ -134,9 +144,9 @@ class AccessRule(models.Model):
         max_length=24,
         choices=[(word, word) for word in ("identity", "group", "all_authenticated_users", "anonymous")],
     )
-    #: The id of a user or of a group; null where the type says it all.
+    #: The id of a user or of a group; null for the other types.
     principal = models.UUIDField(null=True)
-    #: Below the folder that is shared; begins and ends with "/".
+    #: Below the shared folder; begins and ends with "/".
     path = models.TextField()
     permissions = models.CharField(max_length=2, choices=[("r", "r"), ("rw", "rw")])
     notify_email = models.CharField(max_length=256, blank=True)
@@ -145,7 +155,7 @@ class AccessRule(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    #: None: until it is taken back.
+    #: None: the rule does not expire.
     expires_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -168,7 +178,7 @@ class AccessRule(models.Model):
 
 
 class Bookmark(models.Model):
-    """A place that a user wants to find again."""
+    """A folder that a user has saved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(
@@ -185,11 +195,11 @@ class Bookmark(models.Model):
 
 
 class PauseRule(models.Model):
-    """What an activity manager of an endpoint has stopped there for a while (Transfer API, `pause_rule`)."""
+    """Operations on an endpoint that an activity manager has paused (Transfer API, `pause_rule`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="pause_rules")
-    #: Whom it stops; null: everybody.
+    #: The user whom the rule affects; null: all users.
     identity = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+", db_index=False
     )
@@ -202,7 +212,7 @@ class PauseRule(models.Model):
     modified_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False
     )
-    #: Of a rule on a shared endpoint: made by those who run its host, who alone may change it.
+    #: A manager of the host created this rule on a shared endpoint. Only managers of the host may change it.
     created_by_host_manager = models.BooleanField(default=False)
     pause_ls = models.BooleanField(default=False)
     pause_mkdir = models.BooleanField(default=False)
@@ -211,3 +221,82 @@ class PauseRule(models.Model):
     pause_task_delete = models.BooleanField(default=False)
     pause_task_transfer_write = models.BooleanField(default=False)
     pause_task_transfer_read = models.BooleanField(default=False)
+
+
+class Agent(models.Model):
+    """The program on a machine that serves an endpoint and connects to us (`endpoints/connect`); most have none.
+
+    `endpoints/connect/presence.py` writes the columns from `connected_at` on; `endpoints/connect/` writes the others.
+    """
+
+    endpoint = models.OneToOneField(Endpoint, on_delete=models.CASCADE, primary_key=True, related_name="agent")
+    #: SHA-256 of the secret of the newest setup key, which may be used once. None: there has been none.
+    setup_key_hash = models.BinaryField(max_length=32, null=True)
+    setup_expires_at = models.DateTimeField(null=True)
+    setup_used_at = models.DateTimeField(null=True)
+    #: SubjectPublicKeyInfo in PEM of the agent's key pair; "" before the first setup.
+    public_key = models.TextField(blank=True)
+    #: The serial number of the newest certificate in hexadecimal, and its end.
+    certificate_serial = models.CharField(max_length=40, blank=True)
+    certificate_expires_at = models.DateTimeField(null=True)
+    #: From then on the key pair is refused. A new setup clears it.
+    revoked_at = models.DateTimeField(null=True)
+    #: Of the program, as it last said.
+    version = models.CharField(max_length=64, blank=True)
+    platform = models.CharField(max_length=128, blank=True)
+    #: The person at the machine has asked it to take no transfers.
+    paused = models.BooleanField(default=False)
+    #: The beginning of the tunnel that is open; None while there is none.
+    connected_at = models.DateTimeField(null=True)
+    #: None: never.
+    last_seen_at = models.DateTimeField(null=True)
+    #: The address of the relay process that has the tunnel; "" while there is none.
+    relay = models.CharField(max_length=255, blank=True)
+    #: Grows by one with each tunnel that a relay accepts: the newest one counts.
+    epoch = models.BigIntegerField(default=0)
+    #: When its owner last got a mail that two machines use one key pair.
+    clone_reported_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["setup_key_hash"], condition=models.Q(setup_key_hash__isnull=False), name="agent_setup_key_once"
+            ),
+            models.UniqueConstraint(
+                fields=["public_key"], condition=~models.Q(public_key=""), name="agent_public_key_once"
+            ),
+        )
+        indexes = (models.Index(fields=["relay"], name="agent_by_relay", condition=~models.Q(relay="")),)
+
+
+class AgentAuthority(models.Model):
+    """A certificate authority of this service, for agents. The newest signs; the others are still trusted.
+
+    `endpoints/connect/authority.py` writes it; the private key is encrypted by the key of the vault.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    certificate = models.TextField()
+    created_at = models.DateTimeField()
+    key_id = models.CharField(max_length=16)
+    sealed = models.BinaryField()
+
+
+class RelayProcess(models.Model):
+    """A relay process that runs, or has run. Agents whose `relay` names it are connected while it beats."""
+
+    #: Where web servers and workers reach it, as `Agent.relay` has it.
+    address = models.CharField(max_length=255, primary_key=True)
+    heartbeat_at = models.DateTimeField()
+
+
+class RelayedOctets(models.Model):
+    """The octets that the relay has passed on for an endpoint on one day (UTC), in both directions."""
+
+    id = models.BigAutoField(primary_key=True)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="+", db_index=False)
+    day = models.DateField()
+    octets = models.BigIntegerField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["endpoint", "day"], name="relayed_octets_once"),)

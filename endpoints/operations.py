@@ -1,17 +1,17 @@
-"""What a user does to an endpoint at once, without a task: list, look, make a folder, rename, make a symlink.
+"""Operations on an endpoint without a task: list a folder, stat, make a folder, rename, make a symlink.
 
-Each call opens its own session, bounded in time: with the user's own credential, and on a shared endpoint with that of
-its owner, for what a rule gives the user. Raises the registry's errors, PathNotPermittedError, OperationPausedError,
-NotActivatedError, VaultError, `TargetRefused` of the gate, and FaultError for what the endpoint itself says:
-LeadsOutError where a link leads out of what is shared. Nothing of all that names a path of the host to who only has the
-share.
+Each call opens a session of limited duration: with the user's own credential, or on a shared endpoint with that of its
+owner, confined to what an access rule gives the user. Raises the registry's errors, PathNotPermittedError,
+OperationPausedError, NotActivatedError, VaultError, TargetRefusedError of the gate, and FaultError for errors of the
+endpoint (LeadsOutError when a link leads out of the shared folder). No error names a path of the host to users who may
+see only the share.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -20,251 +20,349 @@ from django.conf import settings
 
 from identity.models import User
 
-from . import access, activation, gate, patience, pausing, registry
-from .access import Access
-from .activation import Logins
-from .confinement import Confinement, LeadsOutError
-from .errors import NotActivatedError, PathNotPermittedError, SymlinkRefusedError
-from .gridftp.client import LIST_FACTS, GridFTPSession
+from . import concurrency_limits, pause_rules, registry
+from .activation.status import Logins
+from .concurrency_limits import RequestSlot
+from .errors import PathNotPermittedError, SymlinkRefusedError
 from .gridftp.facts import Entry
-from .gridftp.faults import Fault, FaultError, Kind, Scope, make_fault
-from .listings import MAX_ENTRIES, Kept
+from .gridftp.faults import Fault, FaultError, Kind, make_fault
+from .gridftp.listing import Allowance
+from .listing_limits import MAX_ENTRIES, ListingAllowance
 from .models import Endpoint, Server
-from .patience import Seat
-from .pausing import Operation
-from .permissions import Verb
+from .pause_rules import Operation
+from .permissions import Permission
+from .sessions import opening
+from .sessions.remote import RemoteSession
+from .sharing import access
+from .sharing.access import Access
+from .sharing.confinement import Confinement, LeadsOutError
 
 _T = TypeVar("_T")
+
+#: Folders that one call of `make_directories` creates; each takes a session.
+MAX_LEVELS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A folder of an endpoint. path: as asked, ending in "/"; absolute_path: what the server made of it."""
+    """A folder of an endpoint. path: as requested, ending in "/"; absolute_path: as the server resolved it."""
 
     endpoint: Endpoint
     path: str
     absolute_path: str
     entries: Sequence[Entry]
-    #: Whether links can be made here.
+    #: Whether symbolic links can be created here.
     links: bool = False
+    #: Where asked for: the facts of the folder itself, and of the folder above it (of the root: the root again).
+    around: Sequence[Entry] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that a user may list. path: as Listing.path."""
+
+    endpoint: Endpoint
+    path: str
+    granted: Access
 
 
 def list_directory(
-    user: User, ref: str, path: str | None, *, limit: int = MAX_ENTRIES, seat: Seat | None = None
+    user: User,
+    ref: str,
+    path: str | None,
+    *,
+    limit: int = MAX_ENTRIES,
+    slot: RequestSlot | None = None,
+    around: bool = False,
 ) -> Listing:
-    """The entries of a folder. FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
+    """The entries of a folder. Raises FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
 
-    seat: of the request, which has it until it has been answered; by default one of its own, for as long as this takes.
-    -> TooManyWaitingError where listings hold too much memory, and as this module
+    slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
+    Raises TooManyWaitingError when listings hold too much memory, and the errors of this module.
     """
-    if seat is None:
-        with patience.waiting(user.pk, patience.OPERATIONS) as seat:
-            return list_directory(user, ref, path, limit=limit, seat=seat)
-    endpoint = registry.resolve(user, ref, Verb.BROWSE)
-    pausing.check(user, endpoint, Operation.LS)
-    asked = (path or endpoint.default_directory).rstrip("/") + "/"
-    ground = access.of(user, endpoint, Verb.BROWSE)
-    ground.check(asked, write=False)
+    if slot is None:
+        with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS) as slot:
+            return list_directory(user, ref, path, limit=limit, slot=slot, around=around)
+    folder = folder_of(user, ref, path)
+    granted = folder.granted
 
-    async def work(session: GridFTPSession, confinement: Confinement, place: Sequence[str]) -> Listing:
-        folder = place[0].rstrip("/") + "/"
+    async def work(session: RemoteSession, confinement: Confinement, resolved: Sequence[str]) -> Listing:
         entries: list[Entry] = []
-        # "/folder/" follows a symlink and is refused for a file, which is what a listing wants ...
-        async with aclosing(session.listing(folder, Kept(seat, limit))) as batches:
-            async for batch in batches:
+        allowance = ListingAllowance(slot, limit)
+        async with aclosing(batches(session, folder, confinement, resolved[0], allowance)) as found:
+            async for batch in found:
                 entries += batch
-        # ... but the toolkit's server lists a file all the same, as if it were a folder with itself in it.
-        if [entry.name for entry in entries] == [folder.split("/")[-2]] and not entries[0].is_directory:
-            await _must_be_a_folder(session, folder)
-        if ground.shared:
-            shown = await confinement.shown(session, ground.real(asked), entries)
-            return Listing(endpoint, asked, _from_root(asked), shown)
-        absolute = session.encode_path(folder).decode("utf-8", "surrogateescape")
-        return Listing(endpoint, asked, absolute, entries, _makes_links(session))
+        beside = await _around(session, resolved) if around else ()
+        return replace(described(session, folder, resolved[0]), entries=entries, around=beside)
 
-    return _on_session(user, ground, [asked], work, seat=seat)
+    paths = [folder.path, *_above(granted, folder.path)] if around else [folder.path]
+    return _on_session(user, granted, paths, work, slot=slot)
 
 
-async def _must_be_a_folder(session: GridFTPSession, path: str) -> None:
+def folder_of(user: User, ref: str, path: str | None) -> Folder:
+    """A folder that the user may list now; path None: where the endpoint begins. Raises the errors of this module."""
+    endpoint = registry.resolve(user, ref, Permission.BROWSE)
+    pause_rules.check(user, endpoint, Operation.LS)
+    asked = (path or endpoint.default_directory).rstrip("/") + "/"
+    granted = access.of(user, endpoint, Permission.BROWSE)
+    granted.check(asked, write=False)
+    return Folder(endpoint, asked, granted)
+
+
+def described(session: RemoteSession, folder: Folder, resolved: str) -> Listing:
+    """The folder as its listing shows it, without entries. resolved: its path on the host."""
+    if folder.granted.shared:
+        return Listing(folder.endpoint, folder.path, _from_root(folder.path), ())
+    absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape")
+    return Listing(folder.endpoint, folder.path, absolute, (), _makes_links(session))
+
+
+async def batches(
+    session: RemoteSession, folder: Folder, confinement: Confinement, resolved: str, allowance: Allowance
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """The entries of a folder as the server sends them. Raises FaultError, also half-way.
+
+    The links of a share come last: they are resolved by requests, which the server answers after the listing.
+    """
+    place = resolved.rstrip("/") + "/"
+    own_name, shared, any_found = place.split("/")[-2], folder.granted.shared, False
+    held: list[Entry] = []
+    # "/folder/" follows a symlink and is refused for a file, as a listing requires ...
+    async with aclosing(session.listing(place, allowance)) as found:
+        async for batch in found:
+            # ... but the toolkit's server lists a file nevertheless, as a folder that contains itself.
+            alone = not any_found and [one.name for one in batch] == [own_name] and not batch[0].is_directory
+            any_found = True
+            held += [one for one in batch if alone or (shared and one.is_link)]
+            if now := [one for one in batch if not (alone or (shared and one.is_link))]:
+                yield now
+    if [one.name for one in held] == [own_name]:
+        await _must_be_a_folder(session, place)
+    if held:
+        yield await confinement.shown(session, folder.granted.real(folder.path), held) if shared else held
+
+
+def _above(granted: Access, folder: str) -> list[str]:
+    """The folder above this one; none above a root, and none that the user may not see."""
+    path = folder.rstrip("/")
+    parent = path.rpartition("/")[0] + "/"
+    return [parent] if path not in ("", "/~") and granted.allows(parent, write=False) else []
+
+
+async def _around(session: RemoteSession, resolved: Sequence[str]) -> tuple[Entry, Entry]:
+    """The facts of the folder, and of the one above it. The server may refuse the latter; the folder stands for it."""
+    own = above = await session.stat(resolved[0].rstrip("/") or "/")
+    if len(resolved) > 1:
+        with suppress(FaultError):
+            above = await session.stat(resolved[1].rstrip("/") or "/")
+    return own, above
+
+
+async def _must_be_a_folder(session: RemoteSession, path: str) -> None:
     if not (await session.stat(path.rstrip("/"))).is_directory:
         raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
 
 
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
-    """Facts of one thing."""
-    endpoint = registry.resolve(user, ref, Verb.BROWSE)
-    pausing.check(user, endpoint, Operation.LS)
-    ground = access.of(user, endpoint, Verb.BROWSE)
-    ground.check(path, write=False)
+    """The facts of one file, folder or link."""
+    endpoint = registry.resolve(user, ref, Permission.BROWSE)
+    pause_rules.check(user, endpoint, Operation.LS)
+    granted = access.of(user, endpoint, Permission.BROWSE)
+    granted.check(path, write=False)
 
-    async def work(session: GridFTPSession, confinement: Confinement, place: Sequence[str]) -> Entry:
-        entry = await session.stat(place[0])
-        if not ground.shared:
+    async def work(session: RemoteSession, confinement: Confinement, resolved: Sequence[str]) -> Entry:
+        entry = await session.stat(resolved[0])
+        if not granted.shared:
             return entry
-        # Of a link, the place is what it leads to. The name of the root on its host is nobody's business.
-        name = path.rstrip("/").rpartition("/")[2] if not _is_root(ground, path) else "/"
-        target = await confinement.link_target(session, ground.real(path), place[0])
+        # For a link, the resolved path is its target. The name of the shared root on its host is not shown.
+        name = path.rstrip("/").rpartition("/")[2] if not _is_root(granted, path) else "/"
+        target = await confinement.link_target(session, granted.real(path), resolved[0])
         return replace(entry, name=name, link_target=target or entry.link_target)
 
-    return endpoint, _on_session(user, ground, [path], work)
+    return endpoint, _on_session(user, granted, [path], work)
 
 
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
-    """Make a folder; FaultError(PATH_EXISTS) when something is there."""
-    endpoint = registry.resolve(user, ref, Verb.WRITE)
-    pausing.check(user, endpoint, Operation.MKDIR)
-    ground = access.of(user, endpoint, Verb.WRITE)
-    ground.check(path, write=True)
+    """Create a folder. Raises FaultError(PATH_EXISTS) when the path exists."""
+    endpoint = registry.resolve(user, ref, Permission.WRITE)
+    pause_rules.check(user, endpoint, Operation.MKDIR)
+    granted = access.of(user, endpoint, Permission.WRITE)
+    granted.check(path, write=True)
 
-    async def work(session: GridFTPSession, _: Confinement, place: Sequence[str]) -> None:
-        await session.make_directory(place[0])
+    async def work(session: RemoteSession, _: Confinement, resolved: Sequence[str]) -> None:
+        await session.make_directory(resolved[0])
 
-    _on_session(user, ground, [path], work, write=True)
+    _on_session(user, granted, [path], work, write=True)
     return endpoint
+
+
+def make_directories(user: User, ref: str, path: str) -> Endpoint:
+    """Create a folder and the missing ones above it, at most MAX_LEVELS. Nothing is done where the folder exists.
+
+    Raises FaultError(PATH_EXISTS) when the path exists and is no folder.
+    """
+    missing = [path.rstrip("/") or "/"]
+    while not _made(user, ref, missing[-1], climb=len(missing) < MAX_LEVELS):
+        missing.append(missing[-1].rpartition("/")[0])
+    for level in reversed(missing[:-1]):
+        _made(user, ref, level, climb=False)
+    return registry.resolve(user, ref, Permission.WRITE)
+
+
+def _made(user: User, ref: str, path: str, *, climb: bool) -> bool:
+    """Create a folder if there is none. climb: return False where the folder above it is missing."""
+    try:
+        make_directory(user, ref, path)
+    except FaultError as error:
+        kind = error.fault.kind
+        if climb and kind is Kind.FILE_NOT_FOUND and path.rpartition("/")[0] not in ("", "/~"):
+            return False
+        if kind is not Kind.PATH_EXISTS or not _is_folder(user, ref, path):
+            raise
+    return True
+
+
+def _is_folder(user: User, ref: str, path: str) -> bool:
+    return stat(user, ref, path)[1].is_directory
 
 
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
-    """Rename on one endpoint. On a shared one no link moves: a relative one would lead elsewhere then."""
-    endpoint = registry.resolve(user, ref, Verb.WRITE)
-    pausing.check(user, endpoint, Operation.RENAME)
-    ground = access.of(user, endpoint, Verb.WRITE)
+    """Rename on one endpoint. Links on a shared endpoint are not moved: a relative link would then lead elsewhere."""
+    endpoint = registry.resolve(user, ref, Permission.WRITE)
+    pause_rules.check(user, endpoint, Operation.RENAME)
+    granted = access.of(user, endpoint, Permission.WRITE)
     for path in (old_path, new_path):
-        _may_move(ground, path)
+        _may_move(granted, path)
 
-    async def work(session: GridFTPSession, _: Confinement, places: Sequence[str]) -> None:
-        await session.rename(*places)
+    async def work(session: RemoteSession, _: Confinement, resolved: Sequence[str]) -> None:
+        await session.rename(*resolved)
 
-    _on_session(user, ground, [old_path, new_path], work, write=True, moves=True)
+    _on_session(user, granted, [old_path, new_path], work, write=True, moves=True)
     return endpoint
 
 
-def _may_move(ground: Access, path: str) -> None:
-    """What moves changes the folder that it lies in, too. So the folder of a rule stays, and so does the one that is
-    shared. -> PathNotPermittedError"""
-    ground.check(path, write=True)
-    if ground.shared:
+def _may_move(granted: Access, path: str) -> None:
+    """Moving something also changes its folder, which must be writable; the root of a rule and that of the share stay.
+
+    Raises PathNotPermittedError.
+    """
+    granted.check(path, write=True)
+    if granted.shared:
         folder = path.rstrip("/").rpartition("/")[0] + "/"
-        if _is_root(ground, path) or not ground.allows(folder, write=True):
-            raise PathNotPermittedError(ground.endpoint, path, write=True)
+        if _is_root(granted, path) or not granted.allows(folder, write=True):
+            raise PathNotPermittedError(granted.endpoint, path, write=True)
 
 
-def _is_root(ground: Access, path: str) -> bool:
-    return ground.shown(ground.real(path).rstrip("/")) == "/"
+def _is_root(granted: Access, path: str) -> bool:
+    return granted.shown(granted.real(path).rstrip("/")) == "/"
 
 
-async def _must_be_no_link(session: GridFTPSession, path: str) -> None:
-    """-> LeadsOutError. Where the whole server is shared, links that nobody tells may be among what moves."""
+async def _must_be_no_link(session: RemoteSession, path: str) -> None:
+    """Raises LeadsOutError for a link. If the server does not report links, nothing on a share can be moved."""
     if not session.tells_links:
-        raise LeadsOutError("This endpoint's servers do not tell symbolic links, so that nothing on a share moves.")
+        raise LeadsOutError("This endpoint's servers do not report symbolic links, so nothing on a share can be moved.")
     entry = await session.stat(path.rstrip("/"))
-    if entry.link_target is not None or entry.kind == "link":
-        raise LeadsOutError("A symbolic link on a shared endpoint is not renamed: it could lead elsewhere then.")
+    if entry.is_link:
+        raise LeadsOutError("A symbolic link on a shared endpoint cannot be renamed: it could then lead elsewhere.")
 
 
 def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
-    """Make a symlink; target is its text. One that leads there already is fine.
+    """Create a symlink with the text `target`. Succeeds if it exists with this target already.
 
-    -> SymlinkRefusedError on a shared endpoint; FaultError(UNSUPPORTED) where no server makes links
+    Raises SymlinkRefusedError on a shared endpoint, FaultError(UNSUPPORTED) when no server creates links.
     """
-    endpoint = registry.resolve(user, ref, Verb.WRITE)
-    pausing.check(user, endpoint, Operation.SYMLINK)
+    endpoint = registry.resolve(user, ref, Permission.WRITE)
+    pause_rules.check(user, endpoint, Operation.SYMLINK)
     if endpoint.host_id is not None:
         raise SymlinkRefusedError(endpoint)
 
-    async def work(session: GridFTPSession, _: Confinement, __: Sequence[str]) -> None:
+    async def work(session: RemoteSession, _: Confinement, __: Sequence[str]) -> None:
         if not _makes_links(session):
             raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, advice="This endpoint makes no symbolic links."))
         await session.make_symlink(target, path)
 
-    _on_session(user, access.of(user, endpoint, Verb.WRITE), [path], work)
+    _on_session(user, access.of(user, endpoint, Permission.WRITE), [path], work)
     return endpoint
 
 
-def _makes_links(session: GridFTPSession) -> bool:
-    """Who tells links makes them, too: both are the toolkit's additions to the protocol."""
+def _makes_links(session: RemoteSession) -> bool:
+    """A server that reports links also creates them: both are the toolkit's extensions of the protocol."""
     return session.tells_links
 
 
 def _from_root(path: str) -> str:
-    """On a share, `/~/` is its root."""
+    """Replace `/~/` by the root of a shared endpoint."""
     return path[2:] if path.startswith("/~/") else path
 
 
-#: What is done on a session, with the places on the host that it is about.
-Work = Callable[[GridFTPSession, Confinement, Sequence[str]], Awaitable[_T]]
+#: The work on an open session, with the resolved paths on the host.
+Work = Callable[[RemoteSession, Confinement, Sequence[str]], Awaitable[_T]]
 
 
 def _on_session(
     user: User,
-    ground: Access,
+    granted: Access,
     paths: Sequence[str],
     work: Work[_T],
     *,
     write: bool = False,
     moves: bool = False,
-    seat: Seat | None = None,
+    slot: RequestSlot | None = None,
 ) -> _T:
-    """paths: what it is about, as the user names it; on a share all else is out of reach. moves: the first of them
-    itself, and not what it leads to. seat: one that the request has already.
+    """Run `work` on a session. paths: the paths of the operation as the user names them; on a share nothing else can be
+    reached. moves: the first path means the link itself, not its target. slot: a slot that the request holds already.
 
-    -> NotActivatedError, VaultError, TooManyWaitingError, and as this module
+    Raises NotActivatedError, VaultError, TooManyWaitingError, and the errors of this module.
     """
-    logins = _logins(user, ground)
-    servers = list(ground.host.servers.all())
-    allows = None if ground.grounds is None else partial(ground.allows, write=write)
+    logins = opening.logins_of(user, granted)
+    servers = list(granted.host.servers.all())
+    allows = None if granted.allowed_paths is None else partial(granted.allows, write=write)
 
-    async def confined(session: GridFTPSession) -> _T:
-        confinement = Confinement(ground.root, allows)
-        places = paths
-        if ground.shared:
-            places = await _enter(session, ground, confinement, paths, write=write, moves=moves)
-        return await work(session, confinement, places)
+    async def confined(session: RemoteSession) -> _T:
+        confinement = Confinement(granted.root, allows)
+        resolved = paths
+        if granted.shared:
+            resolved = await enter(session, granted, confinement, paths, write=write, moves=moves)
+        return await work(session, confinement, resolved)
 
-    with nullcontext() if seat else patience.waiting(user.pk, patience.OPERATIONS):
+    with nullcontext() if slot else concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
         try:
             return asyncio.run(_run(servers, logins, confined))
         except FaultError as error:
-            if ground.shared and user.pk != ground.actor_id:
-                # The server's own words name its paths.
+            if granted.shared and user.pk != granted.actor_id:
+                # The server's own text contains its paths.
                 error.fault = replace(error.fault, raw="")
             raise
 
 
-async def _enter(
-    session: GridFTPSession,
-    ground: Access,
+async def enter(
+    session: RemoteSession,
+    granted: Access,
     confinement: Confinement,
     paths: Sequence[str],
     *,
     write: bool,
     moves: bool,
 ) -> list[str]:
-    """Go into the folder that is shared, for good; the places that these paths mean. -> FaultError, LeadsOutError
+    """Confine the session to the shared folder; returns the paths on the host. Raises FaultError, LeadsOutError.
 
-    To look while the session sees all does no harm, and tells us more than a refusal later.
+    Links are resolved before the session is confined, because its errors are then more precise.
     """
-    real = [ground.real(path) for path in paths]
-    places = [await confinement.place(session, path, follow=not moves) for path in real]
+    real = [granted.real(path) for path in paths]
+    resolved = [await confinement.resolve(session, path, follow=not moves) for path in real]
     if moves:
         await _must_be_no_link(session, real[0])
-    await confinement.enter(session, [fence._replace(write=fence.write and write) for fence in ground.fences(paths)])
-    return places
+    await confinement.confine(
+        session, [folder._replace(write=folder.write and write) for folder in granted.folders(paths)]
+    )
+    return resolved
 
 
-def _logins(user: User, ground: Access) -> Logins:
-    """-> NotActivatedError, VaultError"""
+async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[RemoteSession], Awaitable[_T]]) -> _T:
     try:
-        return activation.logins(ground.actor_id, ground.host)
-    except NotActivatedError:
-        reason = activation.why_not_active(ground.endpoint, user.pk)
-        raise NotActivatedError(ground.endpoint, reason) from None
-
-
-async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFTPSession], Awaitable[_T]]) -> _T:
-    try:
-        # Below the time after which clients and servers in front give up (60 s of the Transfer API's own).
+        # Less than the timeout of clients and reverse proxies (60 s for the Transfer API's own).
         async with asyncio.timeout(settings.OPERATION_SECONDS):
-            session = await _open(servers, logins)
+            session = await opening.open_session(servers, logins)
             try:
                 return await work(session)
             finally:
@@ -272,17 +370,3 @@ async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[GridFT
     except TimeoutError:
         raw = f"the endpoint did not finish within {settings.OPERATION_SECONDS:g} s"
         raise FaultError(make_fault(Kind.TIMEOUT, raw)) from None
-
-
-async def _open(servers: Sequence[Server], logins: Logins) -> GridFTPSession:
-    """A session to the first address of a server that answers."""
-    last = FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice="The endpoint has no server."))
-    for server in servers:
-        hosts = await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
-        login = logins.at(server.hostname, server.port, server.subject)
-        for host in hosts:
-            try:
-                return await GridFTPSession.open(host, server.port, login=login, facts=LIST_FACTS)
-            except FaultError as error:
-                last = error
-    raise FaultError(replace(last.fault, scope=Scope.ENDPOINT))

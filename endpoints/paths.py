@@ -1,4 +1,4 @@
-"""What a path may look like, wherever somebody names one."""
+"""The syntax of paths, wherever a user names one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 #: Octets, as on Linux (PATH_MAX, NAME_MAX).
 MAX_PATH, MAX_COMPONENT = 4096, 255
-#: C0 and DEL; surrogates stand for octets that are not UTF-8 and may be in a path (U+DC80 to U+DCFF), no others.
+#: C0 and DEL, and surrogates except U+DC80 to U+DCFF, which stand for octets that are not UTF-8.
 CONTROL_IN_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
 _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _SLASHES = re.compile(r"//+")
@@ -15,13 +15,13 @@ _SELF = re.compile(r"(?<=/)\./|(?<=/)\.$")
 
 
 class BadPathError(ValueError):
-    """This is no path; its text is a sentence that says why."""
+    """Not a valid path; its text is a sentence that gives the reason."""
 
 
 def normal(text: str) -> str:
-    """The path with single slashes and without "." components. One slash at its end stays: a folder is meant.
+    """The path with single slashes and without "." components. One slash at its end stays: it marks a folder.
 
-    Absolute, or relative to the account's home: `/~/data`, `~/data` and plain `~` mean that, too. -> BadPathError
+    Absolute, or relative to the account's home as `/~/data`, `~/data` or plain `~`. Raises BadPathError.
     """
     if not text:
         raise BadPathError("A path is wanted here.")
@@ -42,7 +42,7 @@ def normal(text: str) -> str:
 
 
 def folder(text: str) -> str:
-    """The same for a folder that is kept as text: with a slash at its end, and of characters. -> BadPathError"""
+    """Normalize the path of a folder that is stored as text: UTF-8, with a slash at its end. Raises BadPathError."""
     if _NO_TEXT.search(text):
         raise BadPathError("This path is not UTF-8, and cannot be kept.")
     found = normal(text).rstrip("/") + "/"

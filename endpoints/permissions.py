@@ -1,10 +1,15 @@
-"""The one place that says who may do what to an endpoint. Where on a shared endpoint he may do it: see `access.py`."""
+"""Permissions on endpoints, the only place that decides them; paths on a shared endpoint: `sharing/access.py`.
+
+A session may be restricted to some endpoints (`restricted_to`): for its calls, the other endpoints do not exist.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,9 +21,9 @@ from identity.models import Membership, User
 from .models import AccessRule, Endpoint, Role
 
 
-class Verb(StrEnum):
+class Permission(StrEnum):
     VIEW = "view"  # know that it exists, read its document
-    ACTIVATE = "activate"  # give a credential of one's own for it, take it back
+    ACTIVATE = "activate"  # give and remove one's own credential for it
     BROWSE = "browse"  # ls, stat
     WRITE = "write"  # mkdir, rename, delete tasks
     TRANSFER_FROM = "transfer_from"
@@ -27,12 +32,12 @@ class Verb(StrEnum):
     GRANT = "grant"  # change the access rules of a shared endpoint
     OVERSEE = "oversee"  # see the tasks of all users on it
     CONTROL = "control"  # pause and end them
-    APPOINT = "appoint"  # give roles, take them back
+    APPOINT = "appoint"  # give and remove roles
     MANAGE = "manage"  # change the document and the servers, delete it
 
 
 class RoleName(StrEnum):
-    """Besides the owner, who is an administrator."""
+    """Roles of users and groups; the owner is an administrator."""
 
     ADMINISTRATOR = "administrator"
     ACCESS_MANAGER = "access_manager"
@@ -40,77 +45,134 @@ class RoleName(StrEnum):
     ACTIVITY_MONITOR = "activity_monitor"
 
 
-_DATA = frozenset({Verb.BROWSE, Verb.WRITE, Verb.TRANSFER_FROM, Verb.TRANSFER_TO})
-READING = frozenset({Verb.BROWSE, Verb.TRANSFER_FROM})
-#: A public endpoint is visible to all and usable by all, as far as the server behind it lets them.
-_PUBLIC = _DATA | {Verb.VIEW, Verb.ACTIVATE}
-_OF_ROLES: dict[RoleName, frozenset[Verb]] = {
-    RoleName.ADMINISTRATOR: frozenset(Verb),
-    RoleName.ACCESS_MANAGER: frozenset({Verb.VIEW, Verb.GRANT}),
-    RoleName.ACTIVITY_MANAGER: frozenset({Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
-    RoleName.ACTIVITY_MONITOR: frozenset({Verb.VIEW, Verb.OVERSEE}),
+_DATA = frozenset({Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO})
+READING = frozenset({Permission.BROWSE, Permission.TRANSFER_FROM})
+#: A public endpoint is visible to all users, and all may use it within the limits of its server.
+_PUBLIC = _DATA | {Permission.VIEW, Permission.ACTIVATE}
+_OF_ROLES: dict[RoleName, frozenset[Permission]] = {
+    RoleName.ADMINISTRATOR: frozenset(Permission),
+    RoleName.ACCESS_MANAGER: frozenset({Permission.VIEW, Permission.GRANT}),
+    RoleName.ACTIVITY_MANAGER: frozenset({Permission.VIEW, Permission.OVERSEE, Permission.CONTROL}),
+    RoleName.ACTIVITY_MONITOR: frozenset({Permission.VIEW, Permission.OVERSEE}),
 }
-#: Who may read and write everywhere on a shared endpoint, without a rule.
-_UNRULED = frozenset({RoleName.ADMINISTRATOR, RoleName.ACCESS_MANAGER})
-#: What those who run the host may do to what others share of it: not read it with another one's credential.
-_OF_HOSTS = frozenset({Verb.VIEW, Verb.OVERSEE, Verb.CONTROL, Verb.MANAGE})
+#: Roles that may read and write everywhere on a shared endpoint, without a rule.
+_FULL_ACCESS = frozenset({RoleName.ADMINISTRATOR, RoleName.ACCESS_MANAGER})
+#: Permissions of the host's managers on shares of others: they may not read with another user's credential.
+_OF_HOSTS = frozenset({Permission.VIEW, Permission.OVERSEE, Permission.CONTROL, Permission.MANAGE})
 
 
-def may(user: User, verb: Verb, endpoint: Endpoint) -> bool:
-    """Whether this user may do this to this endpoint. A deleted endpoint is nobody's.
+#: The endpoints of the session that makes the present call; None: all.
+_RESTRICTION: ContextVar[frozenset[uuid.UUID] | None] = ContextVar("restriction", default=None)
 
-    Of a shared one, the data verbs say that there is something for him there; `access.of` says where.
+
+@contextmanager
+def restricted_to(endpoints: Collection[uuid.UUID] | None) -> Iterator[None]:
+    """Within this block, no other endpoint exists for `may`, for the filters below, and for the lists of tasks.
+
+    A shared endpoint and its host are two endpoints: each is reachable only if it is named. The restriction holds for
+    the calls of this thread (and of coroutines that it runs); a block within a block only narrows it. None: no change.
     """
+    present = _RESTRICTION.get()
+    wanted = present if endpoints is None else frozenset(endpoints)
+    token = _RESTRICTION.set(wanted if present is None or wanted is None else wanted & present)
+    try:
+        yield
+    finally:
+        _RESTRICTION.reset(token)
+
+
+def is_restricted() -> bool:
+    """Whether this session is restricted to some endpoints."""
+    return _RESTRICTION.get() is not None
+
+
+def in_reach(*endpoints: uuid.UUID | None) -> bool:
+    """Whether all these endpoints exist for this session. None: there is no endpoint, as for the end of a deletion."""
+    known = _RESTRICTION.get()
+    return known is None or all(one is None or one in known for one in endpoints)
+
+
+def reachable(field: str = "pk") -> Q:
+    """The same as a filter. field: the column with the endpoint's id; where it is null, the row is selected."""
+    known = _RESTRICTION.get()
+    return Q() if known is None else Q(**{f"{field}__in": list(known)}) | Q(**{f"{field}__isnull": True})
+
+
+def may(user: User, verb: Permission, endpoint: Endpoint) -> bool:
+    """Whether this user may do this to this endpoint. On a deleted endpoint nothing is permitted.
+
+    For a shared endpoint, a data verb means that some path is permitted; `access.of` gives the paths.
+    """
+    return in_reach(endpoint.pk) and _holds(user, verb, endpoint)
+
+
+def _holds(user: User, verb: Permission, endpoint: Endpoint) -> bool:
+    """As `may`, without the restriction of the session: also for other users, and for the host of a share."""
     if endpoint.deleted_at is not None or not user.is_active:
         return False
     if endpoint.host_id is not None:
         return _may_share(user, verb, endpoint)
     if endpoint.owner_id == user.pk or verb in _of_the_public(endpoint):
         return True
-    return gives(roles(user, endpoint), verb)
+    return role_permits(roles(user, endpoint), verb)
 
 
-def lets_share(endpoint: Endpoint, held: Iterable[RoleName]) -> bool:
-    """Whether folders of this endpoint, which is no share, may be shared by who has these roles there."""
-    return gives(held, Verb.SHARE) or Verb.SHARE in _of_the_public(endpoint)
+def permits_sharing(endpoint: Endpoint, held: Iterable[RoleName]) -> bool:
+    """Whether a user with these roles may share folders of this endpoint, which is not a share itself."""
+    return role_permits(held, Permission.SHARE) or Permission.SHARE in _of_the_public(endpoint)
 
 
-def _of_the_public(endpoint: Endpoint) -> frozenset[Verb]:
-    """What everybody may do who knows it. Who shares a folder of a public endpoint lends what he may do himself."""
+def _of_the_public(endpoint: Endpoint) -> frozenset[Permission]:
+    """Permissions of every user. A user who shares a folder of a public endpoint shares their own access rights.
+
+    Behind an agent there is one account for all, that of its owner: others get shared folders of it.
+    """
     if not endpoint.public:
         return frozenset()
-    return _PUBLIC | {Verb.SHARE} if endpoint.allow_guest_collections else _PUBLIC
+    if endpoint.personal:
+        return frozenset({Permission.VIEW})
+    return _PUBLIC | {Permission.SHARE} if endpoint.allow_guest_collections else _PUBLIC
 
 
-def _may_share(user: User, verb: Verb, endpoint: Endpoint) -> bool:
-    """A share lives as long as its owner may share from its host. Nobody activates it, or shares from it."""
+def _may_share(user: User, verb: Permission, endpoint: Endpoint) -> bool:
+    """A share works as long as its owner may share from its host. Shares are not activated, and not shared again."""
     host = endpoint.host
     assert host is not None
-    if verb in (Verb.ACTIVATE, Verb.SHARE):
+    if verb in (Permission.ACTIVATE, Permission.SHARE):
         return False
-    if not awake(endpoint):
-        mine = endpoint.owner_id == user.pk or may(user, Verb.MANAGE, host)
-        return mine and verb in (Verb.VIEW, Verb.MANAGE)
-    held = roles(user, endpoint)
-    if gives(held, verb) or (verb in _DATA and held & _UNRULED):
-        return True
-    if verb in _OF_HOSTS and may(user, verb, host) and not (verb is Verb.VIEW and not roles(user, host)):
-        return True
-    if verb is Verb.VIEW and endpoint.public:
-        return True
-    if verb is Verb.VIEW or verb in _DATA:
-        rules = rules_for(user, endpoint)
-        return any(verb is Verb.VIEW or verb in READING or rule.permissions == "rw" for rule in rules)
-    return False
+    if not is_functional(endpoint):
+        mine = endpoint.owner_id == user.pk or _holds(user, Permission.MANAGE, host)
+        return mine and verb in (Permission.VIEW, Permission.MANAGE)
+    return _by_role(user, verb, endpoint) or _by_role_on_host(user, verb, host) or _by_rule(user, verb, endpoint)
 
 
-def awake(share: Endpoint) -> bool:
-    """Whether its owner may still share from its host: else nobody gets at what is shared."""
-    return share.host is not None and share.owner.is_active and may(share.owner, Verb.SHARE, share.host)
+def _by_role(user: User, verb: Permission, share: Endpoint) -> bool:
+    held = roles(user, share)
+    return role_permits(held, verb) or (verb in _DATA and bool(held & _FULL_ACCESS))
+
+
+def _by_role_on_host(user: User, verb: Permission, host: Endpoint) -> bool:
+    """A public host is visible to all users; only a role on it makes the shares on it visible."""
+    if verb not in _OF_HOSTS or not _holds(user, verb, host):
+        return False
+    return verb is not Permission.VIEW or bool(roles(user, host))
+
+
+def _by_rule(user: User, verb: Permission, share: Endpoint) -> bool:
+    if verb is Permission.VIEW:
+        return share.public or bool(active_rules(user, share))
+    if verb not in _DATA:
+        return False
+    return any(verb in READING or rule.permissions == "rw" for rule in active_rules(user, share))
+
+
+def is_functional(share: Endpoint) -> bool:
+    """Whether its owner may still share from its host; otherwise the shared data is not accessible."""
+    return share.host is not None and share.owner.is_active and _holds(share.owner, Permission.SHARE, share.host)
 
 
 def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
-    """What this user is for this endpoint; its owner is an administrator."""
+    """The roles of this user on this endpoint; its owner is an administrator."""
     if endpoint.owner_id == user.pk:
         return frozenset({RoleName.ADMINISTRATOR})
     held = Role.objects.filter(_is_principal(user), endpoint=endpoint).values_list("role", flat=True)
@@ -118,7 +180,7 @@ def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
 
 
 def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, frozenset[RoleName]]:
-    """The same for many endpoints, with one question to the database."""
+    """The same for many endpoints, in one query."""
     rows = list(endpoints)
     held: defaultdict[uuid.UUID, set[RoleName]] = defaultdict(set)
     if others := {row.pk for row in rows if row.owner_id != user.pk}:
@@ -129,45 +191,40 @@ def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, froze
     return {row.pk: owned if row.owner_id == user.pk else frozenset(held[row.pk]) for row in rows}
 
 
-def asleep_among(endpoints: Iterable[Endpoint]) -> set[uuid.UUID]:
-    """The shares among these that are not `awake`."""
+def non_functional_among(endpoints: Iterable[Endpoint]) -> set[uuid.UUID]:
+    """The shares among these that are not `is_functional`."""
     shares = [row.pk for row in endpoints if row.host_id is not None]
-    found = Endpoint.objects.filter(~awake_rows(), pk__in=shares) if shares else Endpoint.objects.none()
+    found = Endpoint.objects.filter(~functional_shares(), pk__in=shares) if shares else Endpoint.objects.none()
     return set(found.values_list("pk", flat=True))
 
 
-def gives(held: Iterable[RoleName], verb: Verb) -> bool:
-    """Whether one of these roles is enough for this."""
+def role_permits(held: Iterable[RoleName], verb: Permission) -> bool:
+    """Whether one of these roles gives this permission."""
     return any(verb in _OF_ROLES[role] for role in held)
 
 
-def unruled(user: User, endpoint: Endpoint) -> bool:
-    """Whether no rule of this shared endpoint binds this user."""
-    return bool(roles(user, endpoint) & _UNRULED)
+def has_full_access(user: User, endpoint: Endpoint) -> bool:
+    """Whether this user has access to the whole shared endpoint without a rule."""
+    return bool(roles(user, endpoint) & _FULL_ACCESS)
 
 
-def rules_for(user: User, endpoint: Endpoint, now: datetime | None = None) -> list[AccessRule]:
-    """The rules of a shared endpoint that give this user something, today."""
-    return list(AccessRule.objects.filter(holding_rules(user, now), endpoint=endpoint))
+def active_rules(user: User, endpoint: Endpoint, now: datetime | None = None) -> list[AccessRule]:
+    """The rules of a shared endpoint that apply to this user and have not expired."""
+    return list(AccessRule.objects.filter(rules_of_user(user, now), endpoint=endpoint))
 
 
-def holding_rules(user: User, now: datetime | None = None) -> Q:
-    """Which AccessRule rows hold for this user: for the database."""
+def rules_of_user(user: User, now: datetime | None = None) -> Q:
+    """A filter: the AccessRule rows that apply to this user."""
     everybody = Q(principal_type__in=["all_authenticated_users", "anonymous"])
     alive = Q(expires_at__isnull=True) | Q(expires_at__gt=now or timezone.now())
     return alive & (everybody | _is_principal(user))
 
 
-def holding_roles(user: User) -> Q:
-    """Which Role rows are this user's: for the database."""
-    return _is_principal(user)
-
-
-# ---- the same for the database: which rows there are for a user
+# ---- the same decisions as database filters
 
 
 def visible(user: User) -> Q:
-    """The endpoints for which `may(user, VIEW, ...)` says yes, deleted ones aside."""
+    """The endpoints on which `may(user, VIEW, ...)` is true, except deleted ones."""
     if not user.is_active:
         return Q(pk__in=[])
     mine = Q(owner=user)
@@ -175,51 +232,53 @@ def visible(user: User) -> Q:
     run = Q(host__deleted_at__isnull=True) & (Q(host__owner=user) | _has_role(user, "host", RoleName.ADMINISTRATOR))
     overseen = Q(host__owner=user) | _has_role(user, "host")
     given = Q(public=True) | _has_role(user, "pk") | overseen | has_rule(user)
-    return mine | plain | (Q(host__isnull=False) & (run | (awake_rows() & given)))
+    return reachable() & (mine | plain | (Q(host__isnull=False) & (run | (functional_shares() & given))))
 
 
 def administered(user: User) -> Q:
-    """The endpoints that this user is an administrator of."""
-    return Q(owner=user) | _has_role(user, "pk", RoleName.ADMINISTRATOR)
+    """The endpoints on which this user is an administrator."""
+    return reachable() & (Q(owner=user) | _has_role(user, "pk", RoleName.ADMINISTRATOR))
 
 
 def shared_with(user: User) -> Q:
-    """What others share with this user, or with a group of his; not what they share with everybody."""
+    """Endpoints that others share with this user or with one of the user's groups; not those shared with everybody."""
     by_name = Q(principal_type__in=["identity", "group"])
-    return Q(host__isnull=False) & ~Q(owner=user) & (has_rule(user, by_name) | _has_role(user, "pk"))
+    return reachable() & Q(host__isnull=False) & ~Q(owner=user) & (has_rule(user, by_name) | _has_role(user, "pk"))
 
 
-def running(user: User, verb: Verb) -> Q:
-    """The living endpoints for which `may` says yes, of a verb that roles alone give (OVERSEE, CONTROL)."""
+def endpoints_by_role(user: User, verb: Permission) -> Q:
+    """Existing endpoints on which `may` is true, for the verbs that only roles give (OVERSEE, CONTROL)."""
     if not user.is_active:
         return Q(pk__in=[])
     giving = [role for role, verbs in _OF_ROLES.items() if verb in verbs]
     own = Q(owner=user) | _has_role(user, "pk", *giving)
     of_host = Q(host__owner=user) | _has_role(user, "host", *giving)
-    return Q(deleted_at__isnull=True) & ((Q(host__isnull=True) & own) | (awake_rows() & (own | of_host)))
+    existing = Q(deleted_at__isnull=True) & reachable()
+    return existing & ((Q(host__isnull=True) & own) | (functional_shares() & (own | of_host)))
 
 
 def has_rule(user: User, more: Q | None = None) -> Q:
-    """The shared endpoints with a rule that holds for this user."""
-    rules = AccessRule.objects.filter(holding_rules(user) & (more or Q()), endpoint=OuterRef("pk"))
+    """The shared endpoints with a rule that applies to this user."""
+    rules = AccessRule.objects.filter(rules_of_user(user) & (more or Q()), endpoint=OuterRef("pk"))
     return Q(Exists(rules))
 
 
 def _has_role(user: User, endpoint: str, *names: RoleName) -> Q:
-    """One of these roles, or any. endpoint: the field with the endpoint's id, of the rows that are asked about."""
+    """Endpoints on which the user has one of these roles, or any role. endpoint: the field with the endpoint's id."""
     held = Role.objects.filter(_is_principal(user), endpoint=OuterRef(endpoint))
     return Q(Exists(held.filter(role__in=names) if names else held))
 
 
-def awake_rows() -> Q:
-    """The shares for which `awake` says yes."""
+def functional_shares() -> Q:
+    """The shares for which `is_functional` is true."""
     groups_of_owner = Membership.objects.filter(user=OuterRef(OuterRef("owner")), status="active")
-    letting = [role for role, verbs in _OF_ROLES.items() if Verb.SHARE in verbs]
+    letting = [role for role, verbs in _OF_ROLES.items() if Permission.SHARE in verbs]
     to_owner = Q(principal_type="identity", principal=OuterRef("owner")) | Q(
         principal_type="group", principal__in=groups_of_owner.values("group_id")
     )
     held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting)
-    lets = Q(host__owner=F("owner")) | Q(host__public=True, host__allow_guest_collections=True) | Q(Exists(held))
+    open_to_all = Q(host__public=True, host__personal=False, host__allow_guest_collections=True)
+    lets = Q(host__owner=F("owner")) | open_to_all | Q(Exists(held))
     return Q(host__deleted_at__isnull=True, owner__is_active=True) & lets
 
 

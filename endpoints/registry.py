@@ -1,4 +1,4 @@
-"""The registry of endpoints: make, find, change, delete; the servers behind them. What it refuses is in `errors.py`."""
+"""The registry of endpoints and their servers: create, find, change, delete. Its errors are in `errors.py`."""
 
 from __future__ import annotations
 
@@ -8,83 +8,43 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from django.db import transaction
 from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
-from identity import vault
 from identity.conflicts import unless_taken
+from identity.gsi.printable import FORBIDDEN
 from identity.models import User
-from identity.one import one
+from identity.single_row import single_row
+from identity.vault import store as vault
 
 from .errors import (
     EndpointExistsError,
     EndpointInvalidError,
     EndpointNotFoundError,
+    EndpointsFixedError,
     NotPermittedError,
     ServerExistsError,
     ServerNotFoundError,
     TooManyEndpointsError,
 )
-from .fields import CONTROL, checked, checked_of_share, joined, refuse_personal
-from .gate import valid_host
+from .fields import checked, checked_of_share, wants_agent
 from .models import Endpoint, Server
-from .permissions import Verb, administered, awake_rows, may, shared_with, visible
-from .sshftp import valid_fingerprint
+from .permissions import Permission, administered, functional_shares, is_restricted, may, shared_with, visible
+from .servers.host_key_registration import check_jump_host, pinned
+from .servers.server_spec import DEFAULT_PORTS as DEFAULT_PORTS
+from .servers.server_spec import ServerSpec as ServerSpec
+from .signals import host_key_settled
 
 MAX_ENDPOINTS = 1000
 MAX_SERVERS = 64
-#: Different words of one search: each is a regular expression over all endpoints.
+#: Distinct words of one search: each is a regular expression over all endpoints.
 MAX_WORDS = 32
-DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22}
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSpec:
-    """Where a server listens. Checked when it is made. -> EndpointInvalidError"""
-
-    hostname: str
-    port: int = 2811
-    scheme: str = "gsiftp"
-    subject: str = ""
-
-    def __post_init__(self) -> None:
-        if self.scheme not in DEFAULT_PORTS:
-            raise EndpointInvalidError("scheme", "A server's scheme is one of gsiftp, ftp, sshftp.")
-        if not valid_host(self.hostname):
-            raise EndpointInvalidError("hostname", "This is not a host name or an IP address.")
-        if not 1 <= self.port <= 65535:
-            raise EndpointInvalidError("port", "A port is a number from 1 to 65535.")
-        if len(self.subject) > 1024 or CONTROL.search(self.subject):
-            raise EndpointInvalidError("subject", "A subject has at most 1024 characters, and no control ones.")
-        if self.scheme == "sshftp" and self.subject and not valid_fingerprint(self.subject):
-            reason = (
-                "Of an sshftp server it is the fingerprint of the host's key, as ssh-keygen -l shows it: SHA256:..."
-            )
-            raise EndpointInvalidError("subject", reason)
-
-    @classmethod
-    def parse(cls, uri: str, subject: str = "") -> ServerSpec:
-        """Read `gsiftp://host:2811`; the port may be left out, and nothing may follow it. -> EndpointInvalidError"""
-        try:
-            parts = urlsplit(uri)
-            port = parts.port
-        except ValueError as error:
-            raise EndpointInvalidError("uri", f"This is not an address: {error}.") from error
-        if CONTROL.search(uri) or parts.path not in ("", "/") or "@" in parts.netloc or parts.query or parts.fragment:
-            raise EndpointInvalidError("uri", "A server's address looks like gsiftp://host:2811, and has no more.")
-        default = DEFAULT_PORTS.get(parts.scheme, 1)
-        return cls(parts.hostname or "", default if port is None else port, parts.scheme, subject)
-
-    @property
-    def uri(self) -> str:
-        return f"{self.scheme}://{joined(self.hostname, self.port)}"
 
 
 class SearchScope(StrEnum):
-    """The `filter_scope` of a search. The last two are of the endpoints of the user's tasks, which others know of."""
+    """The `filter_scope` of a search. The last two select among the endpoints of the user's tasks."""
 
     ALL = "all"
     MINE = "my-endpoints"
@@ -96,9 +56,9 @@ class SearchScope(StrEnum):
     IN_USE = "in-use"
 
 
-#: What endpoints are in the words of the Transfer API: those kinds that all its clients can show and change.
+#: Entity types of the Transfer API: those that all its clients can show and change.
 PLAIN, SHARED = "GCP_mapped_collection", "GCP_guest_collection"
-#: To be prefetched for documents and standings: of a shared endpoint, those of its host count.
+#: Prefetches for documents and activation status: a shared endpoint uses the servers of its host.
 SERVERS = ("servers", Prefetch("host__servers"))
 
 
@@ -116,42 +76,42 @@ def server_uri(server: Server) -> str:
     return server_spec(server).uri
 
 
-def resolve(user: User, ref: str, verb: Verb) -> Endpoint:
-    """The endpoint that `ref` means to this user: a UUID, `owner#name`, or the bare name of one of his own.
+def resolve(user: User, ref: str, verb: Permission) -> Endpoint:
+    """The endpoint that `ref` names for this user: a UUID, `owner#name`, or the bare name of one of the user's own.
 
-    -> EndpointNotFoundError, NotPermittedError
+    Raises EndpointNotFoundError, NotPermittedError.
     """
-    endpoint = one(living().filter(_meaning(user, ref)))
-    if endpoint is None or not may(user, Verb.VIEW, endpoint):
+    endpoint = single_row(existing().filter(_named_by(user, ref)))
+    if endpoint is None or not may(user, Permission.VIEW, endpoint):
         raise EndpointNotFoundError(ref)
     require(user, verb, endpoint)
     return endpoint
 
 
-def require(user: User, verb: Verb, endpoint: Endpoint) -> None:
-    """-> NotPermittedError"""
+def require(user: User, verb: Permission, endpoint: Endpoint) -> None:
+    """Raises NotPermittedError."""
     if not may(user, verb, endpoint):
         raise NotPermittedError(verb, endpoint)
 
 
-def still(user: User, endpoint: Endpoint, verb: Verb) -> None:
-    """Nobody deletes or closes it until the end of this transaction. -> EndpointNotFoundError, where somebody has"""
-    row = one(living().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk))
+def lock_existing(user: User, endpoint: Endpoint, verb: Permission) -> None:
+    """Lock the endpoint against deletion until the transaction ends. Raises EndpointNotFoundError if it is gone."""
+    row = single_row(existing().select_for_update(of=("self",), no_key=True).filter(pk=endpoint.pk))
     if row is None or not may(user, verb, row):
         raise EndpointNotFoundError(str(endpoint.pk))
 
 
 def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpec] = ()) -> Endpoint:
-    """Make an endpoint of this user. Without a `name` it is called by its UUID.
+    """Create an endpoint of this user. Without a `name` its name is its UUID.
 
-    -> EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError
+    Raises EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError.
     """
-    values = checked(Endpoint(), fields)
-    refuse_personal(fields)
+    endpoint = Endpoint(id=uuid.uuid4(), owner=user, personal=wants_agent(fields, servers))
+    values = _with_jump_host(user, endpoint, checked(endpoint, fields))
     if len(servers) > MAX_SERVERS:
         raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
     _check_one_scheme({spec.scheme for spec in servers})
-    endpoint = Endpoint(id=uuid.uuid4(), owner=user)
+    servers = [pinned(user, spec, endpoint.jump_host) for spec in servers]
     with transaction.atomic():
         insert(endpoint, values)
         for spec in servers:
@@ -160,37 +120,40 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 
 
 def checked_fields(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
-    """What becomes of the columns of this endpoint. -> EndpointInvalidError"""
+    """The column values that these fields of a document set. Raises EndpointInvalidError."""
     if endpoint.host is None:
         return checked(endpoint, fields)
-    _same("host_path", fields, {endpoint.host_path, endpoint.host_path.rstrip("/")})
+    _check_unchanged("host_path", fields, {endpoint.host_path, endpoint.host_path.rstrip("/")})
     hosts = {str(endpoint.host_id), canonical_name(endpoint.host)}
     for name in ("host_endpoint", "host_endpoint_id"):
-        _same(name, fields, hosts)
+        _check_unchanged(name, fields, hosts)
     return checked_of_share(endpoint, endpoint.host, fields)
 
 
-def _same(name: str, fields: Mapping[str, object], known: Collection[str]) -> None:
-    """What is shared stays what it is: who was given something there was given that."""
+def _check_unchanged(name: str, fields: Mapping[str, object], known: Collection[str]) -> None:
+    """The shared folder cannot change: access was given to that folder."""
     if fields.get(name) is not None and fields[name] not in known:
         raise EndpointInvalidError(name, "This cannot be changed; share another folder, and delete this share.")
 
 
 def insert(endpoint: Endpoint, values: Mapping[str, object]) -> None:
-    """Keep a new endpoint; without a `name` it is called by its id. -> EndpointExistsError, TooManyEndpointsError"""
-    if living().filter(owner=endpoint.owner).count() >= MAX_ENDPOINTS:
+    """Save it; without a `name` its name is its id. Raises the errors of `create`, EndpointsFixedError."""
+    if is_restricted():
+        raise EndpointsFixedError
+    if existing().filter(owner=endpoint.owner).count() >= MAX_ENDPOINTS:
         raise TooManyEndpointsError(MAX_ENDPOINTS)
     endpoint.name = str(endpoint.id)
     _save(endpoint, values, force_insert=True)
 
 
 def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
-    """Change what `fields` names of the document. -> as `resolve` and `create`
+    """Change the given fields of the document. Raises the errors of `resolve` and `create`.
 
-    One that is public no more has no credentials of others any more: they could neither use them nor take them back.
+    When an endpoint stops being public, the credentials of other users for it are deleted: they could no longer use or
+    delete them.
     """
-    endpoint = resolve(user, ref, Verb.MANAGE)
-    values = checked_fields(endpoint, fields)
+    endpoint = resolve(user, ref, Permission.MANAGE)
+    values = _with_jump_host(user, endpoint, checked_fields(endpoint, fields))
     with transaction.atomic():
         _save(endpoint, values)
         if values.get("public") is False:
@@ -198,31 +161,41 @@ def update(user: User, ref: str, fields: Mapping[str, object]) -> Endpoint:
     return endpoint
 
 
+def _with_jump_host(user: User, endpoint: Endpoint, values: dict[str, object]) -> dict[str, object]:
+    """The values with the endpoint that `jump_host` names, which is set already."""
+    if "jump_host" in values:
+        ref = str(values["jump_host"])
+        jump_host = resolve(user, ref, Permission.VIEW) if ref else None
+        check_jump_host(endpoint, jump_host)
+        values["jump_host"] = endpoint.jump_host = jump_host
+    return values
+
+
 class Deleted(NamedTuple):
-    """shares: how many were shared from it, and went with it."""
+    """shares: the number of shares that were deleted with it."""
 
     endpoint: Endpoint
     shares: int
 
 
 def delete(user: User, ref: str) -> Deleted:
-    """Take an endpoint away, and all credentials that were given for it alone; its row stays for the history.
+    """Delete an endpoint, its shares, and all credentials that are bound to it; the rows stay for the history.
 
-    What is shared from it goes with it. Tasks that still run meet a fault. -> as `resolve`
+    Tasks that are still running get a fault. Raises the errors of `resolve`.
     """
-    endpoint = resolve(user, ref, Verb.MANAGE)
+    endpoint = resolve(user, ref, Permission.MANAGE)
     with transaction.atomic():
-        # First the host: who shares from it at this moment holds its row, and is done when we have it.
-        living().filter(pk=endpoint.pk).update(deleted_at=Now())
-        shares = living().filter(host=endpoint.pk).update(deleted_at=Now())
+        # First the host: a transaction that creates a share on it locks its row, and ends before this update.
+        existing().filter(pk=endpoint.pk).update(deleted_at=Now())
+        shares = existing().filter(host=endpoint.pk).update(deleted_at=Now())
     vault.forget_all(vault.endpoint_binding(endpoint.pk))
     return Deleted(endpoint, shares)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFilters:
-    """None: no condition. host: of shared endpoints, as `resolve` takes it. non_functional: nobody gets at what is
-    shared, since the host does not let its owner in."""
+    """None: no condition. host: the host of shared endpoints, a reference as for `resolve`. non_functional: the host no
+    longer lets the share's owner share from it."""
 
     owner_id: uuid.UUID | None = None
     host: str | None = None
@@ -240,12 +213,12 @@ def search(
     limit: int = 100,
     offset: int = 0,
 ) -> tuple[list[Endpoint], bool]:
-    """The endpoints that this user may view and that match, by name, and whether there are more of them.
+    """One page of the endpoints that this user may view and that match, by name, and whether there are more.
 
-    Each word of `fulltext` must begin a word of the endpoint's texts. among: the endpoints of the user's tasks, where
-    the scope is of those. -> EndpointInvalidError when there are too many words
+    Each word of `fulltext` must be the beginning of a word in the endpoint's texts. among: the endpoints of the user's
+    tasks, for the scopes that need them. Raises EndpointInvalidError when there are too many words.
     """
-    found = living().filter(visible(user) & _in_scope(user, scope, among))
+    found = existing().filter(visible(user) & _in_scope(user, scope, among))
     found = _filtered(user, found, filters or SearchFilters())
     found = _matching(found, fulltext)
     found = found.prefetch_related(*SERVERS).order_by("display_name", "name", "id")
@@ -259,10 +232,12 @@ def servers(endpoint: Endpoint) -> list[Server]:
 
 
 def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
-    """-> as `resolve`, ServerExistsError, EndpointInvalidError when there are too many or it is of another scheme"""
-    endpoint = resolve(user, ref, Verb.MANAGE)
-    if endpoint.host_id is not None:
-        raise EndpointInvalidError("endpoint", "A shared endpoint has no servers of its own.")
+    """Raises the errors of `resolve`, ServerExistsError, and EndpointInvalidError (too many, or of another scheme)."""
+    endpoint = resolve(user, ref, Permission.MANAGE)
+    if endpoint.host_id is not None or endpoint.personal:
+        raise EndpointInvalidError("endpoint", "A shared or personal endpoint has no servers of its own.")
+    _check_one_scheme({spec.scheme, *(row.scheme for row in servers(endpoint))})
+    spec = pinned(user, spec, endpoint.jump_host)
     with transaction.atomic():
         others = _locked_servers(endpoint)
         if len(others) >= MAX_SERVERS:
@@ -272,7 +247,7 @@ def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
 
 
 def server(endpoint: Endpoint, server_id: int) -> Server:
-    """One of the servers of an endpoint. -> ServerNotFoundError"""
+    """One server of an endpoint. Raises ServerNotFoundError."""
     found = endpoint.servers.filter(pk=server_id).first()
     if found is None:
         raise ServerNotFoundError(endpoint, server_id)
@@ -280,56 +255,57 @@ def server(endpoint: Endpoint, server_id: int) -> Server:
 
 
 def server_spec(row: Server) -> ServerSpec:
-    """Where this server listens."""
+    """The address of a server."""
     return ServerSpec(row.hostname, row.port, row.scheme, row.subject)
 
 
 def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Server:
-    """Say anew where a server listens. -> as `resolve`, ServerNotFoundError, ServerExistsError, EndpointInvalidError
+    """Change the address of a server; the scheme only if the endpoint has no other server.
 
-    The scheme can be changed where there is no other server.
+    Raises the errors of `resolve`, ServerNotFoundError, ServerExistsError, EndpointInvalidError.
     """
-    endpoint = resolve(user, ref, Verb.MANAGE)
+    endpoint = resolve(user, ref, Permission.MANAGE)
     row = server(endpoint, server_id)
+    spec = pinned(user, spec, endpoint.jump_host)
     row.scheme, row.hostname, row.port, row.subject = spec.scheme, spec.hostname, spec.port, spec.subject
+    waited, row.shown_host_key = row.shown_host_key, ""
     with unless_taken("server_unique", ServerExistsError(spec.uri)):
         others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
         _check_one_scheme({spec.scheme, *(other.scheme for other in others)})
         row.save()
+    if waited:
+        host_key_settled.send(sender=Server, endpoint=endpoint)
     return row
 
 
 def remove_server(user: User, ref: str, server_id: int) -> None:
-    """-> as `resolve`, ServerNotFoundError"""
-    endpoint = resolve(user, ref, Verb.MANAGE)
+    """Raises the errors of `resolve`, ServerNotFoundError."""
+    endpoint = resolve(user, ref, Permission.MANAGE)
     deleted, _ = Server.objects.filter(endpoint=endpoint, pk=server_id).delete()
     if not deleted:
         raise ServerNotFoundError(endpoint, server_id)
 
 
 def _locked_servers(endpoint: Endpoint) -> list[Server]:
-    """The servers as they are until the end of this transaction: nobody adds or changes one beside us."""
+    """The servers, locked against changes until the transaction ends."""
     list(Endpoint.objects.select_for_update().filter(pk=endpoint.pk).values_list("pk"))
     return list(Server.objects.filter(endpoint=endpoint))
 
 
 def _check_one_scheme(schemes: set[str]) -> None:
-    """One credential logs in at every server of an endpoint, so that a task can use any of them."""
+    """One credential must be valid at every server of an endpoint, so that a task can use any of them."""
     if len(schemes) > 1:
-        raise EndpointInvalidError("scheme", f"All servers of an endpoint have one scheme, not {_listed(schemes)}.")
+        listed = " and ".join(sorted(schemes))
+        raise EndpointInvalidError("scheme", f"All servers of an endpoint have one scheme, not {listed}.")
 
 
-def _listed(words: set[str]) -> str:
-    return " and ".join(sorted(words))
-
-
-def living() -> QuerySet[Endpoint]:
+def existing() -> QuerySet[Endpoint]:
     return Endpoint.objects.select_related("owner", "host__owner").filter(deleted_at__isnull=True)
 
 
-def _meaning(user: User, ref: str) -> Q:
-    """Which row `ref` names. Controls and surrogates, with which PostgreSQL cannot compare, are in no name."""
-    if CONTROL.search(ref) or len(ref) > 512:
+def _named_by(user: User, ref: str) -> Q:
+    """The row that `ref` names. Control characters and surrogates, which PostgreSQL cannot compare, are in no name."""
+    if FORBIDDEN.search(ref) or len(ref) > 512:
         raise EndpointNotFoundError(ref)
     try:
         return Q(id=uuid.UUID(ref))
@@ -339,7 +315,7 @@ def _meaning(user: User, ref: str) -> Q:
 
 
 def _in_scope(user: User, scope: SearchScope, among: Collection[uuid.UUID]) -> Q:
-    """Which of the endpoints that this user may view a scope holds."""
+    """The endpoints of a scope, among those that this user may view."""
     if scope is SearchScope.MINE:
         return Q(owner=user)
     if scope is SearchScope.MY_PERSONAL:
@@ -357,15 +333,15 @@ def _filtered(user: User, found: QuerySet[Endpoint], filters: SearchFilters) -> 
     if filters.owner_id is not None:
         found = found.filter(owner_id=filters.owner_id)
     if filters.host is not None:
-        found = found.filter(host__in=living().filter(visible(user) & _meaning(user, filters.host)))
+        found = found.filter(host__in=existing().filter(visible(user) & _named_by(user, filters.host)))
     if filters.entity_types is not None:
         if PLAIN not in filters.entity_types:
             found = found.exclude(host__isnull=True)
         if SHARED not in filters.entity_types:
             found = found.exclude(host__isnull=False)
     if filters.non_functional is not None:
-        asleep = Q(host__isnull=False) & ~awake_rows()
-        found = found.filter(asleep if filters.non_functional else ~asleep)
+        non_functional = Q(host__isnull=False) & ~functional_shares()
+        found = found.filter(non_functional if filters.non_functional else ~non_functional)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Whose a bearer token is, and what it is good for: API tokens of ours, and access tokens of the OAuth2 server."""
+"""Bearer tokens: authenticates API tokens and access tokens of the OAuth2 server, and gives their scopes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .provider import issue, scopes
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """scopes None: everything that the user may do himself."""
+    """An authenticated request. scopes None: everything that the user may do."""
 
     user: User
     scopes: frozenset[str] | None = None
-    #: The application that speaks for him; None: a token that he made himself.
+    #: The application that acts for the user; None: the user's own API token.
     client_id: str | None = None
 
     def covers(self, scope: str) -> bool:
@@ -23,7 +23,7 @@ class Bearer:
 
 
 def authenticate(token: str) -> Bearer | None:
-    """None when it is nobody's, expired or revoked, or its user is not active. One query, by the token's digest."""
+    """None when the token is unknown, expired or revoked, or its user is inactive. One query, by the token's digest."""
     if (user := tokens.authenticate(token)) is not None:
         return Bearer(user)
     if (found := issue.find(token)) is not None:

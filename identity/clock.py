@@ -1,4 +1,4 @@
-"""What time it is: the database's clock, which all workers and web servers share, unless a test says otherwise."""
+"""The current time by the database's clock, which all workers and web servers share; tests pass their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses by a constraint: one that is meant becomes an error for the user, any other is ours."""
+"""Violated constraints of PostgreSQL: an expected one becomes the given error, any other stays an IntegrityError."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.db import IntegrityError, transaction
 
 @contextmanager
 def unless_taken(constraint: str, taken: Exception) -> Iterator[None]:
-    """A transaction, or a savepoint of one. Raises `taken` where this constraint refuses what is written in it.
+    """A transaction, or a savepoint inside one. Raises `taken` when this constraint refuses a row written in it.
 
-    Every other IntegrityError passes: a column that this version does not know is no name that somebody has already.
+    Any other IntegrityError is raised unchanged: it is a defect, not a name that is taken.
     """
     try:
         with transaction.atomic():
@@ -24,5 +24,5 @@ def unless_taken(constraint: str, taken: Exception) -> Iterator[None]:
 
 
 def constraint_of(error: IntegrityError) -> str:
-    """The name of the constraint, or of the unique index; "" where there is none."""
+    """The name of the violated constraint or unique index; "" when unknown."""
     return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""

@@ -1,4 +1,4 @@
-"""Octets and text that do not show themselves: neither in a log, nor in the local variables of a traceback."""
+"""Octets and text whose value never appears in a `repr`: not in logs, and not in the variables of a traceback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hidden:
-    """Octets for who asks for their `value` only."""
+    """Octets; only `value` reveals them."""
 
     value: bytes
 
@@ -22,7 +22,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """Text for who asks for its `value` only."""
+    """Text; only `value` reveals it."""
 
     value: str
 

@@ -1,10 +1,11 @@
-"""Users, their API tokens, and what the vault keeps for them."""
+"""Users, their ways to sign in, credentials, groups, and the consents that users give to applications."""
 
 from __future__ import annotations
 
 import uuid
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models.functions import Length
 from django.dispatch import receiver
@@ -14,16 +15,18 @@ class User(AbstractUser):
     """A person or program that asks for transfers; `username` is the part before `#` in endpoint names."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    #: Whether sign-in by password also asks for a passkey, or for a one-time code where the user has codes.
+    passkey_after_password = models.BooleanField(default=False)
 
 
 @receiver(models.signals.pre_delete, sender=User)
 def wait_for_who_stores(instance: User, using: str, **_: object) -> None:
-    """The vault locks the user whom it stores for: what is stored now is deleted with the user, or comes too late."""
+    """Take the lock that the vault takes to store for this user: a concurrent store ends first, or fails."""
     User.objects.using(using).select_for_update(no_key=True).filter(pk=instance.pk).first()
 
 
 class ApiToken(models.Model):
-    """A bearer token. Only its SHA-256 is kept: the token itself is shown once, when it is made."""
+    """A bearer token. Only its SHA-256 is stored: the token itself is shown once, when it is created."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
@@ -40,9 +43,9 @@ class ApiToken(models.Model):
 
 
 class Credential(models.Model):
-    """What a user has given us to act for him somewhere: sealed, with the facts about it that are no secret.
+    """A credential with which this service acts for a user elsewhere: encrypted, with its public facts.
 
-    Only `identity.vault` writes here: the seal binds the octets to the row (its id, user, binding and kind).
+    Only `identity.vault.store` writes here: the seal binds the octets to the row (its id, user, binding and kind).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -50,19 +53,21 @@ class Credential(models.Model):
     #: "endpoint:<uuid>", "myproxy:host:port" or "oauth:https://host/path".
     bound_to = models.CharField(max_length=1024)
     kind = models.CharField(max_length=8)
-    #: Whom it is about: a certificate's subject, an ssh account.
+    #: The subject of a certificate, or the name of an ssh account.
     subject = models.TextField()
     stored_at = models.DateTimeField()
-    #: None: it does not expire by itself.
+    #: None: it does not expire.
     expires_at = models.DateTimeField(null=True)
-    #: The key that it is sealed by, as the envelope has it too.
+    #: The key that seals it; the envelope names it too.
     key_id = models.CharField(max_length=16)
     sealed = models.BinaryField()
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["user", "bound_to"], name="credential_one_a_binding"),
-            models.CheckConstraint(condition=models.Q(kind__in=["x509", "ssh"]), name="credential_kind_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["x509", "ssh", "password"]), name="credential_kind_is_known"
+            ),
         )
         indexes = (
             models.Index(
@@ -73,16 +78,16 @@ class Credential(models.Model):
 
 
 class Activation(models.Model):
-    """With which credential a user has activated an endpoint last.
+    """The credential with which a user last activated an endpoint.
 
-    A credential of a MyProxy or OAuth server serves other endpoints too, at which nobody has asked for it yet.
+    A credential of a MyProxy or OAuth server is valid at other endpoints too, which the user has not activated yet.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
     #: "endpoint:<uuid>".
     place = models.CharField(max_length=64, db_index=True)
-    #: Of `Credential`, which may be gone: no other one ever has its id.
+    #: The id of a `Credential`, which may be deleted; ids are never reused.
     credential_id = models.UUIDField()
 
     class Meta:
@@ -90,9 +95,9 @@ class Activation(models.Model):
 
 
 class PendingSecret(models.Model):
-    """Half of something that the user will finish: a key whose certificate he signs, the verifier of an OAuth code.
+    """A secret that waits for a second step of the user: the private key of a certificate request, a code verifier.
 
-    Taken once, or gone when its time is over. `token_digest` is the SHA-256 of what the taker must show, if anything.
+    It is taken once, or expires. `token_digest`: SHA-256 of the token that the taker must present, if any.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -117,40 +122,131 @@ class PendingSecret(models.Model):
 
 
 class CertificateSubject(models.Model):
-    """A certificate subject that proves a user at the door: a TLS client certificate, verified by who ends the TLS."""
+    """A certificate subject that signs a user in: of a TLS client certificate that the TLS terminator has verified."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="certificate_subjects")
-    #: As the grid writes it: /O=Grid/OU=Site/CN=Alice.
+    #: The slash form: /O=Grid/OU=Site/CN=Alice.
     subject = models.CharField(max_length=1024, unique=True)
     label = models.CharField(max_length=128, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+class SshPublicKey(models.Model):
+    """A public key by which a user signs in to the ssh shell. `identity.ssh_keys.services` reads and writes it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_public_keys", db_index=False)
+    label = models.CharField(max_length=128, blank=True)
+    algorithm = models.CharField(max_length=32)
+    #: The octets on the wire (RFC 4253, 6.6).
+    blob = models.BinaryField()
+    #: "SHA256:...", as `ssh-keygen -l` shows it.
+    fingerprint = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+    #: None: it does not expire.
+    expires_at = models.DateTimeField(null=True)
+    #: A list of names of commands, and a list of UUIDs of endpoints. None: no restriction.
+    commands = models.JSONField(null=True)
+    endpoints = models.JSONField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_public_key_once"),)
+
+
+class OneTimeCodeSecret(models.Model):
+    """The secret of a user's one-time codes (RFC 6238), encrypted. `identity.one_time_codes.services` writes it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="one_time_code_secret")
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: The time of the first code. None: sign-in does not ask for codes yet.
+    confirmed_at = models.DateTimeField(null=True)
+    #: The time step of the last code that was accepted: no code up to it is accepted again.
+    last_step = models.BigIntegerField(default=0)
+    key_id = models.CharField(max_length=16)
+    sealed = models.BinaryField()
+
+
+class RecoveryCode(models.Model):
+    """A code that signs a user in once, in place of a one-time code. It is random, so a plain SHA-256 is enough."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes", db_index=False)
+    digest = models.BinaryField(max_length=32)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "digest"], name="recovery_code_once"),)
+
+
+class Passkey(models.Model):
+    """A passkey (WebAuthn credential) of a user. `identity.passkeys.services` reads and writes it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="passkeys")
+    label = models.CharField(max_length=128)
+    #: At most 1,023 octets (WebAuthn level 2, 4).
+    credential_id = models.BinaryField(max_length=1023)
+    #: COSE_Key (RFC 9052, 7).
+    public_key = models.BinaryField()
+    #: How the browser reaches the authenticator: "internal", "usb", ...
+    transports = models.JSONField(default=list)
+    #: The last value of the signature counter; 0: the authenticator does not count.
+    sign_count = models.BigIntegerField(default=0)
+    #: Set when the counter went back: a copy of the key exists, and it signs in no more.
+    copied_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["credential_id"], name="passkey_once"),)
+
+
+class RecoveryRequest(models.Model):
+    """A request for a new password by mail, as it was typed. A worker looks for the user, so that the web server's
+    answer takes the same time for every text."""
+
+    id = models.BigAutoField(primary_key=True)
+    #: A user name or a mail address.
+    name = models.CharField(max_length=254)
+    asked_at = models.DateTimeField(auto_now_add=True)
+
+
+class RecoveryLink(models.Model):
+    """A link by which a user sets a new password, once. Its code is made when the mail is sent."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_links")
+    #: SHA-256 of the code. None: the mail is not sent yet.
+    digest = models.BinaryField(max_length=32, null=True, unique=True)
+    made_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+
+
 class Group(models.Model):
-    """People who are given something together (Groups API v2)."""
+    """A group of users that can be given access together (Groups API v2)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=256)
     description = models.TextField(blank=True)
-    #: What members agree to; shown, never asked for.
+    #: Shown to members; the service asks for no agreement.
     terms_and_conditions = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
-    #: Who may see that it exists, and who may see who is in it.
+    #: The audience that sees the group, and the audience that sees its members.
     group_visibility = models.CharField(
         max_length=16, choices=[(word, word) for word in ("authenticated", "private")], default="private"
     )
     group_members_visibility = models.CharField(
         max_length=16, choices=[(word, word) for word in ("members", "managers")], default="managers"
     )
-    #: Whether people may ask to join.
+    #: Whether users may ask to join.
     join_requests = models.BooleanField(default=False)
-    #: Fields that a member must fill in.
+    #: Fields that members must fill in.
     signup_fields = models.JSONField(default=list)
 
 
 class Membership(models.Model):
-    """A user in a group, or on the way in or out. Only an active one gives anything."""
+    """The membership of a user in a group, in any state. Only an active membership grants anything."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships", db_index=False)
@@ -163,7 +259,7 @@ class Membership(models.Model):
         choices=[(word, word) for word in ("active", "invited", "pending", "rejected", "removed", "left", "declined")],
     )
     fields = models.JSONField(default=dict)
-    #: Who invited, approved or removed him last.
+    #: The user who last invited, approved or removed this member.
     updated_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -172,7 +268,7 @@ class Membership(models.Model):
 
 
 class ClientSecret(models.Model):
-    """A secret of an application, shown once. Random and as long as a key, so that a plain SHA-256 keeps it well."""
+    """A secret of an application, shown once. It is random and as long as a key, so a plain SHA-256 is enough."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     application = models.ForeignKey("oauth2_provider.Application", on_delete=models.CASCADE, related_name="secrets")
@@ -182,7 +278,7 @@ class ClientSecret(models.Model):
 
 
 class SignIn(models.Model):
-    """What a user has allowed an application, at one time: all tokens that came of one authorization code.
+    """The consent of a user to an application, given once: all tokens derived from one authorization code.
 
     Its id is the `token_family` of their refresh tokens.
     """
@@ -191,9 +287,9 @@ class SignIn(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_ins", db_index=False)
     application = models.ForeignKey("oauth2_provider.Application", on_delete=models.CASCADE, related_name="sign_ins")
     scope = models.TextField()
-    #: SHA-256 of the code: who shows a used one again ends all of this.
+    #: SHA-256 of the code. A second use of the code ends the whole sign-in.
     code_digest = models.BinaryField(max_length=32, unique=True)
-    #: When the user had last shown who he is.
+    #: The time when the user last authenticated.
     authenticated_at = models.DateTimeField()
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
@@ -210,11 +306,29 @@ class SignInToken(models.Model):
     sign_in = models.ForeignKey(SignIn, on_delete=models.CASCADE, related_name="tokens")
 
 
+class UserSession(AbstractBaseSession):
+    """A session of the pages (`identity/sessions`). user None: nobody has signed in."""
+
+    # Without a constraint: a session that is saved while its user is deleted is not an error, and expires.
+    user = models.ForeignKey(
+        User, on_delete=models.CASCADE, related_name="sessions", null=True, db_index=False, db_constraint=False
+    )
+    #: Shown to the user: when and how the user signed in, from which address, and with which browser (User-Agent).
+    begun_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    way = models.CharField(max_length=16, blank=True, default="")
+    address = models.CharField(max_length=64, blank=True, default="")
+    browser = models.CharField(max_length=256, blank=True, default="")
+
+    class Meta(AbstractBaseSession.Meta):
+        indexes = (models.Index(fields=["user", "-expire_date"], name="session_of_user"),)
+
+
 class GroupPreference(models.Model):
-    """What a user lets groups do with him; no row: everything."""
+    """Whether group managers may add a user without asking. No row: they may."""
 
     user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="group_preference")
-    #: Whether managers may add him without asking; inviting him they always may.
+    #: Whether managers may add the user directly. They may always invite.
     allow_add = models.BooleanField(default=True)
 
 

@@ -1,4 +1,4 @@
-"""Which addresses are one client's, where requests are counted by where they come from."""
+"""The network of a client address, for counters that count requests by origin."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ipaddress
 
 
 def network_of(address: str) -> str:
-    """The address; of an IPv6 one its network of 64 bits, for who has one address there has all of them (RFC 6177).
+    """Return an IPv4 address as it is, and an IPv6 address as its /64 network: one client owns a whole /64 (RFC 6177).
 
-    An IPv4 address that is written as an IPv6 one, as a server that listens on both has them, is an IPv4 address: else
-    all of them would be one network. What is no address stays as it is.
+    An IPv4-mapped IPv6 address, which a dual-stack socket reports, counts as the IPv4 address: otherwise all IPv4
+    clients would share one network. Text that is not an address is returned unchanged.
     """
     try:
         known = ipaddress.ip_address(address)
@@ -19,5 +19,5 @@ def network_of(address: str) -> str:
         return str(known)
     if known.ipv4_mapped is not None:
         return str(known.ipv4_mapped)
-    # Without the interface of a link-local one, which is ours.
+    # The scope id of a link-local address names an interface of this host: leave it out.
     return str(ipaddress.ip_network((int(known), 64), strict=False))

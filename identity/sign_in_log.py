@@ -1,4 +1,4 @@
-"""Who signed in with a password, and out, and who was refused: lines of the log (ASVS 16.3.1)."""
+"""Log lines for sign-ins, refused sign-ins and sign-outs (ASVS 16.3.1)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def listen() -> None:
 
 
 def _signed_in(user: User, **_: Any) -> None:
-    log.info("signed in by password: %s", quote(user.username))
+    log.info("signed in by %s: %s", getattr(user, "signed_in_by", "password"), quote(user.username))
 
 
 def _refused(credentials: dict[str, Any], **_: Any) -> None:
-    """A name that nobody has is not told: what was typed there may be a password."""
+    """An unknown name is not logged: users sometimes type their password into the name field."""
     name = str(credentials.get("username", ""))
     known = "\0" not in name and User.objects.filter(username=name).exists()
     log.warning("a password was refused: %s", quote(name) if known else "no such user")

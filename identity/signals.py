@@ -1,8 +1,13 @@
-"""What others may listen to."""
+"""Signals of this package for packages above it."""
 
 from __future__ import annotations
 
 from django.dispatch import Signal
 
-#: A credential is in the vault, and committed; sent with `user_id` (UUID) and `bound_to` (str).
+#: A credential was stored, and that is committed; sent with `user_id` (UUID) and `bound_to` (str).
 credential_stored = Signal()
+#: A way to sign in was added, changed or removed; sent with `user` (User), `what` (str, a name such as
+#: "passkey_added") and `name` (str, what the user calls it; no secret).
+account_changed = Signal()
+#: A user shall get a mail with a link for a new password; sent with `user` (User), `link_id` (UUID).
+recovery_wanted = Signal()

@@ -1,7 +1,7 @@
-"""API tokens: made, shown once, recognised by digest, taken back.
+"""API tokens: create, show once, authenticate by digest, revoke.
 
 TokenError
-|- TooManyTokensError(limit)   this user has as many as he may
+|- TooManyTokensError(limit)   this user has the maximum number
 |- TokenNotFoundError          no such token, or not one of this user
 """
 
@@ -14,67 +14,65 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
+from .error_categories import CategorizedError, LimitExceededError, NotFoundError
 from .hidden import Secret
 from .models import ApiToken, User
-from .one import one
+from .signals import account_changed
+from .single_row import single_row
 
-#: Tells a reader of logs, and secret scanners, what kind of string leaked.
+#: A prefix by which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wb_"
 RANDOM_BYTES = 32
-#: Longer strings are nobody's token and are not worth a digest.
+#: Characters: a longer string is not a token and is not hashed.
 MAX_LENGTH = 256
-#: `last_used_at` is for people: it need not be written at every request.
+#: `last_used_at` is shown to people: it need not be written at every request.
 LAST_USED_PRECISION = timedelta(minutes=1)
-#: Of one user; those that have expired count until they are revoked.
+#: Tokens of one user; expired ones count until they are revoked.
 MOST = 100
 
 
-class TokenError(Exception):
+class TokenError(CategorizedError):
     """The root of this tree."""
 
 
-class TooManyTokensError(TokenError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyTokensError(TokenError, LimitExceededError):
+    template = "A user has at most {self.limit} tokens"
 
 
-class TokenNotFoundError(TokenError):
-    """`ref` is as it was asked for."""
-
-    def __init__(self, ref: object) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class TokenNotFoundError(TokenError, NotFoundError):
+    kind = "token"
 
 
 def issue(user: User, label: str = "", lifetime: timedelta | None = None) -> str:
-    """Make a token for this user; lifetime None: until it is revoked. This is the only time it can be seen."""
+    """Create a token for this user; lifetime None: until revoked. The token cannot be read again later."""
     return _make(user, label, lifetime)[1]
 
 
 def make(user: User, label: str, lifetime: timedelta | None = None) -> tuple[ApiToken, Secret]:
-    """As `issue`, for a user who asks for it himself: the row, and the token. -> TooManyTokensError"""
+    """Issue a token at the user's own request. Returns the row and the token. Raises TooManyTokensError."""
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if ApiToken.objects.filter(user=user).count() >= MOST:
             raise TooManyTokensError(MOST)
         row, token = _make(user, label, lifetime)
+    account_changed.send(ApiToken, user=user, what="token_made", name=label)
     return row, Secret(token)
 
 
 def of(user: User) -> list[ApiToken]:
-    """All of this user, the newest first."""
+    """All tokens of this user, the newest first."""
     return list(ApiToken.objects.filter(user=user).order_by("-created_at", "pk"))
 
 
 def revoke_own(user: User, token_id: uuid.UUID | str) -> None:
-    """Take a token of this user back, at once. -> TokenNotFoundError"""
+    """Revoke a token of this user at once. Raises TokenNotFoundError."""
     try:
-        deleted, _ = ApiToken.objects.filter(user=user, pk=uuid.UUID(str(token_id))).delete()
+        row = single_row(ApiToken.objects.filter(user=user, pk=uuid.UUID(str(token_id))))
     except ValueError:
-        deleted = 0
-    if not deleted:
+        row = None
+    if row is None or not row.delete()[0]:
         raise TokenNotFoundError(token_id)
+    account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label)
 
 
 def _make(user: User, label: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
@@ -84,13 +82,13 @@ def _make(user: User, label: str, lifetime: timedelta | None) -> tuple[ApiToken,
 
 
 def authenticate(token: str) -> User | None:
-    """Whose token this is; None when it is nobody's, expired, revoked, or its user is not active.
+    """The user of a token; None when it is unknown, expired or revoked, or its user is inactive.
 
-    The look-up is by digest: how long it takes tells nothing about a token that is almost right.
+    The look-up is by digest, so its duration reveals nothing about a token that is almost correct.
     """
     if not token.startswith(PREFIX) or len(token) > MAX_LENGTH:
         return None
-    found = one(ApiToken.objects.select_related("user").filter(digest=_digest(token)))
+    found = single_row(ApiToken.objects.select_related("user").filter(digest=_digest(token)))
     now = datetime.now(UTC)
     if found is None or not found.user.is_active or (found.expires_at and found.expires_at <= now):
         return None
@@ -100,7 +98,7 @@ def authenticate(token: str) -> User | None:
 
 
 def revoke(token_id: uuid.UUID) -> bool:
-    """Take a token back, at once; whether there was one."""
+    """Revoke a token at once; returns whether it existed."""
     deleted, _ = ApiToken.objects.filter(pk=token_id).delete()
     return deleted > 0
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from deploy.endpoint.authority import Identity
 
-#: What the toolkit says last.
+#: The last reply of the toolkit in a login.
 WELCOME = b"235 GSSAPI Authentication successful."
 
 

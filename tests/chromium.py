@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from base64 import b64decode
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,7 +16,7 @@ from deploy.endpoint.toolkit import free_port
 from tests.waiting import eventually
 
 DRIVER = "chromedriver"
-#: What an element is called on the wire.
+#: The key of an element in the WebDriver protocol.
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 ENTER, TAB = "\ue007", "\ue004"
 _OPTIONS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -43,6 +44,7 @@ class Chromium:
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
             made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             self._session = f"/session/{made['sessionId']}"
+            self._devtools("Emulation.setScrollbarsHidden", {"hidden": True})
         except BaseException:
             self._stop()
             raise
@@ -75,7 +77,7 @@ class Chromium:
         return str(self._call("GET", f"{self.find(css)}/text"))
 
     def shows(self, words: str) -> bool:
-        """Whether this can be read now; no, while one page makes room for the next."""
+        """Whether the page shows these words now; False while the next page is loading."""
         try:
             return words in str(self.run("return document.querySelector('main')?.innerText"))
         except AssertionError:
@@ -83,6 +85,25 @@ class Chromium:
 
     def run(self, script: str) -> Any:
         return self._call("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
+
+    def run_until_done(self, script: str) -> Any:
+        """Run a script that calls its last argument with its result."""
+        return self._call("POST", f"{self._session}/execute/async", {"script": script, "args": []})
+
+    def press(self, keys: str) -> None:
+        """Type keys, wherever the focus is."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def scripts(self, *, enabled: bool) -> None:
+        """Whether pages that are opened from now on may run scripts."""
+        self._devtools("Emulation.setScriptExecutionDisabled", {"value": not enabled})
+
+    def network(self, *, offline: bool) -> None:
+        """Cut the connection of the pages, or bring it back."""
+        self._devtools("Network.enable", {})
+        speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self._devtools("Network.emulateNetworkConditions", {"offline": offline, **speed})
 
     def resize(self, width: int) -> None:
         """Also below what a window has at least."""
@@ -94,13 +115,38 @@ class Chromium:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._devtools("Emulation.setEmulatedMedia", {"features": features})
 
+    def authenticator(self, *, verifies: bool = True) -> str:
+        """Plug in a virtual authenticator (DevTools, domain WebAuthn) that keeps passkeys; returns its id.
+
+        verifies: whether its user enters the PIN, or shows the finger, when asked.
+        """
+        self._devtools("WebAuthn.enable", {"enableUI": False})
+        options = {
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
+            "isUserVerified": verifies, "automaticPresenceSimulation": True,
+        }  # fmt: skip
+        return str(self._devtools("WebAuthn.addVirtualAuthenticator", {"options": options})["authenticatorId"])
+
+    def credentials(self, authenticator: str) -> list[dict[str, Any]]:
+        """The passkeys in a virtual authenticator, with their private keys."""
+        found = self._devtools("WebAuthn.getCredentials", {"authenticatorId": authenticator})
+        return list(found["credentials"])
+
+    def unplug(self, authenticator: str) -> None:
+        self._devtools("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": authenticator})
+
+    def picture(self) -> bytes:
+        """The whole page as it looks now, as PNG."""
+        found = self._devtools("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
+        return b64decode(found["data"])
+
     def complaints(self) -> list[str]:
-        """What the browser has written into its console since it was asked last."""
+        """Return the console messages since the last call."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [str(entry["message"]) for entry in entries]
 
-    def _devtools(self, command: str, parameters: dict[str, Any]) -> None:
-        self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
+        return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def _is_ready(self) -> bool:
         try:

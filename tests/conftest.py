@@ -12,7 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+import pytest_django
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
@@ -25,16 +27,14 @@ from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_
 from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from identity.vault_keys import new_key, parse_keys
+from identity.vault.keys import new_key, parse_keys
 from tests import front_server, real_clients
+from tests.database import delete_rows_in_place_of_truncating
+from tests.memory import folder_in_memory
 from tests.oauth_server import CONFIDENTIAL, OAuthSite
-from transferapi.config import broker_url, database
-
-settings.SECRET_KEY = secrets.token_urlsafe(48)
-settings.VAULT_KEYS = parse_keys(new_key())
-#: Tests ask as often as they like, but for those of fair use.
-settings.RATE_LIMIT = 0
-settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = new_rsa_key()
+from tests.schedule import UnitScheduling
+from tests.schema_copy import TEMPLATE, SchemaCopy
+from transferapi.config_values import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "
@@ -47,59 +47,80 @@ HOW_TO_GET_THE_CLIENTS = (
 HOW_TO_GET_NGINX = (
     "The tests of the server in front did not run: nginx is not installed. To get it: tests/install-nginx.sh"
 )
-#: What the last lines of the output say.
-_missed: list[str] = []
-
-
 _own_folder: Path | None = None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """`tmp_path` lies in a folder of this run alone: servers of root's run as another account, and the folder that
-    pytest shares among runs is closed to others anew whenever one begins."""
+    """Configure the service, and the folder of this run.
+
+    `tmp_path` lies in a folder of this run alone: servers of root's run as another account, and the folder that pytest
+    shares among runs is closed to others anew whenever one begins.
+    """
+    _configure_service()
+    # The time that an example takes says more about the machine than about the code.
+    hypothesis.settings.register_profile("waybill", deadline=None)
+    hypothesis.settings.load_profile("waybill")
+    delete_rows_in_place_of_truncating()
     global _own_folder
     if config.option.basetemp is None:
         _own_folder = Path(tempfile.mkdtemp(prefix="waybill-pytest-"))
         config.option.basetemp = str(_own_folder / "runs")
 
 
+def _configure_service() -> None:
+    settings.SECRET_KEY = secrets.token_urlsafe(48)
+    settings.VAULT_KEYS = parse_keys(new_key())
+    # Tests may send any number of requests, except those of the rate limit itself.
+    settings.RATE_LIMIT = 0
+    settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = new_rsa_key()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduling:
+    return UnitScheduling(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """What a failed run leaves is for looking at."""
+    """Keep the files of a run that failed."""
     if _own_folder is not None and exitstatus == pytest.ExitCode.OK:
         shutil.rmtree(_own_folder, ignore_errors=True)
 
 
+NEEDS = {
+    "toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT),
+    "real_clients": (real_clients.installed, HOW_TO_GET_THE_CLIENTS),
+    "nginx": (front_server.installed, HOW_TO_GET_NGINX),
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without what they need from outside tests are skipped; in CI they fail, so that nobody is fooled."""
-    needs = {"toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT)}
-    needs["real_clients"] = (real_clients.installed, HOW_TO_GET_THE_CLIENTS)
-    needs["nginx"] = (front_server.installed, HOW_TO_GET_NGINX)
-    for marker, (is_installed, how) in needs.items():
+    """Skip tests whose servers or clients are not installed; in CI they fail, so that the gap is seen."""
+    for marker, (is_installed, how) in NEEDS.items():
         wanting = [item for item in items if item.get_closest_marker(marker)]
         if not wanting or is_installed():
             continue
         if os.environ.get("CI") == "true":
             raise pytest.UsageError(how)
         for item in wanting:
-            item.add_marker(pytest.mark.skip(reason=f"what {marker} needs is not installed"))
-        _missed.append(how)
+            item.add_marker(pytest.mark.skip(reason=how))
 
 
-def pytest_unconfigure() -> None:
-    """After everything else, so that these are the last lines of the output."""
-    for how in _missed:
-        sys.stdout.write(how + "\n")
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print how to install what was missed after everything else, so that these are the last lines of the output."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = {str(report.longrepr) for report in reporter.stats.get("skipped", [])} if reporter else set()
+    for _, how in NEEDS.values():
+        if any(how in reason for reason in skipped):
+            sys.stdout.write(how + "\n")
 
 
 @pytest.fixture(scope="session")
 def stack_home() -> Iterator[Path]:
     """A short temporary folder that the unprivileged account of PostgreSQL can pass through."""
-    home = Path(tempfile.mkdtemp(prefix="waybill-tests-"))
-    home.chmod(0o711)
-    yield home
-    shutil.rmtree(home, ignore_errors=True)
+    with folder_in_memory("waybill-tests-", 0o711) as home:
+        yield home
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +147,9 @@ def redis_server(stack_home: Path) -> Iterator[Redis]:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
     postgres: Postgres,
+    django_db_blocker: pytest_django.DjangoDbBlocker,
     django_db_modify_db_settings_parallel_suffix: None,
 ) -> None:
     """Called by pytest-django just before the test database is made: only then is a server needed."""
@@ -134,6 +157,12 @@ def django_db_modify_db_settings(
         for name, value in database(postgres.url()).items():
             if name in ("NAME", "USER", "PASSWORD", "HOST", "PORT"):
                 settings_dict[name] = value
+    # There is none with `-p no:cacheprovider`, or where the checkout belongs to another account.
+    cache = getattr(request.config, "cache", None)
+    if cache is not None and os.access(folder := cache.mkdir("waybill-schema"), os.W_OK):
+        with django_db_blocker.unblock():
+            SchemaCopy(Path(folder), postgres).make_template()
+        connections["default"].settings_dict["TEST"] |= {"TEMPLATE": TEMPLATE, "MIGRATE": False}
 
 
 @pytest.fixture
@@ -146,7 +175,7 @@ def database_url(postgres: Postgres, db: None) -> str:
 def toolkit_server_factory() -> Iterator[Callable[..., ToolkitServer]]:
     """Start the toolkit's server over a folder: `toolkit_server_factory(root, *extra_arguments)`.
 
-    What is in the folder at that time is handed over to the account that its sessions run as.
+    At the start, the files in the folder change their owner to the account of the server's sessions.
     """
     servers = ExitStack()
 
@@ -160,7 +189,7 @@ def toolkit_server_factory() -> Iterator[Callable[..., ToolkitServer]]:
 
 @pytest.fixture(scope="session")
 def grid_home() -> Iterator[Path]:
-    """Where the session's authorities and servers keep their files; everybody may pass, as sessions must."""
+    """Folder for the session's authorities and servers. Other accounts may traverse it, as server sessions must."""
     home = Path(tempfile.mkdtemp(prefix="waybill-grid-"))
     home.chmod(0o711)
     yield home

@@ -45,7 +45,7 @@ class EndlessServer:
         #: Connections that are open, and lines that were sent.
         self.open: set[socket.socket] = set()
         self.lines = 0
-        #: Where the next data connection of a control connection comes in.
+        #: Control connection -> listener for its next data connection.
         self._data: dict[socket.socket, socket.socket] = {}
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -35,13 +35,14 @@ class Nginx:
 
     @classmethod
     def of_the_product(cls, port: int, **values: str) -> Self:
-        """As the image of nginx makes it of deploy/front. values: what replaces the names in it."""
+        """Configure nginx from deploy/front as its image does. values: the variables of the templates."""
         made = cls(port, {})
         given = {
             "FRONT_FOLDER": str(made.folder),
             "FRONT_RUN": str(made.folder),
             "FRONT_LISTEN": f"127.0.0.1:{port}",
             "FRONT_TLS": "tls",
+            "RELAY": "127.0.0.1:9",
         }
         for template in FOLDER.glob("*.template"):
             text = re.sub(r"\$\{WAYBILL_([A-Z_]+)\}", lambda found: {**given, **values}[found[1]], template.read_text())

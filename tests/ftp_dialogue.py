@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 
 from endpoints.gridftp.commands import format_host_port, parse_host_port
 from endpoints.gridftp.markers import RangeMarker, parse_marker
-from endpoints.gridftp.mode_e import EOD, HEADER_SIZE, Header, decode, end_of_data
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.replies import Reply, ReplyParser
+from endpoints.gridftp.server.data.mode_e import EOD, HEADER_SIZE, Header, decode, end_of_data
 
 #: Seconds for any one answer; only a hung server ever takes them.
 PATIENCE = 20.0
@@ -45,10 +45,13 @@ class Outcome(NamedTuple):
 
 
 class Dialogue:
-    """One control channel."""
+    """One control channel: a new one to a port of this machine, or a socket that is one already."""
 
-    def __init__(self, port: int, *, login: bool = True) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    def __init__(self, port: int | socket.socket | None, *, login: bool = True) -> None:
+        assert port is not None
+        if isinstance(port, int):
+            port = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.sock = port
         self._parser = ReplyParser()
         self._replies: list[Reply] = []
         assert self.next_reply().code == 220

@@ -5,21 +5,21 @@ from __future__ import annotations
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin, Login
-from endpoints.gridftp.trust import TrustFolder
-from endpoints.gridftp.x509 import Credential
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
 
 #: Seconds for one login; only a hung server ever takes them.
 PATIENCE = 20.0
 
 
-def credential_of(identity: Identity) -> Credential:
-    return Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
+def credential_of(identity: Identity) -> X509Credential:
+    return X509Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
 
 
 def login_of(
     identity: Identity, issuer: Authority, host_name: str = "localhost", *, delegate: bool = False
 ) -> GsiLogin:
-    """As this user to a server of this authority, which is the only one we trust."""
+    """Login as this user to a server of this authority, the only trusted one."""
     trust = TrustFolder(issuer.certificates)
     return GsiLogin(credential_of(identity), trust, host_name, delegate=delegate)
 

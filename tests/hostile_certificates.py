@@ -19,9 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from endpoints.gridftp.names import slash_name
-from endpoints.gridftp.trust import TrustFolder, UntrustedError
-from endpoints.gridftp.x509 import INHERIT_ALL, PROXY_CERT_INFO, Credential, PrivateKey
+from identity.gsi.distinguished_names import slash_name
+from identity.gsi.errors import UntrustedError
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import INHERIT_ALL, PROXY_CERT_INFO, PrivateKey, X509Credential
 
 #: When all these tests take place.
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -74,8 +75,8 @@ class Holder:
         return (self.certificate, *self.issuers)
 
     @property
-    def credential(self) -> Credential:
-        return Credential(self.certificate, self.key, self.issuers)
+    def credential(self) -> X509Credential:
+        return X509Credential(self.certificate, self.key, self.issuers)
 
     @property
     def pem(self) -> bytes:
@@ -222,7 +223,7 @@ def proxy(
 
 
 def legacy_proxy(issuer: Holder, appended: str = "CN=proxy") -> Holder:
-    """As GT2 made them: the name only."""
+    """Make a proxy as GT2 did: the subject marks it, without an extension."""
     subject = x509.Name([*issuer.certificate.subject.rdns, *name(appended).rdns])
     return sign(subject, rsa_key(9), issuer, [], ends=issuer.certificate.not_valid_after_utc)
 

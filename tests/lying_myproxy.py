@@ -21,7 +21,7 @@ YES = b"VERSION=MYPROXYv2\nRESPONSE=0\n\0"
 
 
 class Caller:
-    """What the server sees of one client. Bounded: a client that says nothing for 20 s is gone."""
+    """One client, seen from the server. The connection ends after 20 s of silence."""
 
     def __init__(self, connection: socket.socket, told: bytearray, over: threading.Event) -> None:
         self.connection = connection
@@ -33,7 +33,7 @@ class Caller:
             self.connection.sendall(part)
 
     def hang(self) -> None:
-        """Say nothing more, and do not hang up, until the test is over."""
+        """Send nothing more, and keep the connection open until the test is over."""
         self._over.wait(60)
 
     @property
@@ -65,7 +65,7 @@ class Caller:
 
 
 class LyingServer:
-    """Listens on loopback; `behave` gets each client, inside TLS where there is a context. `told`: what they said."""
+    """Listens on loopback; `behave` gets each client, inside TLS if there is a context. Collects what clients send."""
 
     def __init__(self, behave: Callable[[Caller], object], context: ssl.SSLContext | None) -> None:
         self.told = bytearray()

@@ -84,7 +84,7 @@ class OAuthSite:
             self._process = None
 
     def consent(self, url: str, *, allow: bool = True) -> str:
-        """What a user does there: log in, press the button. Returns where the browser is sent in the end."""
+        """Log in and press the button, as a user does. Return the address of the last redirect."""
         browser = Browser(self.authority)
         page = browser.get(url)
         page = browser.post(page, {"username": self.username, "password": self.password})

@@ -1,8 +1,8 @@
 """A proxy for control channels that misbehaves once, at a step of our choosing.
 
 It stands between our client and a real server and follows their dialogue, so that a step has a name of its own ("the
-226 of the third STOR") and is the same in every run, however many markers come between. What it has heard is in
-`steps`: a good run tells where faults can be injected.
+226 of the third STOR") and is the same in every run, however many markers come between. The proxy records in `steps`
+what it has seen: a run without faults lists the places where faults can be injected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN = b"XFAULT\r\n"
 
 
 class Deed(enum.Enum):
-    """What the proxy does at the step."""
+    """The misbehaviour of the proxy at the step."""
 
     REFUSE = enum.auto()  # the server never gets the command, and answers 500
     PERMANENT_ERROR = enum.auto()  # what the server said is replaced by a 5xx
@@ -128,7 +128,7 @@ class MisbehavingProxy:
         await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
 
     def upstream_ports(self) -> list[int]:
-        """What the server sees as the ports of its clients, now."""
+        """The current client ports, as the server sees them."""
         return [one.server.get_extra_info("sockname")[1] for one in self._conversations]
 
     def next(self, verb: str) -> int:
@@ -182,7 +182,7 @@ class _Conversation:
     server: asyncio.StreamWriter
     #: Commands without their final reply: verb, number.
     expected: deque[tuple[str, int]] = field(default_factory=deque)
-    #: What the server still says to these commands is kept back: the client has had an answer already.
+    #: Commands whose client has an answer already: further replies of the server are dropped.
     muted: set[tuple[str, int]] = field(default_factory=set)
     silent: bool = False
 

@@ -33,7 +33,7 @@ def installed() -> bool:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a client ended, and what it said."""
+    """Exit status and output of a client."""
 
     status: int
     out: str
@@ -41,12 +41,12 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """What it printed with `-F json`, or as a document at all."""
+        """The output as a JSON document."""
         return json.loads(self.out)
 
 
 def environment(url: str, home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
-    """Nothing of ours but where the services are; storage goes below `home`."""
+    """An environment with the addresses of the services and none of our other variables; storage goes below `home`."""
     services = {f"GLOBUS_SDK_SERVICE_URL_{name}": url.rstrip("/") + "/" for name in SERVICES}
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     return {**kept, "HOME": str(home), "NO_PROXY": "*", "no_proxy": "*", **services, **more}
@@ -78,7 +78,7 @@ class Globus:
         return ran
 
     def json(self, *words: str) -> Any:
-        """What `globus WORDS -F json` prints."""
+        """Run `globus WORDS -F json` and return the document that it prints."""
         return self(*words, "-F", "json").json
 
     def environment(self) -> dict[str, str]:

@@ -126,9 +126,10 @@ def search(
     processes: Iterable[int] = (),
     exempt: Collection[Path] = (),
 ) -> list[Found]:
-    """Where any of these secrets is. `exempt` are files that may hold them (and are not read).
+    """Find the places of these secrets. `exempt`: files that may hold them and are not read.
 
-    `processes`: their command line and environment. What cannot be read raises OSError: nobody is to feel safe.
+    `processes`: ids; their command lines and environments are searched. Raises OSError if a place cannot be read, so
+    that an incomplete search never passes.
     """
     looking = Search()
     for name, secret in secrets.items():

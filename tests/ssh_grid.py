@@ -1,4 +1,4 @@
-"""Keys and logins over ssh, and a way between client and server that fails when it is told to."""
+"""Keys and logins over ssh, and a relay between client and server that fails on demand."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError
 from endpoints.gridftp.login import Login
-from endpoints.sshchannel import Bridge
-from endpoints.sshftp import SshLogin
-from endpoints.sshkeys import parse_ssh_key
+from endpoints.ssh.channel import Bridge
+from endpoints.ssh.keys import parse_ssh_key
+from endpoints.ssh.login import SshLogin
 from tests.grid import open_session
 from tests.waiting import eventually
 
@@ -34,7 +34,7 @@ def key_pair(folder: Path, kind: str = "ed25519", *options: str, name: str = "ke
 
 
 def ssh_login(server: SshServer, key: Path, *, host_key: str | None = None, username: str = "") -> SshLogin:
-    """As the server's account with this key, which need not be authorized."""
+    """Login as the server's account with this key, which need not be authorized."""
     subject = server.fingerprint() if host_key is None else host_key
     return SshLogin(username or server.username, parse_ssh_key(key.read_text()).pem, subject)
 
@@ -64,7 +64,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def threads() -> list[threading.Thread]:
-    """Those of bridges."""
+    """Running threads of ssh bridges and transports."""
     return [thread for thread in threading.enumerate() if isinstance(thread, Bridge | paramiko.Transport)]
 
 

@@ -8,11 +8,16 @@ from pathlib import Path
 
 
 def eventually(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
-    """Return as soon as the condition holds; fail when it has not after `seconds`."""
-    until = time.monotonic() + seconds
+    """Return when the condition holds; fail when it has not after `seconds`.
+
+    The pauses are a tenth of the time that has passed, from 10 ms to 0.25 s: a condition may cost requests, which delay
+    the processes that it waits for.
+    """
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < until, f"not so after {seconds:g} s"
-        time.sleep(0.01)
+        waited = time.monotonic() - begun
+        assert waited < seconds, f"not so after {seconds:g} s"
+        time.sleep(min(0.25, max(0.01, waited / 10)))
 
 
 def is_alive(pid: int) -> bool:

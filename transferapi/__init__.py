@@ -1,0 +1,1 @@
+"""Django's project: settings, URLs and WSGI, which connect the rooms."""

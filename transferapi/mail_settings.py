@@ -1,8 +1,8 @@
-"""WAYBILL_MAIL as Django's mail settings. Read by `config.py`, so that what is wrong with it is said at the start.
+"""WAYBILL_MAIL as Django's mail settings. Read by `config.py`, so that errors are reported at the start.
 
 console:                                 to the log of the worker
 file:///folder                           one file a mail
-smtp://user:password@host:587            STARTTLS, or no mail at all
+smtp://user:password@host:587            requires STARTTLS
 smtp://host:25?starttls=no               for a relay on the same host: without encryption, and so without a password
 smtps://user:password@host:465           TLS from the first octet
 """
@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, unquote, urlsplit
 
-#: Seconds for a connection, and for each answer of the server.
+from . import config_values
+
+#: Seconds for a connection, and for each reply of the server.
 TIMEOUT = 15
 PORTS = {"smtp": 587, "smtps": 465}
 BACKENDS = "django.core.mail.backends."
 
 
 def parse(url: str) -> dict[str, object]:
-    """The settings by their names. Raises ValueError, which shows nothing of the URL: it holds a password."""
+    """The settings by their names. Raises ValueError, whose text holds nothing of the URL (a password)."""
     parts = urlsplit(url)
     if url == "console:":
         return {"EMAIL_BACKEND": BACKENDS + "console.EmailBackend"}
@@ -52,11 +54,7 @@ def _starttls(scheme: str, query: str) -> bool:
 
 
 def _port(scheme: str, netloc: str) -> int:
-    """urlsplit's own error shows the text, which may be a part of a password."""
+    """The port. The error of urlsplit would show the text, which may be a part of a password."""
     host = netloc.rpartition("@")[2]
     word = host.rpartition("]")[2].partition(":")[2] if host.startswith("[") else host.partition(":")[2]
-    if not word:
-        return PORTS[scheme]
-    if not word.isascii() or not word.isdigit() or not 1 <= int(word) <= 65535:
-        raise ValueError("a port is a number from 1 to 65535")
-    return int(word)
+    return config_values.port(word) if word else PORTS[scheme]

@@ -1,7 +1,7 @@
-"""Whether the database has the schema of this code: every program asks when it starts, but for what brings it about.
+"""Check that the database has the schema of this code. Each program checks it at its start, except the migrations.
 
-New code on an old schema, and old code on a new one, would answer some requests and fail in others, in the middle of
-what they do. Seen once at the start, it is a sentence.
+New code on an old schema, or old code on a new one, would serve some requests and fail in the middle of others. The
+check at the start gives a clear error instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NoReturn
 from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 
-#: Seconds for which a program that starts waits for the database, and how often it asks.
+#: Seconds for which a starting program waits for the database, and seconds between two attempts.
 PATIENCE, PAUSE = 30.0, 0.5
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
@@ -29,7 +29,7 @@ class WrongSchemaError(Exception):
 def check() -> None:
     """Compare the migrations of this code with those of the database. Raises WrongSchemaError, OperationalError."""
     loader = MigrationLoader(connection)
-    # A migration that replaces others is there when they are, and they may be there without being in the code.
+    # A squashed migration counts as applied where the replaced ones are; these may be missing in the code.
     replaced = {one for migration in loader.disk_migrations.values() for one in migration.replaces}
     squashed = {key for key, migration in loader.disk_migrations.items() if migration.replaces}
     known, applied = set(loader.disk_migrations), set(loader.applied_migrations)
@@ -42,7 +42,7 @@ def check() -> None:
 
 
 def check_or_exit() -> None:
-    """`check` at the start of a program, which a wrong schema ends with status 78 and a sentence.
+    """Call `check`; a wrong schema ends the program with a sentence and status 78.
 
     It leaves no connection open, since the program may fork.
     """
@@ -55,7 +55,7 @@ def check_or_exit() -> None:
             _exit(str(error), EX_CONFIG)
         except (OperationalError, InterfaceError):
             if time.monotonic() > until:
-                # Its text may hold the address of the database, and so its password.
+                # The text of the error may hold the address of the database, with its password.
                 _exit(f"the database did not answer for {PATIENCE:g} s", EX_TEMPFAIL)
             time.sleep(PAUSE)
         finally:
@@ -63,7 +63,7 @@ def check_or_exit() -> None:
 
 
 def _exit(sentence: str, status: int) -> NoReturn:
-    # Not sys.stderr: Celery makes log messages of that, which a log level may hide.
+    # Not sys.stderr: Celery turns that into log messages, which a log level may hide.
     print(f"waybill: {sentence}", file=sys.__stderr__, flush=True)
     raise SystemExit(status)
 

@@ -1,4 +1,4 @@
-"""Django's settings. What differs between two installations comes from the environment: see `config.py`."""
+"""Django's settings. Values that differ between installations come from the environment: see `config.py`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from logging import LogRecord
 from typing import Any
 from urllib.parse import urlsplit
 
-from identity.oauth_clients import Client, clients_of
+from identity.issuers.oauth_clients import OAuthClient, clients_of
 from identity.provider import scopes
-from identity.vault_keys import Key, parse_keys
+from identity.vault.keys import Key, parse_keys
 
 from . import mail_settings
-from .config import broker_url, database, load_or_exit
+from .config import load_or_exit
+from .config_values import broker_url, database
 
 CONFIG = load_or_exit()
 
-#: Empty when not configured: Django then refuses the first thing that needs it.
+#: Empty where it is not configured: Django then refuses the first use.
 SECRET_KEY = CONFIG.secret_key.value if CONFIG.secret_key else ""
 DEBUG = CONFIG.debug
 ALLOWED_HOSTS = [*CONFIG.hosts, *filter(None, [urlsplit(CONFIG.public_url).hostname])]
 
-#: Not `rest_framework` and `drf_spectacular`: as apps they bring only pages, of which we show none, and 0.2 s.
+#: Without `rest_framework` and `drf_spectacular`: as apps they add only pages, which are not used, and 0.2 s.
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -35,8 +36,8 @@ INSTALLED_APPS = [
     "webui",
 ]
 MIDDLEWARE = [
-    "transferapi.rest.front.FrontServers",
-    "transferapi.rest.confined_answers.ConfinedAnswers",
+    "transferapi.rest.http.trusted_proxies.TrustedProxies",
+    "transferapi.rest.http.security_headers.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -44,6 +45,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "webui.language.PageLanguage",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"
@@ -74,17 +76,18 @@ CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"serializer": "identity.plain_values.PlainValues"},
+        "OPTIONS": {"serializer": "identity.json_serializer.JsonSerializer"},
     }
 }
 
-#: The doorbell. Messages are wake-ups that nobody waits for: no result store, no retries that hold up a request.
+#: The doorbell. Messages only wake workers: there is no result store, and no retry that delays a request.
 CELERY_BROKER_URL = broker_url(REDIS_URL)
 
 AUTH_USER_MODEL = "identity.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "identity.passwords.rules.NotOfKnownWords"},
 ]
 
 LOGIN_URL = "/signin"
@@ -92,42 +95,50 @@ CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"
-USE_I18N = False
+#: The pages have languages (`webui.language`); the API speaks English.
+USE_I18N = True
 LANGUAGE_CODE = "en-us"
 
-#: Forms of pages, which are read before anybody has signed in, are small, and nobody sends files. Documents of the API
-#: have bounds of their own (`transferapi.rest.parsing`). Our web server reads so much of a body without asking us.
+#: The limit for forms of pages, which are read before the user has signed in and hold no files. Documents of the API
+#: have their own limits (`transferapi.rest.http.parsing`). The web server reads this much of a body by itself.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
-FILE_UPLOAD_HANDLERS = ["transferapi.rest.uploads.NoFiles"]
+FILE_UPLOAD_HANDLERS = ["transferapi.rest.http.uploads.NoFiles"]
 
-#: The keys of the vault of credentials, the newest first; none: it keeps nothing. What needs no credential still works.
+#: The keys of the vault of credentials, the newest first. Without keys, only features without credentials work.
 VAULT_KEYS: tuple[Key, ...] = parse_keys(CONFIG.vault_key.value) if CONFIG.vault_key else ()
 VAULT_KEY_FILE = CONFIG.vault_key_file
-#: The folder of the authorities that we trust, and whom a (limited) proxy of a user may be given to.
+#: The folder of the trusted authorities, and the hosts that may get a (limited) proxy of a user.
 CERTIFICATES = CONFIG.certificates
 DELEGATE_TO = CONFIG.delegate_to
 MYPROXY_SECONDS = min(CONFIG.myproxy_seconds, CONFIG.operation_seconds)
 
-#: What the address gate lets through although it is not globally reachable: servers of endpoints, and webhooks.
+#: Private addresses that the address gate allows: for servers of endpoints, and for webhooks.
 ALLOW_TARGETS = CONFIG.allow_targets
 ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 PUBLIC_URL = CONFIG.public_url
-#: How the OAuth servers of endpoints know us, by their addresses.
-OAUTH_CLIENTS: Mapping[str, Client] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
+#: Files that pass through a worker process itself: octets a second, and how many at a time.
+STREAM_RATE = CONFIG.stream_rate
+STREAMS = CONFIG.streams
+#: Whether a password may be given for a plain FTP server.
+CLEAR_PASSWORDS = CONFIG.clear_passwords
+#: Where web servers and workers reach the relay.
+RELAY = CONFIG.relay
+#: The registrations of this service at the OAuth servers of endpoints, by their addresses.
+OAUTH_CLIENTS: Mapping[str, OAuthClient] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
 
-#: The toolkit's own: rows of ours refer to them, and migrations to these settings.
+#: The models of Django OAuth Toolkit: our rows refer to them, and migrations to these settings.
 OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth2_provider.Application"
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth2_provider.AccessToken"  # noqa: S105
 
-#: The OAuth2 server that we are (`identity.provider`). Tokens, codes and secrets are kept as digests only (RFC 9700).
+#: Our own OAuth2 server (`identity.provider`). Tokens, codes and secrets are kept as digests only (RFC 9700).
 OAUTH2_PROVIDER: dict[str, Any] = {
     "OIDC_ENABLED": True,
     "OIDC_RSA_PRIVATE_KEY": CONFIG.oidc_key.value if CONFIG.oidc_key else "",
     "OIDC_ISS_ENDPOINT": CONFIG.public_url,
     "OAUTH2_VALIDATOR_CLASS": "identity.provider.validator.Validator",
-    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.names.ClientId",
-    "ACCESS_TOKEN_GENERATOR": "identity.provider.names.access_token",
-    "REFRESH_TOKEN_GENERATOR": "identity.provider.names.refresh_token",
+    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.token_values.ClientId",
+    "ACCESS_TOKEN_GENERATOR": "identity.provider.token_values.access_token",
+    "REFRESH_TOKEN_GENERATOR": "identity.provider.token_values.refresh_token",
     "ACCESS_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     "ID_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     #: After the access token has expired, which every refresh renews.
@@ -145,24 +156,27 @@ OAUTH2_PROVIDER: dict[str, Any] = {
         )
     },
 }  # fmt: skip
+#: Our TLS key in the setup keys of agents (`endpoints.connect.pins`).
+TLS_CERTIFICATE = CONFIG.tls_certificate
+CONNECT_PINS = CONFIG.connect_pins
 #: Requests a second of one user.
 RATE_LIMIT = CONFIG.rate_limit
-#: Whose word is believed about addresses and https, and by which secret about client certificates (`rest.front`).
+#: The front servers whose headers about addresses and https are trusted, and the secret for client certificates.
 FRONT_SERVERS = CONFIG.front_servers
 FRONT_SECRET = CONFIG.front_secret
-#: Seconds for an operation on an endpoint, which leaves some for the answer.
+#: Seconds for an operation on an endpoint, which leaves time for the response.
 OPERATION_SECONDS = float(CONFIG.operation_seconds)
-#: How much one request, one task and one user may ask for.
+#: Limits of one request, one task and one user.
 LIMITS = CONFIG.limits
 
-#: EMAIL_BACKEND and what belongs to it.
+#: EMAIL_BACKEND and its settings.
 globals().update(mail_settings.parse(CONFIG.mail.value if CONFIG.mail else "console:"))
 DEFAULT_FROM_EMAIL = CONFIG.mail_from
 
 REST_FRAMEWORK: dict[str, Any] = {
-    "EXCEPTION_HANDLER": "transferapi.rest.errors.handle",
-    "DEFAULT_SCHEMA_CLASS": "transferapi.rest.schemas.Described",
-    "DEFAULT_AUTHENTICATION_CLASSES": ["transferapi.rest.auth.BearerAuthentication"],
+    "EXCEPTION_HANDLER": "transferapi.rest.http.errors.handle",
+    "DEFAULT_SCHEMA_CLASS": "transferapi.rest.openapi.description.Described",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["transferapi.rest.http.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "UNAUTHENTICATED_USER": None,
 }
@@ -171,49 +185,50 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "DESCRIPTION": "Moves research data between GridFTP endpoints.",
     "VERSION": "0.10",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["transferapi.rest.schemas.complete"],
+    "POSTPROCESSING_HOOKS": ["transferapi.rest.openapi.description.complete"],
 }
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")
-#: Rows of the database and nowhere else; a session ends 12 h after its user signed in.
-SESSION_ENGINE = "django.contrib.sessions.backends.db"
+#: Sessions are rows of the database only; a session ends 12 h after its user signed in.
+SESSION_ENGINE = "identity.sessions.store"
 SESSION_COOKIE_AGE = 12 * 60 * 60
-#: Cookies know no ports, so names of our own; __Host- keeps sites beside us from setting them (RFC 6265bis 4.1.3.2).
+#: Cookies do not distinguish ports, hence own names; __Host- keeps neighboring sites from setting them
+#: (RFC 6265bis 4.1.3.2).
 SESSION_COOKIE_NAME = "__Host-waybill-session" if _IS_HTTPS else "waybill-session"
 CSRF_COOKIE_NAME = "__Host-waybill-csrf" if _IS_HTTPS else "waybill-csrf"
-#: Says that its user has signed in with this browser before (`identity.signing_in`).
+#: A cookie of browsers in which a user has signed in before (`identity.password_sign_in`).
 DEVICE_COOKIE_NAME = "__Host-waybill-device" if _IS_HTTPS else "waybill-device"
 SESSION_COOKIE_SECURE = _IS_HTTPS
 CSRF_COOKIE_SECURE = _IS_HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
-#: Pages of ours name it as their origin, also where a server in front that we do not know ends TLS.
+#: The origin of our pages, also where an unknown front server terminates TLS.
 CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(CONFIG.public_url).netloc}"] if _IS_HTTPS else []
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SECURE_HSTS_SECONDS = 31536000 if _IS_HTTPS else 0
-#: A server in front that ends TLS says so by this header; `rest.front` takes it from all others.
+#: The header by which a front server reports https; it is removed from requests of all other clients.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _IS_HTTPS and not CONFIG.tls_certificate else None
 
-#: What `check --deploy` would have otherwise, and why not:
+#: Checks of `check --deploy` that are silenced, with the reasons:
 SILENCED_SYSTEM_CHECKS = [
     # Redirect addresses with http are those of programs on the user's own machine (`identity.provider.applications`).
     "oauth2_provider.E003",
-    # A server in front sends browsers from http to https; where we end TLS ourselves nobody speaks http.
+    # A front server redirects browsers from http to https; where we terminate TLS, there is no http.
     "security.W008",
-    # Other names below ours, and lists in browsers, are their operator's decision.
+    # Subdomains, and preload lists of browsers, are the operator's decision.
     "security.W005",
     "security.W021",
 ]
 if not _IS_HTTPS and urlsplit(CONFIG.public_url).hostname in ("127.0.0.1", "localhost", "::1"):
-    # Nothing leaves this machine: no HSTS, and cookies that http may carry.
+    # Only local use: no HSTS, and cookies that may be sent by http.
     SILENCED_SYSTEM_CHECKS += ["security.W004", "security.W012", "security.W016"]
 
 
 def _without_traceback(record: LogRecord) -> bool:
-    """Of what strangers send wrongly (a host name, a form that is too long) one line is enough."""
+    """Log only one line about wrong requests (a host name, a form that is too long)."""
     if record.name.startswith("django.security."):
         record.exc_info = record.exc_text = None
     return True

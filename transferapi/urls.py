@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from django.urls import include, path, re_path
 
-from transferapi.rest.landing import Landing
-from transferapi.rest.oauth_callback import oauth_callback
+from webui.front import front
+
+from .rest.auth.endpoint_callback import oauth_callback
+from .shell.https import ShellView
 
 urlpatterns = [
-    path("", Landing.as_view()),
+    path("", front),
     re_path(r"^oauth/callback(?:/(?P<place>[0-9a-f]{16}))?\Z", oauth_callback),
-    path("v0.10/", include("transferapi.rest.urls")),
-    path("", include("transferapi.rest.auth_urls")),
-    path("", include("transferapi.rest.v2_urls")),
-    path("", include("transferapi.rest.groups_urls")),
-    path("", include("transferapi.rest.timers_urls")),
+    path("shell", ShellView.as_view()),
+    path("v0.10/", include("transferapi.rest.transfer.urls")),
+    path("", include("transferapi.rest.auth.urls")),
+    path("", include("transferapi.rest.transfer.v2.urls")),
+    path("", include("transferapi.rest.groups.urls")),
+    path("", include("transferapi.rest.timers.urls")),
+    path("", include("transferapi.rest.connect.urls")),
     path("", include("webui.urls")),
 ]
 
-handler400 = "transferapi.rest.errors.bad_request_page"
-handler404 = "transferapi.rest.errors.not_found_page"
-handler500 = "transferapi.rest.errors.server_error_page"
+handler400 = "transferapi.rest.http.errors.bad_request_page"
+handler403 = "webui.problems.forbidden"
+handler404 = "webui.problems.not_found"
+handler500 = "webui.problems.failure"

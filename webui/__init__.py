@@ -1,1 +1,1 @@
-"""The pages (floor 5): they ask the services and show what REST shows, by the server and without JavaScript."""
+"""The pages: they ask the services, and show what the REST API shows. The server renders them, without JavaScript."""

@@ -5,5 +5,5 @@ class WebuiConfig(AppConfig):
     name = "webui"
 
     def ready(self) -> None:
-        # Registers what `check --deploy` says of our own settings.
-        from transferapi.rest import checks  # noqa: F401
+        # Registers the checks of our own settings for `check --deploy`.
+        from transferapi.rest.http import checks  # noqa: F401

@@ -1,8 +1,13 @@
-"""The files that pages load. A name holds a digest of the content, so that browsers may keep a file for ever."""
+"""The files that pages load. Their names hold a digest of the content, so that browsers can keep them for ever.
+
+The files of `assets/css/` are joined in the order of their names into one stylesheet. A module of `assets/js/` imports
+others by their plain names; the served text has the names with the digest in their place.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,10 +16,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 FOLDER = Path(__file__).parent / "assets"
-_TYPES = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+STYLE = "waybill.css"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _FOR_EVER = "public, max-age=31536000, immutable"
-#: A drawing may hold styles; opened by itself it must not do more.
+#: A drawing may hold styles. Opened as a page it must do nothing else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+#: `from "./name.js"`, `import "./name.js"` and `import("./name.js")`.
+_IMPORT = re.compile(r"""((?:from|import)\s*\(?\s*["'])\./([a-z0-9-]+\.js)(["'])""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +38,41 @@ class Asset:
 
 @cache
 def all_assets() -> dict[str, Asset]:
-    """By file name; read once."""
-    found = {}
-    for path in FOLDER.iterdir():
-        content = path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()[:16]
-        found[path.name] = Asset(f"{path.stem}.{digest}{path.suffix}", content, _TYPES[path.suffix])
-    return found
+    """The files by name; read once."""
+    found = {path.name: _named(path.name, path.read_bytes()) for path in sorted(FOLDER.glob("*.svg"))}
+    style = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("css/*.css")))
+    return {**found, STYLE: _named(STYLE, style), **{path.name: _module(path.name) for path in FOLDER.glob("js/*.js")}}
 
 
 def address(name: str) -> str:
     return f"/static/webui/{all_assets()[name].served_as}"
 
 
+@cache
+def _module(name: str) -> Asset:
+    """A module whose imports have the served names. Modules do not import each other in a circle."""
+    text = (FOLDER / "js" / name).read_text()
+    return _named(name, _IMPORT.sub(lambda at: f"{at[1]}./{_module(at[2]).served_as}{at[3]}", text).encode())
+
+
+def _named(name: str, content: bytes) -> Asset:
+    stem, suffix = name.rsplit(".", 1)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    return Asset(f"{stem}.{digest}.{suffix}", content, _TYPES[f".{suffix}"])
+
+
+@cache
+def _by_served_name() -> dict[str, Asset]:
+    return {asset.served_as: asset for asset in all_assets().values()}
+
+
 @require_safe
 def serve(request: HttpRequest, name: str) -> HttpResponse:
-    """A file by its name with the digest; names of other versions are 404, and are asked for by no page."""
-    for asset in all_assets().values():
-        if asset.served_as == name:
-            answer = HttpResponse(asset.content, content_type=asset.content_type)
-            answer["Cache-Control"] = _FOR_EVER
-            answer["Content-Security-Policy"] = _POLICY
-            return answer
-    raise Http404
+    """A file by its name with the digest. A name of another version is 404; no page links to it."""
+    asset = _by_served_name().get(name)
+    if asset is None:
+        raise Http404
+    answer = HttpResponse(asset.content, content_type=asset.content_type)
+    answer["Cache-Control"] = _FOR_EVER
+    answer["Content-Security-Policy"] = _POLICY
+    return answer

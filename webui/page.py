@@ -1,4 +1,4 @@
-"""What all pages share: how they are shown, who may see them, and where a browser may be sent."""
+"""The base of all pages: rendering, access, and the addresses to which a browser may be sent."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode, urlsplit
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from identity.models import User
 
+from . import frame, navigation
+
 P = ParamSpec("P")
 SIGN_IN = "/signin"
 ACCOUNT = "/account"
-#: Characters of an address that we send somebody back to; no request line is longer.
+#: The most characters of an address to return to. No request line is longer.
 MAX_NEXT = 8190
 _POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'"
 )
 
 
@@ -32,12 +36,16 @@ def show(
     leads_to: str = "",
     referrer: str = "same-origin",
 ) -> HttpResponse:
-    """A page. leads_to: the address of an application to which its form may send the browser on.
+    """A page. leads_to: the address of an application to which its form may redirect the browser.
 
-    Browsers hold `form-action` against redirects too, so the place must be in it.
+    Browsers apply `form-action` to redirects too, so this address must be in the policy.
     """
-    text = render_to_string(f"webui/{template}", {"title": "", **context}, request)
-    answer = HttpResponse(text, status=status)
+    # An address that may hold a secret is in no page.
+    back = request.get_full_path() if request.method == "GET" and referrer == "same-origin" else ""
+    shown = {"title": "", "frame": frame.of(request), "back": back, **context}
+    text = render_to_string(f"webui/{template}", shown, request)
+    # A name that is not UTF-8 has lone surrogates. Where a template shows it unescaped, the page must not fail.
+    answer = HttpResponse(text.encode("utf-8", "replace"), status=status)
     answer["Content-Security-Policy"] = " ".join(filter(None, (_POLICY, _source(leads_to))))
     answer["Cache-Control"] = "no-store"
     answer["Referrer-Policy"] = referrer
@@ -46,15 +54,15 @@ def show(
     return answer
 
 
-def problem(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
-    """A page that says what went wrong, and what can be done."""
-    return show(request, "problem.html", {"title": title, "text": text}, status)
+def problem(request: HttpRequest, status: int, title: str, text: str, *, referrer: str = "same-origin") -> HttpResponse:
+    """A page that says what went wrong, and what the user can do."""
+    return show(request, "problem.html", {"title": title, "text": text, "status": status}, status, referrer=referrer)
 
 
 def signed_in(
     view: Callable[Concatenate[HttpRequest, P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """A page for users: others sign in first, and come back to it (to the account page from a form)."""
+    """A page for users. Others sign in first and come back to it; from a form they come to the account page."""
 
     @functools.wraps(view)
     def wrapped(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -65,26 +73,33 @@ def signed_in(
     return wrapped
 
 
+def signed_in_stream(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """As `signed_in`, for a file that is written while it is read."""
+    return signed_in(view)  # type: ignore[arg-type]
+
+
 def user_of(request: HttpRequest) -> User:
-    """Who is signed in, on a page that only such can see."""
+    """The signed-in user, on a page for users."""
     return cast(User, request.user)
 
 
 def to_sign_in(after: str, *, again: bool = False, username: str = "") -> HttpResponseRedirect:
-    """To the sign-in page, and from there to `after`. again: the password is asked for whoever is signed in."""
+    """Redirect to the sign-in page, which leads to `after`. again: ask also a signed-in user for the password."""
     query = {"next": after, **({"again": "1"} if again else {}), **({"username": username} if username else {})}
     return HttpResponseRedirect(f"{SIGN_IN}?{urlencode(query)}")
 
 
 def own_path(text: str | None) -> str:
-    """`text` where it is a path of ours, else the account page: nobody is sent elsewhere by a link to us."""
+    """`text` if it is a path of this site, else the first page: a link to this site cannot send users elsewhere."""
     if text and len(text) <= MAX_NEXT and text.startswith("/") and url_has_allowed_host_and_scheme(text, None):
         return text
-    return ACCOUNT
+    return navigation.first_page()
 
 
 def _source(address: str) -> str:
-    """The origin of an address as a source of a policy; "" where it has none that can stand there."""
+    """The origin of an address, as a source of a policy; "" where it has none that a policy can hold."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port

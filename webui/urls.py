@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.urls import URLPattern, path
 
-from . import account, assets, code, consent, signing_in
+from . import assets, preferences, style, timers
+from .account import urls as account
+from .activity import actions, downloads, task_list, task_page
+from .connect import urls as connect
+from .console import urls as console
+from .endpoints import urls as endpoints
+from .groups import urls as groups
+from .sign_in import code, consent, one_time, passkey, password, recovery
+from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
-    path("signin", signing_in.sign_in),
-    path("signout", signing_in.sign_out),
-    path("account", account.account),
-    path("account/password", account.change_password),
-    path("account/tokens", account.make_token),
-    path("account/tokens/<uuid:token>/revoke", account.revoke_token),
-    path("account/certificates", account.add_certificate),
-    path("account/certificates/<uuid:subject>/remove", account.remove_certificate),
-    path("account/apps", account.make_app),
-    path("account/apps/<str:client_id>/secret", account.new_secret),
-    path("account/apps/<str:client_id>/delete", account.delete_app),
-    path("account/apps/<str:client_id>/withdraw", account.withdraw),
+    path("signin", password.sign_in),
+    path("signin/code", password.enter_code),
+    path("signin/once", one_time.sign_in_once),
+    path("signin/passkey", passkey.sign_in),
+    path("signin/passkey/options", passkey.options),
+    path("signin/passkey/second", passkey.second_factor),
+    path("signout", password.sign_out),
+    path("recover", recovery.ask),
+    path("recover/link", recovery.link),
+    path("recover/password", recovery.new_password),
+    path("activity", task_list.activity),
+    path("activity/<uuid:task_id>", task_page.page),
+    *(path(f"activity/<uuid:task_id>/errors.{form}", downloads.errors, {"form": form}) for form in downloads.FORMS),
+    *(path(f"activity/<uuid:task_id>/{action}", actions.act, {"action": action}) for action in actions.ACTIONS),
+    path("preferences", preferences.choose),
+    path("transfer", transfer.transfer),
+    *account.urlpatterns,
     path("v2/oauth2/authorize", consent.authorize),
     path("v2/web/auth-code", code.auth_code),
     path("static/webui/<str:name>", assets.serve),
+    *connect.urlpatterns,
+    *console.urlpatterns,
+    *endpoints.urlpatterns,
+    *groups.urlpatterns,
+    path("timers", timers.timers),
+    *(path(f"timers/<uuid:timer>/{action}", timers.change, {"action": action}) for action in timers.ACTIONS),
+    *([path("style", style.style)] if settings.DEBUG else []),
 ]

@@ -1,7 +1,7 @@
-"""What a worker takes from Redis: wake-ups of ours, built anew from the little that one says. All else is thrown away.
+"""Filters the messages that a worker takes from Redis: each is rebuilt from its few expected parts, or discarded.
 
-Whoever can write to Redis can put anything on the list. Kombu ends the worker over what is no message, and Celery obeys
-much that a message may ask for: other tasks afterwards, other queues, a time years ahead, an answer to somebody.
+Anyone who can write to Redis can add any message. Kombu ends the worker over a malformed one, and Celery obeys many
+requests that a message can contain: other tasks afterwards, other queues, a time years ahead, a reply to somebody.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 
 log = logging.getLogger(__name__)
 
-#: Celery's names of our tasks begin so.
+#: The prefix of the names of this project's Celery tasks.
 OURS = "workers."
-#: Those whose one argument is the id of a row; others take none.
+#: Tasks whose one argument is the id of a row; others take none.
 OF_A_ROW = frozenset(("workers.run",))
 
 
 class NoMessageError(Exception):
-    """What is on the list is none of our wake-ups."""
+    """The message is not one of this project's."""
 
 
 class Channel(redis.Channel):
-    """One that outlives what is no message. Kombu reads the envelope in `_brpop_read`, before `Transport._deliver`."""
+    """A channel that survives malformed messages. Kombu reads the envelope in `_brpop_read`, before `_deliver`."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -39,13 +39,13 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """Hands on what `wake_up` has built."""
+    """Delivers the messages that `rebuild` returns."""
 
     Channel = Channel
 
     def _deliver(self, message: Any, queue: str | None) -> None:
         try:
-            message = wake_up(message)
+            message = rebuild(message)
         except (NoMessageError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             refuse(error)
             return
@@ -53,21 +53,21 @@ class Transport(redis.Transport):
 
 
 def install() -> None:
-    """From now on this is what kombu means by redis:// and its like, in this process."""
+    """Make kombu use this transport for redis:// and rediss://, in this process."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
 
 
 def refuse(error: Exception) -> None:
-    """Without its text, which may hold what was sent."""
-    log.warning("a message from Redis was thrown away: it is none of ours (%s)", type(error).__name__)
+    """Log the discarded message without the text of the error, which may contain parts of it."""
+    log.warning("a message from Redis was discarded: it is not one of this service (%s)", type(error).__name__)
 
 
-def wake_up(message: Any) -> dict[str, Any]:
-    """The message that says the same and nothing else, in Celery's protocol 2.
+def rebuild(message: Any) -> dict[str, Any]:
+    """The message with the same meaning and nothing else, in Celery's protocol 2.
 
-    Raises NoMessageError, and ValueError, TypeError, LookupError, AttributeError or RecursionError for one whose parts
-    are not what they should be.
+    Raises NoMessageError for a foreign message, and ValueError, TypeError, LookupError, AttributeError or
+    RecursionError for a malformed one.
     """
     headers, properties = message["headers"], message["properties"]
     if (message["content-type"], message["content-encoding"]) != ("application/json", "utf-8"):

@@ -27,7 +27,7 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
-    # Nothing that could run code when it is read, and nobody commands a worker by way of Redis.
+    # No format that can run code when it is read, and no remote control of workers through Redis.
     task_serializer="json",
     accept_content=["json"],
     worker_enable_remote_control=False,
@@ -44,7 +44,7 @@ def refuse_another_schema(**_: object) -> None:
 
 @worker_ready.connect
 def begin_rounds(**_: object) -> None:
-    """What has to be done now and then, any worker does: there is no process for it."""
+    """Start the periodic jobs: every worker runs them, there is no process for them."""
     from workers.rounds import Ticker
 
     ticker = Ticker()
@@ -54,7 +54,7 @@ def begin_rounds(**_: object) -> None:
 
 @worker_shutting_down.connect
 def yield_tasks(**_: object) -> None:
-    """SIGTERM: every slice gives its task back at once, for another worker to go on."""
+    """On SIGTERM every slice releases its task at once, for another worker to continue."""
     from workers import runtime
 
     runtime.stop()

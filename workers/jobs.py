@@ -1,4 +1,4 @@
-"""The one Celery task: as thin as can be. Who rings the doorbell names it by its string."""
+"""The one Celery task, which only calls the runtime. The doorbell names it by its string."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from workers import runtime
 
 @shared_task(name="workers.run")
 def run(task_id: str) -> None:
-    """Work on this task for a slice, if nobody else does and its turn has come."""
+    """Work on this task for a slice, if its lease is free and its turn has come."""
     runtime.run(task_id)

@@ -1,6 +1,6 @@
-"""The rounds of a worker process: every worker asks for those that are due, so that no single process is needed.
+"""The periodic jobs of all workers: each worker runs those that are due, so that no special process is needed.
 
-They take neither a thread of Celery's, all of which may be busy with tasks, nor a message: Redis may be away.
+They use neither Celery's threads, which may all be busy with tasks, nor messages, because Redis may be down.
 """
 
 from __future__ import annotations
@@ -12,37 +12,38 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from transferapi.tasks import rounds
-from workers import courier, runtime
+from transferapi.tasks.upkeep import rounds
 from workers.store import on_a_connection
+
+from . import runtime, webhook_sender
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks of one worker, and by how much they differ, so that workers do not look all at once.
-LOOK_SECONDS, SPREAD = 0.5, 0.2
+#: Seconds between two polls of one worker, and their variation, so that workers do not poll at the same time.
+POLL_SECONDS, SPREAD = 0.5, 0.2
 
 
-class Round(NamedTuple):
-    """every: seconds from the beginning of one to the beginning of the next, of all workers together."""
+class PeriodicJob(NamedTuple):
+    """every: seconds between two starts of the job, by all workers together."""
 
     every: float
     work: Callable[[], None]
 
 
 ROUNDS = {
-    "sweep": Round(2.0, runtime.sweep),
-    "renew": Round(2.0, runtime.renew),
-    "timers": Round(5.0, runtime.run_timers),
-    "mails": Round(3.0, runtime.post),
-    "webhooks": Round(2.0, courier.begin_round),
-    "tidy": Round(10.0, runtime.tidy),
-    "give_back": Round(5.0, runtime.give_back),
-    "tidy_tokens": Round(60.0, runtime.tidy_tokens),
+    "sweep": PeriodicJob(2.0, runtime.sweep),
+    "renew": PeriodicJob(2.0, runtime.renew),
+    "timers": PeriodicJob(5.0, runtime.run_timers),
+    "mails": PeriodicJob(3.0, runtime.post),
+    "webhooks": PeriodicJob(2.0, webhook_sender.begin_round),
+    "tidy": PeriodicJob(10.0, runtime.tidy),
+    "give_back": PeriodicJob(5.0, runtime.give_back),
+    "tidy_tokens": PeriodicJob(60.0, runtime.tidy_tokens),
 }
 
 
 class Ticker:
-    """Looks for rounds that are due, from `start` until `stop`."""
+    """Polls for jobs that are due, from `start` until `stop`."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -54,20 +55,20 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Rounds under way go on to their end."""
+        """Start no more jobs; running jobs continue to their end."""
         self._stop.set()
         self._pool.shutdown(wait=False)
 
     def _run(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
+        while not self._stop.wait(POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
             try:
-                self._look()
+                self._run_due()
             except Exception as error:
-                # The database is away, or we are being stopped: others look, or we do so again.
-                log.warning("rounds are done later: %s", type(error).__name__)
+                # The database is down, or this process is stopping: another worker, or the next poll, runs them.
+                log.warning("periodic jobs are delayed: %s", type(error).__name__)
 
-    def _look(self) -> None:
-        """One that is still under way here is left to others."""
+    def _run_due(self) -> None:
+        """Claim and start the jobs that are due; a job that still runs here is left to other workers."""
         idle = {name: one.every for name, one in ROUNDS.items() if self._is_idle(name)}
         for name in on_a_connection(lambda: rounds.claim(idle)):
             self._under_way[name] = self._pool.submit(self._do, name)
@@ -79,5 +80,5 @@ class Ticker:
         try:
             ROUNDS[name].work()
         except Exception as error:
-            # Its text may hold what is nobody's business.
-            log.warning("the round %s failed: %s", name, type(error).__name__)
+            # The text of the error may contain private data.
+            log.warning("the periodic job %s failed: %s", name, type(error).__name__)

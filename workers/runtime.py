@@ -1,7 +1,7 @@
-"""One worker process: Celery's threads on one side, one event loop with all its sessions on the other.
+"""One worker process: Celery's threads, and one event loop with all sessions.
 
-A Celery thread takes the lease, hands the slice to the loop and waits. Sessions live on the loop, so that a task
-finds those of the last one still warm, whichever thread it came by.
+A Celery thread takes the lease, starts the slice on the loop and waits. Sessions live on the loop, so that a task
+can use the warm sessions of the last one, whichever thread started it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -22,54 +22,60 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints import access, gate
-from endpoints.access import Access
-from endpoints.errors import NotPermittedError
-from endpoints.gridftp.data_path import DataAddress
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
+from endpoints.addresses import gate
+from endpoints.connect import dial
+from endpoints.connect.login import AGENT_PORT
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
-from endpoints.permissions import Verb
-from identity import signing_in, vault
-from identity.models import User
-from identity.provider import tidy as provider_tidy
-from transferapi.tasks import doorbell, leases, moves, pauses, postman, renewal, retention, webhooks, work
+from endpoints.sharing.access import Access
+from identity.passwords import recovery
+from identity.provider import cleanup as provider_cleanup
+from identity.sessions import store as sessions
+from identity.vault import store as vault
+from transferapi.tasks import doorbell, moves
+from transferapi.tasks.managers import pauses
+from transferapi.tasks.notify import mail_sender, webhooks
+from transferapi.tasks.upkeep import retention
+from transferapi.tasks.worker import host_keys, leases, renewal
+from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.engine.run import Outcome, run_slice
-from workers.guard import Guard
-from workers.pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
-from workers.store import PostgresTaskStore, bounds, on_a_connection, task_spec
-from workers.wallet import VaultWallet
+from workers.store import PostgresTaskStore, bounds, on_a_connection
+
+from .credentials import VaultCredentials
+from .engine.slice import SliceResult, run_slice
+from .session_pool import SessionPool
+from .share_access_guard import ShareAccessGuard
+from .streaming.host import StreamingHost, TaskStreams
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a worker holds a task before others of the same user get their turn.
+#: Seconds that a worker holds a task before other tasks of the same user get their turn.
 SLICE_SECONDS = 300.0
+#: Seconds for which a lane may open relayed data connections: longer than any slice.
+TOKEN_SECONDS = 3600.0
 #: Tasks that one sweep, or the end of one slice, rings for.
 SWEEP_LIMIT = 100
-NOT_SHARED = (
-    "The shared endpoint {} is not there any more for the owner of the task: "
-    "its rules were withdrawn or have expired, or it was deleted."
-)
-#: Timers that are run in one round; the next one goes on.
+#: Timers that are run in one round; the next round continues.
 TIMERS_LIMIT = 200
-NOT_PERMITTED = "The owner of the task may not use one of its endpoints any more, or it was deleted."
 
 
 class Runtime:
-    """The event loop of this process and what lives on it."""
+    """The event loop of this process and its sessions."""
 
     def __init__(self) -> None:
-        # The loop waits for sockets, not for the store's threads: with the default of 5 ms a lane runs dry each time
+        # The loop must not wait for the threads of the store: with the default of 5 ms a lane runs empty each time
         # that a thread prepares a statement.
         sys.setswitchinterval(0.0005)
-        # What is loaded by now stays: the collector need not walk through it for every few hundred files.
+        # The garbage collector need not scan the loaded modules every few hundred files.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         self.loop = asyncio.new_event_loop()
         self.stop = asyncio.Event()
         self.pool = SessionPool()
+        self.streaming = StreamingHost(settings.STREAM_RATE, settings.STREAMS)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -83,11 +89,11 @@ class Runtime:
         self.loop.call_later(5.0, self._expire)
 
 
-#: Leases and turns are looked at on few threads, whose connections to the database stay warm. Not on the store's: who
-#: waits for his turn's lock must not hold up a heartbeat.
+#: Leases and turns are read on few threads, whose connections to the database stay warm. Not on the store's threads:
+#: waiting for the lock of a user's turn must not delay a heartbeat.
 _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
 
-#: A mail server that hangs takes this thread, and no other.
+#: A mail server that hangs blocks only this thread.
 _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
 #: Deletes rows by the thousand.
@@ -108,7 +114,7 @@ def current() -> Runtime:
 
 
 def stop() -> None:
-    """Make every slice of this process yield."""
+    """Make every slice of this process release its task."""
     global _stopping
     _stopping = True
     if _runtime:
@@ -116,35 +122,36 @@ def stop() -> None:
 
 
 def worker_name() -> str:
-    """Who holds a lease, for people who look into the table; what fences writes is the epoch."""
+    """The holder of a lease, for people who read the table; writes are fenced by the epoch."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def run(task_id: str) -> None:
-    """Take the lease of this task and work on it for a slice; then wake those that waited for the place."""
+    """Take the lease of this task and work on it for a slice; then ring for tasks that waited for this one's end."""
     if _stopping:
         return
-    taken = _scheduling.submit(on_a_connection, lambda: take(uuid.UUID(task_id))).result()
-    if taken is None:
+    grant = _scheduling.submit(on_a_connection, lambda: leases.acquire(uuid.UUID(task_id), worker_name())).result()
+    if not isinstance(grant, leases.Grant):
+        log.debug("task %s is not taken: %s", task_id, grant)
         return
-    grant, ends = taken
     runtime = current()
-    slice_, wallet = prepare(grant, ends, runtime.pool, runtime.stop)
-    future: Future[Outcome] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
+    streams = runtime.streaming.task(str(grant.task_id))
+    slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams)
+    future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
-    runtime.loop.call_soon_threadsafe(wallet.clear)
+    runtime.loop.call_soon_threadsafe(credential_provider.clear)
     log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
     if not _stopping:
         sweep()
 
 
 def prepare(
-    grant: leases.Grant, ends: Mapping[Side, Access], pool: SessionPool, stop: asyncio.Event
-) -> tuple[Coroutine[Any, Any, Outcome], VaultWallet]:
-    """The slice, to be run on the loop of the pool; and the wallet, to be cleared when it is over."""
-    spec = task_spec(grant)
-    wallet = VaultWallet(grant, ends, pool.forget)
-    guards = {side: _guard(grant, side, end) for side, end in ends.items() if end.shared}
+    grant: leases.Grant, pool: SessionPool, stop: asyncio.Event, streams: TaskStreams | None = None
+) -> tuple[Coroutine[Any, Any, SliceResult], VaultCredentials]:
+    """The slice, to run on the loop of the pool, and its credentials, to be cleared afterwards."""
+    spec, ends = grant.spec, grant.accesses
+    credential_provider = VaultCredentials(grant, ends, pool.forget)
+    guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
     sessions = RealSessions(
         spec,
         Places(
@@ -152,55 +159,36 @@ def prepare(
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
         pool,
-        door=wallet.door,
+        session_key=credential_provider.session_key,
         resolve=_resolve,
         accept_address=_accepts,
         look_up=_look_up,
         guards=guards,
+        streams=streams,
+        new_token=lambda: _relay_token(grant),
     )
-    store = PostgresTaskStore(grant, [guard.refresh for guard in guards.values()])
-    slice_ = run_slice(spec, store, sessions, wallet, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds())
-    return slice_, wallet
-
-
-def take(task_id: uuid.UUID) -> tuple[leases.Grant, dict[Side, Access]] | None:
-    """The lease of a task and its endpoints; None when it is not its turn, or its owner may not use them any more."""
-    grant = leases.acquire(task_id, worker_name())
-    if not isinstance(grant, leases.Grant):
-        log.debug("task %s is not taken: %s", task_id, grant)
-        return None
-    sides = (Side.SOURCE, Side.DESTINATION) if grant.destination else (Side.SOURCE,)
-    found = _accesses(grant, sides)
-    refused = next((side for side in sides if found[side] is None), None)
-    if refused is not None:
-        _refuse(grant, refused)
-        return None
-    return grant, {side: end for side, end in found.items() if end is not None}
-
-
-def _refuse(grant: leases.Grant, side: Side) -> None:
-    end = _end(grant, side)
-    if end.root is None:
-        work.fail(grant.task_id, grant.epoch, "PERMISSION_DENIED", NOT_PERMITTED)
-    else:
-        work.fail(grant.task_id, grant.epoch, "ACL_CHANGED", NOT_SHARED.format(end.name))
+    store = PostgresTaskStore(grant, [access_guard.refresh for access_guard in guards.values()])
+    slice_ = run_slice(
+        spec, store, sessions, credential_provider, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds()
+    )
+    return slice_, credential_provider
 
 
 def sweep() -> None:
-    """End what has passed its deadline unheld, pause what is to be paused; ring for every task that may run and that
-    nobody holds."""
+    """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease."""
 
-    def look() -> list[uuid.UUID]:
+    def find_runnable() -> list[uuid.UUID]:
         moves.expire_overdue()
         pauses.settle()
         return leases.next_runnable(SWEEP_LIMIT)
 
-    doorbell.ring(_scheduling.submit(on_a_connection, look).result())
+    doorbell.ring(_scheduling.submit(on_a_connection, find_runnable).result())
 
 
 def renew() -> None:
-    """Let go on what has waited for a credential that is there now: what the signal of the vault has missed."""
+    """Resume tasks whose missing credential or host key is there now, if the signal was lost."""
     _scheduling.submit(on_a_connection, renewal.resume_waiting).result()
+    _scheduling.submit(on_a_connection, host_keys.resume_settled).result()
 
 
 def run_timers() -> None:
@@ -209,30 +197,31 @@ def run_timers() -> None:
 
 
 def tidy() -> None:
-    """Forget what has expired, and what is of long ago."""
+    """Delete expired and old rows."""
 
     def forget() -> None:
         vault.expire()
-        postman.forget_old()
+        mail_sender.forget_old()
         webhooks.forget_old()
         retention.forget_old()
-        signing_in.forget_sessions()
+        sessions.delete_expired()
+        recovery.delete_expired()
 
     _scheduling.submit(on_a_connection, forget).result()
 
 
 def give_back() -> None:
-    """Delete what nobody can see of tasks that are done: for seconds, so that nobody else waits for this thread."""
+    """Delete rows of ended tasks that nobody can see, for at most some seconds: other jobs use this thread."""
     _tidying.submit(on_a_connection, retention.give_back).result()
 
 
 def tidy_tokens() -> None:
-    """Forget codes, tokens and clients of the OAuth2 server that are over: so many batches a round."""
-    _scheduling.submit(on_a_connection, provider_tidy.run).result()
+    """Delete expired codes, tokens and clients of the OAuth2 server, in bounded batches."""
+    _scheduling.submit(on_a_connection, provider_cleanup.run).result()
 
 
 def post() -> None:
-    """Send what is in the outbox, unless that is going on. Nobody waits for it."""
+    """Send the mails of the outbox, unless that is already running."""
     global _posted
     with _lock:
         if _posted is None or _posted.done():
@@ -241,60 +230,49 @@ def post() -> None:
 
 def _post() -> None:
     try:
-        on_a_connection(postman.send_due)
+        on_a_connection(recovery.answer_requests)
+        on_a_connection(mail_sender.send_due)
     except Exception as error:
-        log.warning("mails are sent later: %s", type(error).__name__)
+        log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)
 
 
-def _end(grant: leases.Grant, side: Side) -> leases.End:
-    end = grant.destination if side is Side.DESTINATION else grant.source
-    assert end is not None
-    return end
-
-
-def _accesses(grant: leases.Grant, sides: Sequence[Side]) -> dict[Side, Access | None]:
-    """How the owner of the task reaches its endpoints now; None where he may not use one (any more)."""
-    user = User.objects.get(pk=grant.owner_id)
-    rows = Endpoint.objects.select_related("owner", "host__owner").prefetch_related("servers", "host__servers")
-    endpoints = rows.in_bulk([_end(grant, side).id for side in sides])
-    return {side: _access(user, endpoints[_end(grant, side).id], _verb(grant, side)) for side in sides}
-
-
-def _verb(grant: leases.Grant, side: Side) -> Verb:
-    if side is Side.DESTINATION:
-        return Verb.TRANSFER_TO
-    return Verb.WRITE if grant.is_delete else Verb.TRANSFER_FROM
-
-
-def _access(user: User, endpoint: Endpoint, verb: Verb) -> Access | None:
-    try:
-        return access.of(user, endpoint, verb)
-    except NotPermittedError:
-        return None
-
-
-def _guard(grant: leases.Grant, side: Side, found: Access) -> Guard:
-    """Of a shared endpoint: it looks at the rules again with each heartbeat."""
-    return Guard(
+def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccessGuard:
+    """The guard of a shared endpoint; it reads the rules again with each heartbeat."""
+    is_delete = grant.spec.is_delete
+    return ShareAccessGuard(
         found,
         side,
-        lambda: _accesses(grant, [side])[side],
-        write=grant.is_delete or side is Side.DESTINATION,
+        lambda: present_access(grant.owner_id, found.endpoint.pk, side, is_delete=is_delete),
+        write=is_delete or side is Side.DESTINATION,
         foreign=found.actor_id != grant.owner_id,
     )
 
 
+def _relay_token(grant: leases.Grant) -> str:
+    """A token by which the two agents of this task are joined, for the share of its owner."""
+    hosts = [grant.accesses[side].host.pk for side in (Side.SOURCE, Side.DESTINATION)]
+    return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
+
+
 def _places(endpoint: Endpoint) -> list[Place]:
-    return [Place(server.hostname, server.port, server.subject) for server in endpoint.servers.all()]
+    if endpoint.personal:
+        return [Place(str(endpoint.pk), AGENT_PORT)]
+    jumps = endpoint.jump_host_id is not None
+    return [Place(server.hostname, server.port, server.subject, jumps) for server in endpoint.servers.all()]
 
 
 def _resolve(host: str, port: int) -> list[str]:
-    """The gate, with its refusal as a fault of the endpoint: a task waits for the operator or its deadline."""
+    """Pass the gate; its refusal is a fault of the endpoint: the task waits for the operator or its deadline.
+
+    An agent has no address: it is reached through the relay.
+    """
+    if port == AGENT_PORT:
+        return [host]
     try:
         return gate.resolve_target(host, port, allow=settings.ALLOW_TARGETS)
     except gate.TargetRefusedError as error:
         raise FaultError(
-            Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=error.reason, raw=str(error))
+            Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=error.reason, raw=str(error))
         ) from None
 
 
@@ -315,7 +293,7 @@ def _look_up(host: str) -> Collection[str]:
 
 
 class Clock:
-    """The engine's clock: this machine's."""
+    """The engine's clock: that of this machine."""
 
     def now(self) -> datetime:
         return timezone.now()

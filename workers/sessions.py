@@ -1,4 +1,4 @@
-"""The engine's sessions and lanes on real servers: the registry's addresses, the gate, and warm connections."""
+"""The engine's sessions and lanes on real servers: addresses of the registry, the gate, and warm connections."""
 
 from __future__ import annotations
 
@@ -6,39 +6,37 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
+from weakref import WeakSet
 
-from endpoints.gridftp import data_security
-from endpoints.gridftp.client import GridFTPSession
+from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.connection import STALL_TIMEOUT
-from endpoints.gridftp.data_path import DataAddress
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope, Side
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
-from endpoints.gridftp.ranges import RangeError, RangeSet
-from workers.engine.ports import (
-    AUTHENTICATED,
-    CLEAR,
-    ENCRYPTED,
-    TCP,
-    FileRow,
-    LaneEvent,
-    LaneProgress,
-    LaneRefused,
-    LaneReturned,
-    LaneSettled,
-    Protection,
-    Session,
-    TaskSpec,
-    Transport,
-)
-from workers.guard import Guard
-from workers.pool import NOT_THE_SERVERS, Address, Door, SessionPool
-from workers.pooled import GuardedSession, PooledSession
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.third_party import data_security
+from endpoints.gridftp.third_party.data_path import DataAddress
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.sessions.remote import RemoteSession
+from transferapi.tasks.records import AUTHENTICATED, CLEAR, ENCRYPTED, DataProtection, TaskSpec
+from workers.engine.ports import TCP, Session, Transport
 
-#: Seconds without a word after which a lane over UDT is lost: servers without threads allow it, and hang.
+from .agents import ways
+from .agents.parted_lane import PartedLane
+from .agents.reach import Reach
+from .agents.ways import TO_AGENT, AgentWay, agent_way
+from .pooled_lane import PooledLane
+from .pooled_sessions import GuardedSession, PooledSession
+from .session_pool import NOT_THE_SERVERS, Address, SessionKey, SessionPool, tiers_of
+from .share_access_guard import ShareAccessGuard
+from .streaming import accounts
+from .streaming.host import TaskStreams
+from .streaming.lane import StreamedLane
+from .streaming.opening import LaneOpener, Trial, way_between
+from .streaming.way import Way
+
+#: Seconds without a reply after which a lane over UDT is lost: servers without threads accept UDT, and hang.
 UDT_STALL_TIMEOUT = 20.0
-#: Names of data hosts may hang, and there may be many: they hold up no server's name, and nothing else in a thread.
+#: Threads for names of data hosts, which may hang, and may be many: they must not delay other names or threads.
 _looking_up = ThreadPoolExecutor(2, thread_name_prefix="look-up")
 _PROTECTED = {
     data_security.DataSecurity.AUTHENTICATED: AUTHENTICATED,
@@ -46,118 +44,16 @@ _PROTECTED = {
 }
 
 
-class PooledLane:
-    """A lane of the engine (ports.Lane) on two real sessions."""
-
-    def __init__(
-        self,
-        source: PooledSession,
-        destination: PooledSession,
-        lane: ThirdPartyLane,
-        pool: SessionPool,
-        transport: Transport,
-        protection: Protection,
-    ) -> None:
-        self.protection = protection
-        self._source = source
-        self._destination = destination
-        self._lane = lane
-        self._pool = pool
-        self._transport = transport
-        self._shared = {session.side: session for session in (source, destination) if session.guarded}
-        self._moved = False
-        #: What never reached the lane: names that a channel cannot carry.
-        self._refused: list[LaneEvent] = []
-
-    @property
-    def alive(self) -> bool:
-        return self._lane.alive
-
-    def use_streams(self, parallelism: int) -> None:
-        """Only while no file is under way."""
-        self._lane.use_streams(parallelism)
-
-    def feed(self, file: FileRow) -> None:
-        """Put a file into the pipe; never blocks."""
-        side = Side.SOURCE
-        try:
-            source_path = self._source.fed_path(file.source_path)
-            side = Side.DESTINATION
-            target = self._destination.fed_path(file.destination_path or "")
-            temporary = self._destination.fed_path(file.temporary_path) if file.temporary_path else None
-            ranges = RangeSet.parse(file.ranges) if file.ranges else None
-        except FaultError as error:
-            self._refused.append(LaneRefused(file, error.fault.at(side)))
-        except RangeError:
-            # Ranges that cannot be read are worth nothing: begin afresh.
-            self.feed(replace(file, ranges=""))
-        else:
-            rename_to = target if temporary else None
-            self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
-
-    @property
-    def begun(self) -> list[FileRow]:
-        """Files under way that the destination has opened under their own names."""
-        return [tag for tag in self._lane.begun if isinstance(tag, FileRow)]
-
-    async def events(self) -> Sequence[LaneEvent]:
-        """Wait until something happened; never raises for a fault."""
-        if self._refused:
-            refused, self._refused = self._refused, []
-            return refused
-        events = [_translate(event) for event in await self._lane.events()]
-        if self._shared:
-            events = [self._told(event) for event in events]
-        self._moved = self._moved or any(isinstance(event, LaneSettled | LaneProgress) for event in events)
-        return events
-
-    def _told(self, event: LaneEvent) -> LaneEvent:
-        """Faults without the names of the folders that are shared. A side that is not known may be either."""
-        if not isinstance(event, LaneRefused):
-            return event
-        fault = event.fault
-        for side, session in self._shared.items():
-            if fault.side in (side, Side.UNKNOWN):
-                fault = replace(session.told(fault), side=fault.side)
-        return replace(event, fault=fault)
-
-    async def close(self) -> None:
-        """Give the sessions back when they are clean, else they are gone; those of another transport are ended."""
-        lost = not self._lane.alive
-        sessions = self._lane.release()
-        if self._transport != TCP:
-            if lost and not self._moved:
-                self._pool.refuse(self._transport, self._source.address, self._destination.address)
-            for session in sessions or ():
-                session.connection.abort()
-        elif sessions:
-            self._pool.put(self._source.door, sessions[0])
-            self._pool.put(self._destination.door, sessions[1])
-
-
-def _translate(event: PairEvent) -> LaneEvent:
-    """Events of the pair carry our FileRow as their tag."""
-    file = getattr(event, "tag", None)
-    assert isinstance(file, FileRow)
-    match event:
-        case FileSettled(_, count):
-            return LaneSettled(file, count)
-        case FileRefused(_, fault, trusted, begun):
-            return LaneRefused(file, fault, trusted.format() if trusted else "", begun)
-        case FileReturned(_, suspect, begun):
-            return LaneReturned(file, suspect, begun)
-        case FileProgress(_, ranges):
-            return LaneProgress(file, ranges.format(), ranges.total)
-        case _:
-            raise AssertionError(event)
-
-
 class Place(NamedTuple):
-    """A server, not yet resolved. subject: what its certificate has, where that is not its host name."""
+    """A server before its name is resolved. subject: that of its certificate, if it is not the host name.
+
+    through_jump_host: its name is resolved by the jump host, and no connection of ours goes there.
+    """
 
     host: str
     port: int
     subject: str = ""
+    through_jump_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +61,23 @@ class Places:
     """The servers of a task's endpoints, by side."""
 
     servers: dict[Side, Sequence[Place]]
-    stream_only: bool = False
-    #: Names of further hosts that the endpoints' owners have registered for their data connections, by side.
+    #: Further hosts that the endpoints' owners have registered for their data connections, by side.
     data_hosts: Mapping[Side, Sequence[str]] = field(default_factory=dict)
 
 
-def anonymous(side: Side, address: Address, place: Place) -> Door:
-    """For endpoints that need no credential."""
-    return Door(address)
+def anonymous(side: Side, address: Address, place: Place) -> SessionKey:
+    """The key for endpoints that need no credential."""
+    return SessionKey(address)
 
 
 class RealSessions:
     """The engine's SessionFactory for one slice of one task.
 
-    door: as whom a server is entered. guards: of the sides that are shared endpoints.
+    session_key: returns the login for a server. guards: those of the sides that are shared endpoints.
     resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
-    accept_address: the gate for data addresses that servers name and that are those of a registered host.
+    accept_address: the gate for data addresses that servers name and that belong to a registered host.
     look_up: the addresses of a registered host, which have not passed the gate; runs in a thread.
+    streams: for files that go through this worker. new_token: makes a token of the relay, for two agents.
     """
 
     def __init__(
@@ -190,42 +86,48 @@ class RealSessions:
         places: Places,
         pool: SessionPool,
         *,
-        door: Callable[[Side, Address, Place], Door] = anonymous,
+        session_key: Callable[[Side, Address, Place], SessionKey] = anonymous,
         resolve: Callable[[str, int], list[str]],
         accept_address: Callable[[DataAddress], bool],
         look_up: Callable[[str], Collection[str]] = frozenset,
-        guards: Mapping[Side, Guard] | None = None,
+        guards: Mapping[Side, ShareAccessGuard] | None = None,
+        streams: TaskStreams | None = None,
+        new_token: Callable[[], str] = str,
     ) -> None:
         self._spec = spec
+        self._new_token = new_token
+        #: The pairs of sessions that move files now.
+        self._pairs: WeakSet[ThirdPartyLane] = WeakSet()
+        self._streaming = LaneOpener(spec, pool, streams)
         self._guards = guards or {}
         self._places = places
         self._pool = pool
-        self._door = door
+        self._session_key = session_key
         self._encrypt = bool(spec.options.get("encrypt_data"))
         self._resolve = resolve
         self._accept_address = accept_address
         self._look_up = look_up
         self.transport = TCP
         self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
-        #: Of the endpoints' servers and data hosts, by side.
+        #: Addresses of the endpoints' servers and data hosts, by side.
         self._registered_hosts: dict[Side, Collection[str]] = {}
         self._places_at: dict[tuple[Side, Address], Place] = {}
-        #: The shortest that was seen of each side, in seconds.
+        #: The shortest round trip of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
 
     async def session(self, side: Side) -> PooledSession:
-        """A session to the server of the endpoint that has the fewest, or to another one when it cannot be reached."""
+        """A session to the endpoint's server with the fewest, or to another one when it cannot be reached."""
         try:
             tiers = await self._allowed(side)
-            doors = self._doors(side, tiers)
+            session_keys = self._session_keys(side, tiers)
         except FaultError as error:
-            raise FaultError(self._told(error.fault, side)) from None
+            raise FaultError(self._for_user(error.fault, side)) from None
         tried: set[Address] = set()
         fault = Fault(Kind.CONNECT_FAILED, advice="The endpoint has no server.")
-        while address := self._pool.choose(tiers, tried, doors):
+        while address := self._pool.choose(tiers, tried, session_keys):
             tried.add(address)
             try:
-                session = self._pooled(doors[address], side, await self._pool.take(doors[address]))
+                session = self._pooled(session_keys[address], side, await self._pool.take(session_keys[address]))
                 session.inner.demands_encryption = self._encrypt
                 self._note_round_trip(session)
                 return session
@@ -233,29 +135,40 @@ class RealSessions:
                 fault = replace(error.fault, server=self._server(side, address))
                 if fault.kind in NOT_THE_SERVERS:
                     break
-        raise FaultError(replace(self._told(fault, side), scope=Scope.ENDPOINT))
+        raise FaultError(replace(self._for_user(fault, side), scope=FaultScope.ENDPOINT))
 
-    def _told(self, fault: Fault, side: Side) -> Fault:
-        """As the user may hear of it: of a shared endpoint without the names of its host."""
-        guard = self._guards.get(side)
-        return replace(guard.told(fault), server="") if guard else fault.at(side)
+    def _for_user(self, fault: Fault, side: Side) -> Fault:
+        """The fault as the user may see it: for a shared endpoint, without the names of its host."""
+        access_guard = self._guards.get(side)
+        return replace(access_guard.for_user(fault), server="") if access_guard else fault.at(side)
 
     def _server(self, side: Side, address: Address) -> str:
-        """As the endpoint has it: host and port."""
+        """The server as the endpoint names it: host and port. "" for an agent."""
         place = self._places_at[side, address]
+        if place.port == AGENT_PORT:
+            return ""
         return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
 
-    def _pooled(self, door: Door, side: Side, session: GridFTPSession) -> PooledSession:
-        guard = self._guards.get(side)
-        return GuardedSession(door, guard, session) if guard else PooledSession(door, side, session)
+    def _pooled(self, session_key: SessionKey, side: Side, session: RemoteSession) -> PooledSession:
+        access_guard = self._guards.get(side)
+        pooled = (
+            GuardedSession(session_key, access_guard, session)
+            if access_guard
+            else PooledSession(session_key, side, session)
+        )
+        if side is Side.SOURCE:
+            self._streaming.prepare(pooled)
+        return pooled
 
-    def _doors(self, side: Side, tiers: Sequence[Sequence[Address]]) -> Mapping[Address, Door]:
-        """As they are now: the next session is opened with the credential that is there then."""
+    def _session_keys(self, side: Side, tiers: Sequence[Sequence[Address]]) -> Mapping[Address, SessionKey]:
+        """The keys of sessions to these servers now: the next session uses the credential that is stored now."""
         addresses = [address for tier in tiers for address in tier]
-        doors = {address: self._door(side, address, self._places_at[side, address]) for address in addresses}
-        if guard := self._guards.get(side):
-            return {address: guard.door(door) for address, door in doors.items()}
-        return doors
+        session_keys = {
+            address: self._session_key(side, address, self._places_at[side, address]) for address in addresses
+        }
+        if access_guard := self._guards.get(side):
+            return {address: access_guard.session_key(session_key) for address, session_key in session_keys.items()}
+        return session_keys
 
     @property
     def round_trip(self) -> float | None:
@@ -267,17 +180,39 @@ class RealSessions:
             self._round_trips[session.side] = min(trip, self._round_trips.get(session.side, trip))
 
     async def give_back(self, session: Session) -> None:
-        """Keep it for the next one, if it is still of use."""
+        """Keep the session for the next caller, if it can still be used."""
         assert isinstance(session, PooledSession)
-        self._pool.put(session.door, session.inner)
+        self._pool.put(session.session_key, session.inner)
 
-    async def lane(self, *, transport: Transport = TCP) -> PooledLane:
-        """A lane, set up, its destination listening."""
+    async def lane(self, *, transport: Transport = TCP) -> PooledLane | StreamedLane | PartedLane:
+        """A lane that is set up: a third-party pair, or through this worker where the servers cannot be one.
+
+        To an agent it has several pairs, which it opens when they have something to do.
+        """
+        lane = await self._pair(transport)
+        if not isinstance(lane, PooledLane) or lane.data_way is not TO_AGENT:
+            return lane
+
+        async def open_more() -> PooledLane:
+            if len(self._pairs) >= self._spec.most_lanes:
+                raise FaultError(make_fault(Kind.ENDPOINT_TOO_BUSY, "the task has no more sessions"))
+            another = await self._pair(transport)
+            assert isinstance(another, PooledLane)
+            return another
+
+        return PartedLane(lane, open_more)
+
+    async def _pair(self, transport: Transport) -> PooledLane | StreamedLane:
         source, destination = await self._both()
         try:
-            # Before the transport is changed: a session of another one is not to be given back.
-            accept_address = await self._registered(Side.DESTINATION)
-            held = await self._secure(source, destination)
+            way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
+            if way is Way.STREAM:
+                self.transport = TCP
+                return self._streaming.lane(source, destination)
+            agents = await agent_way(source, destination, self._pool)
+            # Before the transport changes: a session with another transport may not be given back.
+            accept_address = await self._accepts_for(agents, same=source.address == destination.address)
+            held = await self._secure(source, destination, encrypt=self._encrypt or agents is AgentWay.RELAY)
             protection = self._protection(held, source, destination)
             self.transport = await self._agree(transport, source, destination, held)
         except BaseException:
@@ -285,17 +220,36 @@ class RealSessions:
             await self.give_back(destination)
             raise
         lane = ThirdPartyLane(
-            source.inner,
-            destination.inner,
+            source.gridftp,
+            destination.gridftp,
             parallelism=None,
-            stream_mode=self._places.stream_only,
+            stream_mode=way is Way.PLAIN or agents is AgentWay.SOURCE_LISTENS or self._stream_only,
             accept_address=accept_address,
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
+            listener=Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION,
+            token=self._new_token() if agents is AgentWay.RELAY else "",
+            flushes=agents is not AgentWay.TRY_DIRECT,
         )
-        return PooledLane(source, destination, lane, self._pool, self.transport, protection)
+        self._pairs.add(lane)
+        reach = agents is AgentWay.TRY_DIRECT or accounts.on_trial(source, destination, self._pool)
+        kind = Reach if reach else Trial if way is Way.PLAIN else None
+        trial = kind(source, destination, self._pool) if kind else None
+        told = ways.told(agents, source, destination)
+        told = told or accounts.told(source, destination, self._pool, direct=True)
+        return PooledLane(source, destination, lane, self._pool, self.transport, protection, trial, told)
+
+    @property
+    def _stream_only(self) -> bool:
+        return self._spec.destination is not None and self._spec.destination.stream_only
+
+    async def _accepts_for(self, agents: AgentWay, *, same: bool) -> Callable[[DataAddress], bool]:
+        """The check of the listener's address. An agent's own address is for the other agent alone."""
+        if agents is AgentWay.TRY_DIRECT:
+            return partial(ways.accepts, local=same)
+        return await self._registered(Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION)
 
     async def _registered(self, side: Side) -> Callable[[DataAddress], bool]:
-        """Whether an address is that of a host which the owner of this side has registered, and the gate allows it."""
+        """The check that an address belongs to a host which the owner of this side registered, and passes the gate."""
         if side not in self._registered_hosts:
             names = self._places.data_hosts.get(side, ())
             loop = asyncio.get_running_loop()
@@ -305,53 +259,55 @@ class RealSessions:
         known = self._registered_hosts[side]
         return lambda address: address[0] in known and self._accept_address(address)
 
-    async def _secure(self, source: PooledSession, destination: PooledSession) -> data_security.DataSecurity:
-        """Data channels as both servers and the user want them; costs nothing where they are so already."""
-        both = (source.inner, destination.inner)
+    async def _secure(
+        self, source: PooledSession, destination: PooledSession, *, encrypt: bool
+    ) -> data_security.DataSecurity:
+        """Secure the data channels as both servers and the user want; no request where they are secured already."""
+        both = (source.gridftp, destination.gridftp)
         try:
-            wanted = data_security.agree(*both, encrypt=self._encrypt)
+            wanted = data_security.agree(*both, encrypt=encrypt)
             held = await data_security.secure(*both, wanted)
         except FaultError as error:
-            raise FaultError(self._of_pair(error.fault, source, destination)) from None
+            raise FaultError(self._pair_fault(error.fault, source, destination)) from None
         return held
 
     def _protection(
         self, held: data_security.DataSecurity, source: PooledSession, destination: PooledSession
-    ) -> Protection:
-        """In the engine's words, with what is in the way of better."""
+    ) -> DataProtection:
+        """The protection in the engine's terms, with the obstacle to a better one."""
         if held in _PROTECTED:
-            return Protection(_PROTECTED[held])
-        found = data_security.obstacle(source.inner, destination.inner, encrypt=False)
+            return DataProtection(_PROTECTED[held])
+        found = data_security.obstacle(source.gridftp, destination.gridftp, encrypt=False)
         if found is None:
-            return Protection(CLEAR)
-        refusal = self._of_pair(found.refusal or Fault(Kind.UNSUPPORTED, found.side), source, destination)
-        return Protection(CLEAR, found.side, found.why, found.remedy, refusal.raw)
+            return DataProtection(CLEAR)
+        refusal = self._pair_fault(found.refusal or Fault(Kind.UNSUPPORTED, found.side), source, destination)
+        return DataProtection(CLEAR, found.side, found.why, found.remedy, refusal.raw)
 
-    def _of_pair(self, fault: Fault, source: PooledSession, destination: PooledSession) -> Fault:
-        """What one of two servers said of its data connections, as the user may hear of it.
+    def _pair_fault(self, fault: Fault, source: PooledSession, destination: PooledSession) -> Fault:
+        """The fault of one server about its data connections, as the user may see it.
 
-        It may name folders of an account: at a shared endpoint that is another user's.
+        Its text may name folders of an account: at a shared endpoint that account is another user's.
         """
         if any(session.guarded for session in (source, destination) if fault.side in (session.side, Side.UNKNOWN)):
             fault = replace(fault, raw="")
         for session in (source, destination):
             if fault.side is session.side:
-                return self._told(replace(fault, server=self._server(session.side, session.address)), session.side)
+                return self._for_user(replace(fault, server=self._server(session.side, session.address)), session.side)
             if fault.side is Side.UNKNOWN:
-                fault = replace(self._told(fault, session.side), side=Side.UNKNOWN)
+                fault = replace(self._for_user(fault, session.side), side=Side.UNKNOWN)
         return fault
 
     async def _agree(
         self, wanted: Transport, source: PooledSession, destination: PooledSession, held: data_security.DataSecurity
     ) -> Transport:
-        """Set both sides to this transport; one that refuses makes it TCP, for a while without asking."""
+        """Set both sides to this transport; after a refusal TCP is used, for a while without asking again."""
         addresses = source.address, destination.address
         if wanted == TCP or self._pool.refuses(wanted, *addresses):
             return TCP
         verb, argument = (
             ("SITE", data_security.network_stack("udt", held)) if wanted.udt else ("SBUF", b"%d" % (wanted.buffer or 0))
         )
-        both = source.inner.connection, destination.inner.connection
+        both = source.gridftp.connection, destination.gridftp.connection
         replies = await asyncio.gather(*(connection.request(verb, argument) for connection in both))
         if not any(reply.is_error for reply in replies):
             return wanted
@@ -361,12 +317,12 @@ class RealSessions:
         return TCP
 
     async def _both(self) -> tuple[PooledSession, PooledSession]:
-        """Both sessions at once; when one side cannot be reached the other goes back to the pool."""
+        """Open both sessions in parallel; when one side cannot be reached the other session goes back to the pool."""
         opening = [asyncio.ensure_future(self.session(side)) for side in (Side.SOURCE, Side.DESTINATION)]
         try:
             source, destination = await asyncio.gather(*opening)
         except BaseException:
-            # Also when nobody waits for the lane any more: what one of the two has opened would stay open.
+            # Also when the caller was canceled: a session that one of the two opened would stay open.
             await asyncio.gather(*opening, return_exceptions=True)
             for one in opening:
                 if not one.cancelled() and not one.exception():
@@ -378,29 +334,18 @@ class RealSessions:
         """All addresses of the endpoint's servers that may be connected to. Raises FaultError when there is none."""
         if side not in self._tiers:
             places = self._places.servers.get(side, ())
-            found = await asyncio.gather(
-                *(asyncio.to_thread(self._resolve, place.host, place.port) for place in places), return_exceptions=True
-            )
+            found = await asyncio.gather(*(self._addresses(place) for place in places), return_exceptions=True)
             known = [(place, hosts) for place, hosts in zip(places, found, strict=True) if isinstance(hosts, list)]
             for place, host in [(place, host) for place, hosts in known for host in hosts]:
                 self._places_at.setdefault((side, Address(host, place.port)), place)
-            tiers = _tiers([(hosts, place.port) for place, hosts in known])
+            tiers = tiers_of([(hosts, place.port) for place, hosts in known])
             refused = next((one for one in found if isinstance(one, BaseException)), None)
             if refused and not any(tiers):
                 raise refused
             self._tiers[side] = tiers
         return self._tiers[side]
 
-
-def _tiers(resolved: Sequence[tuple[Sequence[str], int]]) -> Sequence[Sequence[Address]]:
-    """The addresses to spread over, and those for when none of them can be reached: of each name the other family.
-
-    A name with addresses of both is usually one host, and the other endpoint may well know one of them only.
-    """
-    first: dict[Address, None] = {}
-    other: dict[Address, None] = {}
-    for hosts, port in resolved:
-        for host in hosts:
-            same_family = (":" in host) == (":" in hosts[0])
-            (first if same_family else other)[Address(host, port)] = None
-    return list(first), [address for address in other if address not in first]
+    async def _addresses(self, place: Place) -> list[str]:
+        if place.through_jump_host:
+            return [place.host]
+        return await asyncio.to_thread(self._resolve, place.host, place.port)

@@ -23,9 +23,9 @@ from bench.table import machine
 from .harness import ATTACKS, BOUNDS, Attack, Control, Target
 from .honest import Calls, Honest, Measured, resident
 
-#: Milliseconds: the bar of the honest user's p95.
+#: Milliseconds: the limit for the honest user's p95.
 BAR = 250.0
-#: Seconds of the honest user alone, before and after.
+#: Seconds for which the honest user is alone, before and after.
 ALONE = 10.0
 #: The sample endpoints and the attackers' own servers listen there.
 LOOPBACK = "127.0.0.1/32"
@@ -37,7 +37,7 @@ class Outcome:
     before: Measured
     during: Measured
     after: Measured
-    #: MB of each kind of process, after it.
+    #: The peak memory in MB of each kind of process, after the attack.
     left: dict[str, float]
     notes: list[str]
     ended_well: bool

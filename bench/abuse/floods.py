@@ -1,4 +1,4 @@
-"""Floods: submissions as large as they may be, and larger; scans without an end; tasks made and canceled again."""
+"""Floods: submissions of the largest allowed size, and larger; endless scans; tasks created and canceled again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import count
 from .harness import Control, Person, Target, attack
 from .listings import HOST, HostileServer, ask
 
-#: Users, requests of each side by side, and octets that are sent at once.
+#: Users, parallel requests of each, and octets of one send.
 USERS, REQUESTS, PIECE = 2, 4, 1 << 20
 FILE, FOLDER = "Type=file;Size=1;Modify=20260102030405;", "Type=dir;Modify=20260102030405;"
 Body = Callable[[str, str], bytes]
@@ -88,7 +88,7 @@ def _document(source: str, destination: str, items: bytes) -> bytes:
 def _flood(
     target: Target, control: Control, body: Body, then: Callable[[Target, Person, bytes], None] | None = None
 ) -> None:
-    """Send this again and again from all sides until the end; note what was answered. then: done with an answer."""
+    """Send this again and again from all sides until the end; note the answers. then: called with each answer."""
     people = [target.user(f"flood{uuid.uuid4().hex[:8]}") for _ in range(USERS)]
     bodies = []
     for person in people:
@@ -98,7 +98,7 @@ def _flood(
 
     def send(number: int) -> None:
         while not control.is_set():
-            # Another id each time: the same would only find the first task.
+            # A new id each time: the same id would only find the first task.
             data = bodies[number].replace(bodies[number][19:55], str(uuid.uuid4()).encode(), 1)
             try:
                 status, text = _post(target, people[number], "/v0.10/transfer", data)
@@ -123,7 +123,7 @@ def _cancel(target: Target, person: Person, text: bytes) -> None:
 
 
 def _post(target: Target, person: Person, path: str, data: bytes) -> tuple[int, bytes]:
-    """In pieces, so that the answer to what is refused unread is seen."""
+    """Send in pieces, so that the answer to a request that is refused early is seen."""
     connection = http.client.HTTPConnection(*target.address, timeout=60)
     try:
         connection.putrequest("POST", path)

@@ -1,4 +1,4 @@
-"""What an attack is, what it gets, and what is known of the instance that it attacks.
+"""The interface of attacks, and the instance that they attack.
 
     @attack("slow heads", seconds=20)
     def slow_heads(target: Target, control: Control) -> None:
@@ -8,7 +8,7 @@
             send_an_octet(sockets)
         control.note("24 connections, 7 were closed by the server")
 
-An attack runs in a process of its own, which is ended when it does not end by itself.
+An attack runs in a process of its own, which is killed when it does not end in time.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from urllib.parse import urlsplit
 
 from bench.instance import Api
 
-#: Seconds for the preparation of an attack, and for its end after it was told to end.
+#: Seconds for the preparation of an attack, and for its end after it was asked to end.
 PREPARE_SECONDS, END_SECONDS = 120.0, 20.0
-#: Memory of one process, in MB (10**6 octets), by the kind of it.
+#: Memory of one process, in MB (10**6 octets), by the kind of process.
 BOUNDS = {"web": 400.0, "worker": 400.0}
 
 _fork = multiprocessing.get_context("fork")
 
 
 class Control:
-    """The attack's side of its own beginning and end."""
+    """The attack's control of its own beginning and end."""
 
     def __init__(self) -> None:
         self._begun = _fork.Event()
@@ -52,15 +52,15 @@ class Control:
         return self._ended.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep for so long; True at once when the attack is to end."""
+        """Sleep for these seconds. Returns true at once when the attack is to end."""
         return self._ended.wait(seconds)
 
     def note(self, text: str) -> None:
-        """A line below the table: what the attacker got for an answer, what was left on the disk."""
+        """A line below the table, for example the answers to the attacker, or what was left on the disk."""
         self._notes.put(text)
 
     def wait_for_begin(self, process: ForkProcess) -> None:
-        """Raises RuntimeError when the attack ends, or takes too long, before it has begun."""
+        """Wait for the beginning. Raises RuntimeError when the attack ends, or takes too long, before it has begun."""
         until = time.monotonic() + PREPARE_SECONDS
         while not self._begun.wait(0.1):
             if time.monotonic() > until or not process.is_alive():
@@ -86,7 +86,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Target:
-    """`make up` in a folder of its own. Attackers are users of their own, or nobody; `api` is the honest user."""
+    """An instance of `make up` in a folder of its own. Attackers are other users, or none; `api` is the honest user."""
 
     api: Api
 
@@ -96,21 +96,21 @@ class Target:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the web server listens."""
+        """The port of the web server."""
         url = urlsplit(self.api.url)
         return str(url.hostname), url.port or 80
 
     def endpoint_port(self, name: str) -> int:
-        """Of a sample endpoint's GridFTP server: "ep1" or "ep2"."""
+        """The port of a sample endpoint's GridFTP server: "ep1" or "ep2"."""
         return int(_json(self.home / "prepared.json")["ports"][name])
 
     def user(self, name: str) -> Person:
-        """Make a user with a token, by the command that operators have."""
+        """Create a user with a token, by the operator's command."""
         self.command("user", "add", name)
         return Person(name, self.command("token", name).split()[-1])
 
     def command(self, *words: str) -> str:
-        """What `waybill WORDS` prints. Raises CalledProcessError."""
+        """The output of `waybill WORDS`. Raises CalledProcessError."""
         environment = {"WAYBILL_HOME": str(self.home), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(
             [sys.executable, "-m", "deploy.cli", *words], env=environment, capture_output=True, text=True, check=True
@@ -146,7 +146,7 @@ class Attack:
 
     @staticmethod
     def stop(process: ForkProcess, control: Control) -> bool:
-        """Whether it ended as it should."""
+        """Whether it ended in order."""
         control.end()
         process.join(END_SECONDS)
         if process.is_alive():
@@ -161,7 +161,7 @@ ATTACKS: list[Attack] = []
 def attack(
     name: str, *, seconds: float = 20.0
 ) -> Callable[[Callable[[Target, Control], None]], Callable[[Target, Control], None]]:
-    """Mark a function as an attack. seconds: for which the honest user is measured beside it."""
+    """Mark a function as an attack. seconds: the time in which the honest user is measured beside it."""
 
     def mark(run: Callable[[Target, Control], None]) -> Callable[[Target, Control], None]:
         ATTACKS.append(Attack(name, seconds, run))

@@ -1,4 +1,4 @@
-"""The honest user: asks and submits at a steady slow rate, whatever becomes of earlier requests."""
+"""The honest user: sends requests and submissions at a steady slow rate, independent of earlier answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from .harness import BOUNDS, Target
 
-#: Requests a second of each kind; seconds for an answer, after which there is none.
+#: Requests a second of each kind; seconds after which a request counts as unanswered.
 RATE, PATIENCE = 4.0, 15.0
-#: Seconds between two looks at the memory of processes.
+#: Seconds between two samples of the memory of processes.
 LOOK = 0.1
 #: Requests under way at once: more than come within PATIENCE.
 UNDER_WAY = int(2 * RATE * PATIENCE) + 8
@@ -27,7 +27,7 @@ FILE = "/share/godata/file1.txt"
 
 @dataclass
 class Calls:
-    """seconds: from the moment at which a request was due to its answer; of one without an answer, PATIENCE."""
+    """seconds: from the moment when a request was due to its answer; PATIENCE where there was no answer."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Calls:
 
 @dataclass
 class Measured:
-    """What one span of time was like for the honest user, and the most memory of a process of each kind, in MB."""
+    """The times of the honest user in one phase, and the peak memory of a process of each kind, in MB."""
 
     looks: Calls = field(default_factory=Calls)
     submissions: Calls = field(default_factory=Calls)
@@ -62,7 +62,7 @@ class Honest:
         self._places = [connection["endpoints"][f"go#{name}"] for name in ("ep1", "ep2")]
 
     def measure(self, seconds: float) -> Measured:
-        """Ask for so long, each request on a connection of its own."""
+        """Send requests for these seconds, each on a connection of its own."""
         found = Measured()
         with watching(self._target, found), ThreadPoolExecutor(UNDER_WAY) as threads:
             begun = time.monotonic()
@@ -74,7 +74,7 @@ class Honest:
         return found
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Wait until the tasks have ended: a user has a limited number of those that have not."""
+        """Wait until the tasks have ended: the number of a user's unfinished tasks is limited."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -102,7 +102,7 @@ class Honest:
         return self._call("POST", "/v0.10/transfer", json.dumps(document), 202)
 
     def _call(self, method: str, path: str, body: str | None, expect: int) -> str:
-        """What was wrong; "" for nothing."""
+        """The reason why the answer is wrong; "" where it is right."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         connection = http.client.HTTPConnection(*self._target.address, timeout=PATIENCE)
         try:
@@ -116,7 +116,7 @@ class Honest:
 
 @contextmanager
 def watching(target: Target, found: Measured) -> Iterator[None]:
-    """Note the most memory of processes meanwhile, those included that are gone at the end."""
+    """Record the peak memory of all processes, also of those that end meanwhile."""
     done = threading.Event()
 
     def look() -> None:
@@ -140,7 +140,7 @@ def watching(target: Target, found: Measured) -> Iterator[None]:
 
 
 def resident(pid: int, what: str = "VmHWM") -> float:
-    """The most memory (VmRSS: the memory now) of a process, in MB; 0.0 of one that is gone."""
+    """The peak memory (VmRSS: the memory now) of a process, in MB; 0.0 where it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith(what):
@@ -149,6 +149,6 @@ def resident(pid: int, what: str = "VmHWM") -> float:
 
 
 def _forget_peak(pid: int) -> None:
-    """Begin to measure the peak anew (man 5 proc, clear_refs)."""
+    """Reset the peak (man 5 proc, clear_refs)."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/clear_refs", "w") as file:
         file.write("5")

@@ -1,4 +1,4 @@
-"""Listings of hostile servers: patterns that are slow to match, names that are long, answers without an end."""
+"""Listings of hostile servers: patterns that are slow to match, long names, endless answers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from urllib.parse import quote
 from .harness import Control, Person, Target, attack
 
 HOST = "127.0.0.1"
-#: Requests side by side; users who make them.
+#: Parallel requests, and the users that send them.
 REQUESTS, USERS = 18, 5
-#: Longer than an operation may take.
+#: Seconds: more than an operation may take.
 PATIENCE = 90.0
 FACTS = "Type=file;Size=1;Modify=20260102030405;UNIX.mode=0644;UNIX.owner=root;UNIX.group=root;"
-#: What the client's login gets, without its path.
+#: The answers to the client's login, without its path.
 REPLIES = {
     "USER": "331 Password.",
     "FEAT": "211-Features\r\n MLST Type*;Size*;Modify*;UNIX.slink*;\r\n MLSC\r\n UTF8\r\n211 End",
@@ -126,7 +126,7 @@ def without_end(target: Target, control: Control) -> None:
 
 
 def besiege(target: Target, control: Control, listing: Callable[[], Iterator[bytes]], *queries: str) -> None:
-    """Ask for this listing from all sides until the end; note what was answered."""
+    """Request this listing from all sides until the end; note the answers."""
     server = HostileServer(listing)
     people = [target.user(f"hostile{server.port}x{number}") for number in range(USERS)]
     places = [_endpoint(target, person, server.port) for person in people]
@@ -152,12 +152,12 @@ def _ask_again(target: Target, control: Control, person: Person, path: str, answ
             answers[f"{status} {_code(text) if status >= 400 else _size(text)}"] += 1
         except (OSError, http.client.HTTPException) as error:
             answers[type(error).__name__] += 1
-        # One who is refused asks no oftener than he may.
+        # A refused client waits as long as the rate limit asks.
         control.wait(max(0.0, 0.5 - (time.monotonic() - begun)))
 
 
 def _code(text: bytes) -> str:
-    """Of an error, in JSON or XML."""
+    """The code of an error, in JSON or XML."""
     found = re.search(rb'"code":"([^"]*)|<code>([^<]*)', text)
     return (found[1] or found[2]).decode() if found else ""
 

@@ -1,4 +1,4 @@
-"""Clients that do not finish: without an account, but for one attack. They hold connections, and no thread."""
+"""Clients that do not finish their requests or answers. They hold connections, and no thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DESCRIPTION = b"GET /v0.10/openapi HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Crowd:
-    """So many connections that begin in the same way, and begin again when the server ends them."""
+    """Connections that begin in the same way, and begin again when the server closes them."""
 
     def __init__(self, target: Target, beginning: bytes, count: int, *, window: int = 0) -> None:
-        """window: octets of answers that each has room for; 0: as usual."""
+        """window: octets of answers for which each has room; 0: the default."""
         _allow_files(count + 200)
         self._target, self._beginning, self._window = target, beginning, window
         self._selector = selectors.DefaultSelector()
@@ -64,7 +64,7 @@ class Crowd:
                 self._again(one)
 
     def look(self) -> None:
-        """Begin again where the server has answered or hung up."""
+        """Begin again where the server has answered or closed the connection."""
         for key, _ in self._selector.select(0):
             assert isinstance(key.fileobj, socket.socket)
             self._again(key.fileobj)
@@ -80,7 +80,7 @@ def _allow_files(count: int) -> None:
 
 
 def _drip(crowd: Crowd, control: Control, octets: bytes = b"x", *, takes: bool = True) -> None:
-    """One by one until the end. takes: whether answers are read at all."""
+    """Send one octet after another until the end. takes: whether answers are read."""
     with contextlib.closing(crowd):
         control.begin()
         while not control.wait(1.0):

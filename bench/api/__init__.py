@@ -1,1 +1,1 @@
-"""What the REST API costs: `python -m bench.api`."""
+"""The cost of the REST API: `python -m bench.api`."""

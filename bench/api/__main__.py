@@ -1,4 +1,4 @@
-"""What the REST API costs: a look at a task, a submission, a list among a million tasks, a folder of 100,000.
+"""The cost of the REST API: GET of a task, a submission, a list of a million tasks, a folder of 100,000 entries.
 
 python -m bench.api [--rounds 5] [--tasks 1000000] [--entries 100000]
 """
@@ -22,11 +22,11 @@ from bench.table import machine
 from .load import Load, once, request, run
 from .service import Person, Web, person, web
 
-#: Clients that ask at the same time: one for each web worker.
+#: Parallel clients: one for each web worker.
 CLIENTS = 2
-#: Of one user, before his tasks end: below the limit of pending ones.
+#: Tasks of one user before they are done: below the limit of pending tasks.
 PENDING = 90
-#: The user who lists his tasks has one in so many.
+#: One in so many tasks belongs to the user that lists tasks.
 SHARE = 10
 VACUUMS = 30
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def looks(service: Web, rounds: int) -> None:
-    """GET /task/T, against a route of the same server that asks the database for the token only."""
+    """GET /task/T, compared with a route of the same server that only looks up the token."""
     alice = person("looks")
     (task,) = submit(service, alice, 1)
     runs: dict[str, list[Load]] = {}
@@ -66,7 +66,7 @@ def looks(service: Web, rounds: int) -> None:
 
 
 def submissions(service: Web, rounds: int) -> None:
-    """POST /transfer with one item, against the same refused for want of an item: what is not the task itself."""
+    """POST /transfer with one item, compared with one that is refused because it has no item."""
     runs: dict[str, list[Load]] = {}
     for number in range(rounds):
         people = [person(f"submits{number}x{one}") for one in range(2 * CLIENTS)]
@@ -78,7 +78,7 @@ def submissions(service: Web, rounds: int) -> None:
 
 
 def lists(service: Web, tasks: int, rounds: int) -> None:
-    """Filtered and ordered pages of one user's tasks, against his newest ones as they come."""
+    """Filtered and sorted pages of one user's tasks, compared with the user's newest ones in the default order."""
     alice = person("lists")
     fill(alice, person("others"), tasks)
     runs = {"(none)": pages(service, alice, "limit=100", rounds)}
@@ -100,7 +100,7 @@ def pages(service: Web, alice: Person, query: str, rounds: int) -> Load:
 
 
 def fill(alice: Person, others: Person, count: int) -> None:
-    """Tasks of the last two years, most of them done, as the engine would have left them; users take turns."""
+    """Tasks of the last two years, most of them done, as the engine would have left them; users alternate."""
     from django.db import connection
 
     people: dict[str, Any] = {"alice": alice.id, "others": others.id}
@@ -108,7 +108,7 @@ def fill(alice: Person, others: Person, count: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout TO 0")
         cursor.execute(FILL, people | places | {"count": count, "share": SHARE})
-        # As autovacuum leaves a table whose rows are not of this minute: known to be visible to all.
+        # Autovacuum leaves older tables so: their rows are known to be visible to all.
         for _ in range(VACUUMS):
             cursor.execute("VACUUM ANALYZE tasks_task")
             cursor.execute("SELECT relallvisible >= relpages * 0.99 FROM pg_class WHERE relname = 'tasks_task'")
@@ -207,7 +207,7 @@ def transfer(owner: Person, items: int = 1) -> bytes:
 
 
 def table(title: str, runs: dict[str, list[Load]]) -> None:
-    """Medians over the rounds; the first row is what the others are compared with."""
+    """Medians over the rounds; the other rows are compared with the first one."""
     median: Callable[[Iterator[float]], float] = statistics.median
     base = median(load.median for load in next(iter(runs.values())))
     say(f"\n{title}\n\n| {'':<24} | p50 ms | p95 ms | requests/s | p50 against the first |\n|---|---|---|---|---|\n")

@@ -61,11 +61,11 @@ def main() -> int:
     items = parser.parse_args().items
     good = True
     with web() as service:
-        from transferapi.rest import documents, xml_documents
+        from transferapi.rest.http import json_documents, xml_documents
 
         forms: dict[str, tuple[Callable[[Any], bytes], str, int]] = {
-            "JSON, one item": (documents.dumps, "application/json", 1),
-            "JSON": (documents.dumps, "application/json", items),
+            "JSON, one item": (json_documents.dumps, "application/json", 1),
+            "JSON": (json_documents.dumps, "application/json", items),
             "XML": (xml_documents.dumps, "application/xml", items),
         }
         sys.stdout.write(f"\n{'':16} {'items':>8} {'body MB':>8} {'seconds':>8} {'peak MB':>8}\n")

@@ -1,4 +1,4 @@
-"""A client that costs little: prepared requests on connections that stay open, in processes of its own."""
+"""A client of low cost: prepared requests on connections that stay open, in processes of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .service import HOST
 
 @dataclass(frozen=True)
 class Load:
-    """seconds: what each request took; rate: requests a second, of all clients together."""
+    """seconds: the time of each request; rate: requests a second, of all clients together."""
 
     seconds: list[float]
     rate: float
@@ -39,7 +39,7 @@ def request(method: str, path: str, token: str, body: bytes = b"") -> bytes:
 
 
 class Connection:
-    """An open connection. Each answer says its length or comes in chunks, or the server is not ours."""
+    """An open connection. Each answer of our server has a length or comes in chunks."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=60)
@@ -98,7 +98,7 @@ def once(port: int, message: bytes) -> tuple[int, bytes, float]:
 
 
 def run(port: int, per_client: Sequence[Sequence[bytes]], expect: int) -> Load:
-    """Each client sends its requests one after another, all clients at once. -> RuntimeError on another status"""
+    """Each client sends its requests one after another, all clients at once. Raises RuntimeError for another status."""
     context = multiprocessing.get_context("fork")
     start = context.Barrier(len(per_client) + 1)
     answers = context.SimpleQueue()

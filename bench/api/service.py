@@ -33,7 +33,7 @@ READY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Web:
-    """Where it listens, and the process ids of its workers."""
+    """The port, and the process ids of the workers."""
 
     port: int
     master: int
@@ -44,7 +44,7 @@ class Web:
         return [int(word) for word in children.split()]
 
     def forget_peaks(self) -> None:
-        """Begin to measure memory anew (man 5 proc, clear_refs)."""
+        """Reset the peak of the memory (man 5 proc, clear_refs)."""
         for pid in self.workers:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
@@ -70,7 +70,7 @@ def web() -> Iterator[Web]:
         os.environ |= embedded_environment(home.path) | {
             "WAYBILL_PORT": str(port),
             "WAYBILL_ALLOW_TARGETS": f"{HOST}/32",
-            # The limit is kept, as anywhere, and higher than what one client of a benchmark asks for.
+            # The rate limit is active, and higher than the rate of one client of a benchmark.
             "WAYBILL_RATE_LIMIT": "100000",
             "WAYBILL_LOG_LEVEL": "WARNING",
             "DJANGO_SETTINGS_MODULE": "transferapi.settings",
@@ -94,7 +94,7 @@ def web() -> Iterator[Web]:
 
 
 def _gunicorn(home: Home, port: int) -> subprocess.Popen[bytes]:
-    words = ["-m", "gunicorn", "--config", "python:deploy.stack.gunicorn_conf", "--bind", f"{HOST}:{port}"]
+    words = ["-m", "gunicorn", "--config", "python:deploy.web.gunicorn_conf", "--bind", f"{HOST}:{port}"]
     master = spawn([sys.executable, *words, "transferapi.wsgi"], log=home.logs / "web.log", env=dict(os.environ))
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and master.poll() is None:
@@ -114,7 +114,7 @@ def _close_connections() -> None:
 
 @dataclass(frozen=True)
 class Person:
-    """A user with a token and two endpoints of his own."""
+    """A user with a token and two endpoints."""
 
     id: uuid.UUID
     token: str
@@ -123,7 +123,7 @@ class Person:
 
 
 def person(name: str, *ports: int) -> Person:
-    """Make one. ports: of the servers of his endpoints (default: of nobody)."""
+    """Create one. ports: of the servers of the endpoints (default: ports without a server)."""
     from endpoints import registry
     from identity import tokens
     from identity.models import User

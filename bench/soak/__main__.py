@@ -27,8 +27,8 @@ import psycopg2
 from bench.instance import Api, instance
 from bench.place import workplace
 from bench.soak.books import audit, compare, has_event
+from bench.soak.fault_injection import Site, Weather, storm
 from bench.soak.trees import Found, look_at, make_tree
-from bench.soak.weather import Site, Weather, storm
 from bench.table import machine
 from transferapi.tasks.options import NOT_YET
 
@@ -43,7 +43,7 @@ AGAIN = 0.25
 
 
 async def insist(call: Callable[[], T]) -> T:
-    """Until the service answers: the database may be down, or the web server be told so."""
+    """Wait until the service answers: the database may be down, or the web server may not know yet that it is back."""
     for _ in range(120):
         try:
             return await asyncio.to_thread(call)
@@ -57,11 +57,11 @@ async def insist(call: Callable[[], T]) -> T:
 
 
 class Soak:
-    def __init__(self, api: Api, sites: list[Site], weather: Weather) -> None:
+    def __init__(self, api: Api, sites: list[Site], fault_injection: Weather) -> None:
         self.api = api
         self.sites = sites
-        self.weather = weather
-        self.dice = weather.dice
+        self.fault_injection = fault_injection
+        self.dice = fault_injection.dice
         self.totals: Counter[str] = Counter()
         self.submitted = 0
 
@@ -125,7 +125,7 @@ class Soak:
         self.totals["bytes"] += task["bytes_transferred"]
         self.totals["faults in tasks"] += task["faults"]
         arrived = await asyncio.to_thread(look_at, there)
-        # What was in place already keeps the time that it has.
+        # A file that was in place before keeps its modification time.
         times = bool(options.get("preserve_timestamp")) and not task["files_skipped"]
         if times and await insist(lambda: has_event(self.api, task_id, TIMES_SKIPPED)):
             self.totals["tasks told that a time was refused"] += 1
@@ -165,20 +165,22 @@ class Soak:
 
 
 async def run(api: Api, root: Path, arguments: argparse.Namespace) -> None:
-    weather = Weather(random.Random(arguments.seed), silences=max(1, arguments.tasks // 25))
+    fault_injection = Weather(random.Random(arguments.seed), silences=max(1, arguments.tasks // 25))
     kinds = arguments.kinds.split(",")
-    sites = [Site(f"{kind}{number}", kind, root, weather, data=number == 1) for kind in kinds for number in (1, 2)]
+    sites = [
+        Site(f"{kind}{number}", kind, root, fault_injection, data=number == 1) for kind in kinds for number in (1, 2)
+    ]
     for site in sites:
         await site.open(api)
-    soak = Soak(api, sites, weather)
+    soak = Soak(api, sites, fault_injection)
     begun = time.monotonic()
-    storming = asyncio.create_task(storm(weather, api, sites, arguments.between))
+    storming = asyncio.create_task(storm(fault_injection, api, sites, arguments.between))
     until = begun + 60 * arguments.minutes
     async with asyncio.TaskGroup() as group:
         for _ in range(arguments.at_once):
             group.create_task(soak.work(arguments.tasks, until))
     storming.cancel()
-    weather.calm = True
+    fault_injection.calm = True
     await asyncio.gather(storming, return_exceptions=True)
     left = await soak.unfinished()
     for site in sites:
@@ -187,7 +189,7 @@ async def run(api: Api, root: Path, arguments: argparse.Namespace) -> None:
 
 
 def print_summary(soak: Soak, left: int, seconds: float, seed: int) -> None:
-    totals, counts = soak.totals, soak.weather.counts
+    totals, counts = soak.totals, soak.fault_injection.counts
     out = sys.stdout.write
     out(f"\nThe soak, seed {seed} ({machine()})\n\n| | |\n|---|---|\n")
     out(f"| tasks | {totals['tasks']} |\n| files | {totals['files']} |\n| bytes | {totals['bytes']:,} |\n")

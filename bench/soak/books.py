@@ -1,4 +1,4 @@
-"""What must hold of a task that has ended: the trees, the documents and the database tell the same story."""
+"""Checks a task that has ended: the trees, the documents and the database must agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def database(api: Api) -> Iterator[Any]:
 
 
 def compare(sent: Found, arrived: Found, *, times: bool) -> dict[str, list[str]]:
-    """By what is amiss, the paths."""
+    """The wrong paths, by the kind of difference."""
     one, two = sent.hashes, arrived.hashes
     left = {path for path in two.keys() - one.keys() if path.rpartition("/")[2].startswith(".waybill-")}
     both = one.keys() & two.keys()
@@ -45,7 +45,7 @@ def compare(sent: Found, arrived: Found, *, times: bool) -> dict[str, list[str]]
 
 
 def audit(api: Api, task: dict[str, Any], sent: Found) -> list[str]:
-    """What does not add up between the task's document, its rows and the tree that was sent."""
+    """The differences between the task's document, its rows and the transferred tree."""
     id_, count = task["task_id"], len(sent.files)
     with database(api) as cursor:
         cursor.execute(
@@ -70,7 +70,7 @@ def audit(api: Api, task: dict[str, Any], sent: Found) -> list[str]:
 
 
 def has_event(api: Api, task_id: str, code: str) -> bool:
-    """Whether the task's history tells this."""
+    """Whether the task's history holds this event."""
     with database(api) as cursor:
         cursor.execute("SELECT count(*) FROM tasks_event WHERE task_id = %s AND code = %s", [task_id, code])
         return bool(cursor.fetchone()[0])

@@ -29,7 +29,7 @@ BEYOND_ASCII = ("naïve {}", "数据 {}", "decomposed é {}")
 
 @dataclass(frozen=True)
 class Found:
-    """Of a tree: by path relative to it, hash and whole seconds of the modification time; and its folders."""
+    """A tree: hash and whole seconds of the modification time by relative path; and its folders."""
 
     files: dict[str, tuple[str, int]]
     folders: frozenset[str]

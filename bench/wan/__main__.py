@@ -39,7 +39,7 @@ HOPELESS = 1.25
 
 
 class Bench:
-    """All that stays the same from cell to cell: hosts, servers, our service."""
+    """All that is the same in each cell: hosts, servers, our service."""
 
     def __init__(self, options: argparse.Namespace, net: Network, root: Path, api: Api, guc: Pair) -> None:
         self.options = options

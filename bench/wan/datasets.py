@@ -48,7 +48,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def octets_below(folder: Path) -> int:
-    """What is stored there, holes of files under way not counted."""
+    """The octets that are stored there, without the holes of unfinished files."""
     return sum(min(path.stat().st_blocks * 512, path.stat().st_size) for path in folder.rglob("*") if path.is_file())
 
 

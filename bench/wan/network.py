@@ -2,7 +2,7 @@
 
     with Network(rtt_ms=60, loss=0.0001) as net:
         net.run_in("source", ["ping", "-c", "3", net.destination.address]).wait()
-        net.shape(rtt_ms=200)       # under the feet of whatever runs
+        net.shape(rtt_ms=200)       # while programs run
 
 Needs root, `ip`, /dev/net/tun and a C compiler; no traffic shaping in the kernel (many have no sch_netem). The name
 spaces, their processes and the forwarder go away with the block, and with this process however it ends.

@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.grid import Grid
 from bench.instance import Api, seconds_until_settled
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer
-from workers.engine.plan import Plan, Summary, make_plan
+from workers.engine.tuning.plan import Plan, Summary, make_plan
 
 from . import ssh
 from .datasets import DataSet
@@ -104,7 +104,7 @@ class Pair:
 def run_client(
     host: Host, argv: Sequence[str | Path], limit: float, environment: Mapping[str, str] | None = None
 ) -> float:
-    """The seconds from its start to its end. -> ToolError"""
+    """The seconds from its start to its end. Raises ToolError."""
     with tempfile.TemporaryFile() as said:
         begun = time.monotonic()
         process = subprocess.Popen(

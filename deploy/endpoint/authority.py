@@ -1,7 +1,7 @@
-"""A certificate authority made with the `openssl` command: for tests, and for an endpoint in a box.
+"""A certificate authority by the `openssl` command: for tests, and for an endpoint in a box.
 
-The standard library only: it runs on a bare host. Certificates are as Grid software wants them: RSA 2048, SHA-256, a
-folder of hashed names with a signing policy beside each (the layout of X509_CERT_DIR).
+Standard library only: it runs on a bare host. Certificates have the form that Grid software expects: RSA 2048, SHA-256,
+and a folder of hashed names with a signing policy beside each (the layout of X509_CERT_DIR).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OPENSSL_SECONDS = 60
-#: Days. A browser's limits do not hold here; a site renews its host certificate with `box renew`.
+#: Days. The limits of browsers do not apply here; a site renews its host certificate with `box renew`.
 AUTHORITY_DAYS, HOST_DAYS, USER_DAYS = 3650, 825, 365
 
 _CONFIG = "[req]\ndistinguished_name=names\n[names]\n"
@@ -46,27 +46,27 @@ distinguished_name=names
 
 
 class AuthorityError(Exception):
-    """The openssl command is missing, or refused; the text says which step and why."""
+    """The openssl command is missing, or failed; the text names the step and the reason."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key, as two PEM files; the key is readable by its owner only."""
+    """A certificate with its key, as two PEM files. Only the owner can read the key."""
 
     certificate: Path
     key: Path
 
     @property
     def subject(self) -> str:
-        """The slash form that a gridmap has: /O=Grid/CN=Alice."""
+        """The slash form of gridmaps: /O=Grid/CN=Alice."""
         return subject_of(self.certificate)
 
 
 class Authority:
-    """A CA in `folder`, made by the first use and taken as it is afterwards; it signs names below `namespace` only.
+    """A CA in `folder`, created at the first use and used again afterwards. It signs names below `namespace` only.
 
-    `certificates` is the folder to trust (X509_CERT_DIR). Certificates that were issued lie in `issued`.
-    `note` is told each path before it is made: who takes an endpoint away must know them.
+    `certificates` is the folder to trust (X509_CERT_DIR). Issued certificates lie in `issued`. `note` is called with
+    each path before it is created, so that the caller can remove the endpoint later.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Authority:
         for path in (self.folder, self.certificates, self.issued):
             self.note(path)
             path.mkdir(parents=True, exist_ok=True)
-            if path.stat().st_mode & 0o777 != 0o755:  # whatever the umask says: sessions read what is below
+            if path.stat().st_mode & 0o777 != 0o755:  # whatever the umask is: sessions read the files below
                 path.chmod(0o755)
         if not self.ca_certificate.exists():
             self._new_key(self.ca_key)
@@ -104,7 +104,7 @@ class Authority:
             replace_file(path, content, mode)
 
     def _new_key(self, path: Path) -> None:
-        """PKCS#1 ("RSA PRIVATE KEY"): what the oldest Grid programs read, too."""
+        """PKCS#1 ("RSA PRIVATE KEY"), which the oldest Grid programs read, too."""
         self._keep(path, openssl(["genrsa", "-traditional", "2048"]), 0o600)
 
     def _sign_itself(self) -> None:
@@ -114,7 +114,7 @@ class Authority:
         self._keep(self.ca_certificate, openssl(words, config))
 
     def _publish(self) -> None:
-        """Under the new hash of the subject, and under the MD5 one that older programs look for."""
+        """Under the current hash of the subject, and under the MD5 hash that older programs use."""
         policy = _POLICY.format(authority=subject_of(self.ca_certificate), namespace=self.namespace).encode()
         for name in self.hashes():
             self._keep(self.certificates / f"{name}.0", self.ca_certificate.read_bytes())
@@ -125,7 +125,7 @@ class Authority:
         return openssl(words).decode().split()
 
     def trust(self, other: Authority) -> None:
-        """Whoever uses our folder trusts the other authority from now on."""
+        """Users of this folder trust the other authority from now on."""
         for path in other.certificates.glob("[!.]*"):
             self._keep(self.certificates / path.name, path.read_bytes())
 
@@ -135,7 +135,7 @@ class Authority:
     def issue_host(
         self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None, stem: str = ""
     ) -> Identity:
-        """A certificate for a server: DNS names and addresses, the first is its common name too."""
+        """A certificate for a server: DNS names and addresses. The first one is its common name too."""
         alternatives = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
         extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
         return self.issue(stem or f"host-{names[0]}", names[0], extensions, days=days, to=to)
@@ -144,9 +144,9 @@ class Authority:
         return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
 
     def issue(self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None) -> Identity:
-        """Sign a new key; `stem` names its two files in the folder `to`, where it takes the place of an earlier one.
+        """Sign a new key; `stem` names its two files in the folder `to`, where they replace earlier ones.
 
-        In the default folder, `issued`, none takes another one's place: a part of the serial number is in the names.
+        In the default folder, `issued`, nothing is replaced: the names hold a part of the serial number.
         """
         serial = secrets.randbits(127) + 1
         safe = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in stem)
@@ -165,7 +165,7 @@ class Authority:
         return identity
 
     def revoke(self, identities: Iterable[Identity] = (), *, days: int = 30) -> None:
-        """Add these to what is revoked, and publish a list that holds for `days`; nobody given: a fresh list."""
+        """Revoke these, and publish a list that is valid for `days`. Without any, publish a fresh list."""
         index = self.folder / "index.txt"
         config = _DATABASE.format(folder=self.folder)
         for ending in ("", ".attr", ".old", ".attr.old", ".new", ".attr.new"):
@@ -181,7 +181,7 @@ class Authority:
 
 
 def write_gridmap(path: Path, accounts: Mapping[str, str]) -> Path:
-    """Subjects in slash form -> the local account that their sessions run as."""
+    """Write subjects in slash form -> the local account of their sessions."""
     replace_file(path, "".join(f'"{subject}" {account}\n' for subject, account in accounts.items()).encode())
     return path
 
@@ -193,7 +193,7 @@ def subject_of(certificate: Path) -> str:
 
 
 def fits(identity: Identity) -> bool:
-    """Whether both files are there and the key is that of the certificate."""
+    """Whether both files exist and the key is that of the certificate."""
     try:
         public = openssl(["x509", "-noout", "-pubkey", "-in", str(identity.certificate)])
         return public == openssl(["pkey", "-pubout", "-in", str(identity.key)])
@@ -202,7 +202,7 @@ def fits(identity: Identity) -> bool:
 
 
 def serves(identity: Identity, host: str, *, days: int) -> bool:
-    """Whether it is a usable certificate for this host name or address, and will be for so many days."""
+    """Whether this certificate is valid for this host name or address, and stays so for these days."""
     words = [
         "x509",
         "-noout",
@@ -221,18 +221,18 @@ def serves(identity: Identity, host: str, *, days: int) -> bool:
 
 
 def expiry_of(certificate: Path) -> str:
-    """Such as `Nov 22 00:20:59 2027 GMT`."""
+    """A time such as `Nov 22 00:20:59 2027 GMT`."""
     words = ["x509", "-noout", "-enddate", "-in", str(certificate)]
     return openssl(words).decode().strip().removeprefix("notAfter=")
 
 
 def beside(path: Path) -> Path:
-    """Where the new content of `path` lies until it is whole."""
+    """The path of the new content of `path` until it is complete."""
     return path.with_name(f".{path.name}.new")
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Write it whole or not at all; nobody reads half a file."""
+    """Write the file completely or not at all: no reader sees a part."""
     new = beside(path)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)
@@ -245,7 +245,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o644, owner: tuple[int
 
 
 def openssl(words: Sequence[str], given: str = "") -> bytes:
-    """What the command prints; raises AuthorityError with what it complained about."""
+    """The output of the command. Raises AuthorityError with its error message."""
     try:
         done = subprocess.run(
             ["openssl", *words],
@@ -264,7 +264,7 @@ def openssl(words: Sequence[str], given: str = "") -> bytes:
 
 
 def _with_file(words: Sequence[str], content: bytes, given: str) -> bytes:
-    """The command reads `content` from the file that its last word names, without one on the disk."""
+    """Run the command; its last word names a file with `content`, which is not on the disk."""
     descriptor = os.memfd_create("request")
     try:
         os.write(descriptor, content)
@@ -274,7 +274,7 @@ def _with_file(words: Sequence[str], content: bytes, given: str) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """For -subj: slashes and backslashes do not end a name, nor does a plus begin another."""
+    """Escape for -subj: slashes, backslashes and plus signs separate names there."""
     return value.replace("\\", "\\\\").replace("/", "\\/").replace("+", "\\+")
 
 

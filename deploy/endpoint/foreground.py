@@ -1,8 +1,8 @@
-"""Runs a server that insists on becoming a daemon, and ends it when we are asked to end.
+"""Runs a server that always becomes a daemon, and ends it when this process is asked to end.
 
-python -m deploy.endpoint.foreground COMMAND...
+    python -m deploy.endpoint.foreground COMMAND...
 
-A daemon leaves its parent; as its "subreaper" (prctl(2), PR_SET_CHILD_SUBREAPER) we stay responsible for it.
+A daemon leaves its parent; as its "subreaper" (prctl(2), PR_SET_CHILD_SUBREAPER) this process becomes its parent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def children() -> list[int]:
-    """Process numbers of all that belong to us; see proc(5), /proc/PID/task/TID/children."""
+    """The pids of all children of this process; see proc(5), /proc/PID/task/TID/children."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
@@ -36,13 +36,13 @@ def main(argv: list[str]) -> int:
     try:
         if code := subprocess.Popen(argv, stdin=subprocess.DEVNULL).wait():
             return code
-        with contextlib.suppress(ChildProcessError):  # that is: the daemon is gone
+        with contextlib.suppress(ChildProcessError):  # there is no child any more: the daemon has ended
             while True:
                 os.wait()
         return 1
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        # A session forked after our look is found by the next one; the daemon that could fork is gone by then.
+        # The next look finds a session that was forked after this one; the daemon that could fork is gone by then.
         while found := children():
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):

@@ -39,9 +39,9 @@ if ! command -v apt-get >/dev/null; then
     exit 1
 fi
 
-# A service that a package would start must not run: who needs one starts his own. 101: "not allowed".
-# (Only where nobody else has set a policy, and only while we install. One of ours that is there is left from a run that
-# was killed: it would keep this machine from starting anything for ever.)
+# The packages must not start their services: exit status 101 of policy-rc.d forbids it. The policy is written only where the
+# machine has none, and is removed after the installation. One that a killed run has left is removed too: it would keep
+# all services of this machine from starting.
 policy=/usr/sbin/policy-rc.d
 mark="# made by install-toolkit.sh of Waybill, for as long as it runs"
 no_sshd="# there was no sshd before"
@@ -49,7 +49,7 @@ new_sshd=""
 if ! command -v sshd >/dev/null || grep -qxF "$no_sshd" $policy 2>/dev/null; then new_sshd="$no_sshd"; fi
 if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
 finish() {
-    # Where there was no sshd, there shall be none after the next boot either: the tests start their own.
+    # Where no sshd was installed before, none starts at the next boot: the tests start their own.
     if [ -n "$new_sshd" ] && command -v sshd >/dev/null; then $run update-rc.d ssh disable >/dev/null 2>&1 || true; fi
     if grep -qxF "$mark" $policy 2>/dev/null; then $run rm -f $policy; fi
 }
@@ -60,7 +60,7 @@ if [ ! -e $policy ]; then
     $run chmod 755 $policy
 fi
 
-# A machine that was just started often has another apt-get at work.
+# On a machine that has just booted another apt-get often holds the lock.
 install() { $run apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $packages </dev/null; }
 
 log=$(mktemp)

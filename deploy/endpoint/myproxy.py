@@ -1,4 +1,4 @@
-"""MyProxy's own server as a child process of ours: keeps credentials that users left, and is an online CA."""
+"""MyProxy's own server as a child process: it stores credentials that users upload, and is an online CA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.endpoint.authority import Authority, Identity, replace_file, write_gridmap
-from deploy.endpoint.toolkit import LOOPBACK, clean_environment, free_port
+from deploy.endpoint.toolkit import LOOPBACK, clean_environment, free_port, server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 
@@ -21,7 +21,7 @@ SERVER = "myproxy-server"
 START_SECONDS = 20
 CLIENT_SECONDS = 30
 PORT_TRIES = 5
-#: The name under which the server asks PAM; see pam.d(5).
+#: The name of the service that the server uses with PAM; see pam.d(5).
 PAM_SERVICE = "waybill-test-myproxy"
 
 _POLICY = """authorized_retrievers "*"
@@ -32,7 +32,7 @@ default_renewers "none"
 authorized_key_retrievers "*"
 default_key_retrievers "none"
 """
-#: A wrong password is refused as pam_unix does it; pam_exec alone says "System error".
+#: A wrong password is refused as pam_unix does it; pam_exec alone would say "System error".
 _PAM = """auth [success=1 default=ignore] pam_exec.so quiet expose_authtok {check}
 auth requisite pam_deny.so
 auth required pam_permit.so
@@ -48,15 +48,15 @@ def installed() -> bool:
 
 
 def program() -> str | None:
-    return shutil.which(SERVER) or shutil.which(SERVER, path="/usr/sbin:/usr/local/sbin")
+    return server_program(SERVER)
 
 
 class MyProxyServer:
-    """One server, with its files in `folder` (made if missing, closed to others).
+    """One server, with its files in `folder` (created if missing, private).
 
-    `host` is its certificate. With `accounts` (user name -> password) it is an online CA as well: whoever proves by
-    PAM to be `name` gets a certificate for `authority.user_subject(name)`. The PAM service is seen by this server only
-    (a mount namespace): nothing in /etc changes, and no privilege is needed where user namespaces are allowed.
+    `host` is its certificate. With `accounts` (user name -> password) it is an online CA as well: a user who
+    authenticates by PAM as `name` gets a certificate for `authority.user_subject(name)`. Only this server sees the PAM
+    service (by a mount namespace): nothing in /etc changes. Where user namespaces are allowed it needs no privilege.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class MyProxyServer:
 
     def _accepts(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection((self.address, self.port), timeout=2):
-            return self.pid_file.exists()  # written after it listens
+            return self.pid_file.exists()  # the server writes it after it listens
         return False
 
     def keep(self, user_name: str, passphrase: str, identity: Identity, *, hours: float = 12) -> None:
-        """Leave a proxy of `identity` with the server, as `myproxy-init` does; raises StartError if it refuses."""
+        """Upload a proxy of `identity` to the server, as `myproxy-init` does. Raises StartError where that fails."""
         with tempfile.TemporaryDirectory(prefix="waybill-myproxy-") as folder:
             environment = self.client_environment() | {
                 "X509_USER_CERT": str(identity.certificate),
@@ -158,13 +158,13 @@ class MyProxyServer:
             run_client(words, passphrase, environment)
 
     def logon(self, user_name: str, passphrase: str, to: Path, *, hours: float = 1) -> Path:
-        """A credential by `myproxy-logon`, written to the file `to` (proxy layout); for tests without our client."""
+        """Get a credential by `myproxy-logon` into the file `to` (proxy layout); for tests without our client."""
         words = ["myproxy-logon", "-s", self.address, "-p", str(self.port), "-l", user_name, "-S"]
         run_client([*words, "-t", f"{hours:g}", "-o", str(to)], passphrase, self.client_environment())
         return to
 
     def client_environment(self) -> dict[str, str]:
-        """For MyProxy's own clients: they look the name of 127.0.0.1 up, so tell them the subject to expect."""
+        """Variables for MyProxy's own clients: they look up the name of 127.0.0.1, and need the expected subject."""
         certificates = str(self.authority.certificates)
         return clean_environment() | {"X509_CERT_DIR": certificates, "MYPROXY_SERVER_DN": self.host.subject}
 
@@ -191,14 +191,14 @@ def run_client(words: list[str], passphrase: str, environment: Mapping[str, str]
 
 
 def with_pam(folder: Path) -> list[str]:
-    """The words before a command that show it `folder` as /etc/pam.d."""
+    """The words before a command that give it `folder` as /etc/pam.d."""
     script = 'mount --bind "$1" /etc/pam.d && shift && exec "$@"'
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     return ["unshare", *user, "--mount", "sh", "-c", script, "sh", str(folder)]
 
 
 def can_show_pam() -> bool:
-    """Whether this machine lets us give a server a PAM service of its own."""
+    """Whether this account may give a server a PAM service of its own."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([*with_pam(Path(folder)), "true"], capture_output=True, timeout=CLIENT_SECONDS)
     return done.returncode == 0

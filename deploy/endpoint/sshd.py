@@ -1,7 +1,7 @@
-"""OpenSSH's `sshd` as a child process of ours on loopback, in front of the toolkit's GridFTP server (sshftp).
+"""OpenSSH's `sshd` as a child process on loopback, in front of the toolkit's GridFTP server (sshftp).
 
-It has host keys, a configuration and a list of authorized keys of its own, and touches none of the machine's; the
-account is the one that we run as. Its sessions find their `.globus/sshftp` in our folder instead of their home.
+It has its own host keys, configuration and list of authorized keys, and uses none of the machine's. The account is that
+of this process. Its sessions find their `.globus/sshftp` in its folder, not in their home.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, free_port, hand_over, 
 
 SSHD = "sshd"
 KEYGEN_SECONDS = 30
+#: An account with a home of its own: its profile runs first, as that of a login shell would. SFTP by its own server.
+_ACCOUNT = 'export HOME={home} && cd {home} && . ./.profile && eval "$SSH_ORIGINAL_COMMAND"'
+#: For a server that offers SFTP and nothing else.
+_SFTP_ONLY = ("internal-sftp", "Subsystem sftp internal-sftp")
 HOST_KEYS = ("ed25519", "ecdsa", "rsa")
-#: Where root's sshd locks its unprivileged half in; Debian's service makes it at boot.
+#: The folder in which root's sshd confines its unprivileged part; Debian's service creates it at boot.
 SEPARATION_FOLDER = Path("/run/sshd")
 
 _CONFIG = """ListenAddress {address}:{port}
@@ -43,7 +47,8 @@ PrintMotd no
 PrintLastLog no
 MaxStartups 200
 LogLevel VERBOSE
-ForceCommand cd {home} && eval "$SSH_ORIGINAL_COMMAND"
+ForceCommand {command}
+{subsystem}
 {extra}
 """
 
@@ -54,28 +59,30 @@ def installed() -> bool:
 
 
 def _sshd() -> str | None:
-    return shutil.which(SSHD) or shutil.which(SSHD, path="/usr/sbin:/usr/local/sbin")
+    return server_program(SSHD)
 
 
 def make_key(path: Path, kind: str, passphrase: str = "", *options: str) -> Path:
-    """A new key pair at `path` and `path`.pub."""
+    """Create a key pair at `path` and `path`.pub."""
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "waybill test", "-f", str(path), *options]
     subprocess.run(words, check=True, timeout=KEYGEN_SECONDS, stdin=subprocess.DEVNULL, capture_output=True)
     return path
 
 
 def fingerprint(path: Path) -> str:
-    """As `ssh-keygen -lf` prints it: "SHA256:..."."""
+    """A fingerprint as `ssh-keygen -lf` prints it: "SHA256:..."."""
     words = ["ssh-keygen", "-lf", str(path)]
     done = subprocess.run(words, check=True, timeout=KEYGEN_SECONDS, capture_output=True, text=True)
     return done.stdout.split()[1]
 
 
 class SshServer:
-    """One sshd with all that belongs to it in `folder`, which must be a new one.
+    """One sshd with all its files in `folder`, which must be a new one.
 
-    sshftp: set the toolkit's server up for ssh (`.globus/sshftp`). trusting: with a folder of authorities, without
-    which it takes no key for its data channels; after `enable-sshftp` there is none. extra: lines of sshd_config.
+    sshftp: set up the toolkit's server for ssh (`.globus/sshftp`). trusting: with a folder of authorities; without one
+    the server accepts no key for its data channels, as after `enable-sshftp`. sftp_only: SFTP, and no commands.
+    profile: an account on which nothing is set up, with these lines of shell in its profile.
+    extra: lines of sshd_config.
     """
 
     def __init__(
@@ -84,6 +91,8 @@ class SshServer:
         *extra: str,
         sshftp: bool = True,
         trusting: bool = True,
+        sftp_only: bool = False,
+        profile: str | None = None,
         host_keys: Sequence[str] = HOST_KEYS,
         address: str = LOOPBACK,
     ) -> None:
@@ -91,6 +100,8 @@ class SshServer:
         self.extra = extra
         self.sshftp = sshftp
         self.trusting = trusting
+        self.sftp_only = sftp_only
+        self.profile = profile
         self.address = address
         self.port = 0
         self.username = pwd.getpwuid(os.geteuid()).pw_name
@@ -102,14 +113,14 @@ class SshServer:
 
     @property
     def url(self) -> str:
-        return f"sshftp://{self.address}:{self.port}"
+        return f"{'ssh' if self.profile is not None else 'sftp' if self.sftp_only else 'sshftp'}://{self.address}:{self.port}"
 
     def fingerprint(self, kind: str = "ed25519") -> str:
-        """Of one of its host keys."""
+        """The fingerprint of one of its host keys."""
         return fingerprint(self.host_keys[kind])
 
     def authorize(self, key: Path) -> None:
-        """Let the owner of this key pair in."""
+        """Authorize the owner of this key pair."""
         public = key.with_name(key.name + ".pub").read_text()
         with (self.folder / "authorized_keys").open("a") as file:
             file.write(public)
@@ -141,7 +152,9 @@ class SshServer:
                 make_key(path, kind, "", *(("-b", "2048") if kind == "rsa" else ()))
         (self.home / ".globus").mkdir(parents=True, exist_ok=True)
         (self.folder / "authorized_keys").touch()
-        if self.sshftp:
+        if self.profile is not None:
+            self.set_profile(self.profile)
+        elif self.sshftp and not self.sftp_only:
             script = self.home / ".globus" / "sshftp"
             script.write_text(f"#!/bin/sh\n{shlex.join(self._server_words(program))}\n")
             script.chmod(0o755)
@@ -149,8 +162,9 @@ class SshServer:
             hand_over(self.home, stop_at=Path(tempfile.gettempdir()))
 
     def _server_words(self, program: str) -> list[str]:
-        """The server does not run as root, who is nobody in particular to it; and it protects data channels only where
-        it has a folder of authorities, be it an empty one."""
+        """The command of the server's sessions, as an unprivileged account where this is root. It protects data
+        channels only where it has a folder of authorities, even an empty one.
+        """
         if self.trusting:
             self.trust()
         words = ["exec", "env", f"X509_CERT_DIR={self.trusted}"]
@@ -159,15 +173,26 @@ class SshServer:
         return [*words, program, "-c", "/dev/null", "-ssh"]
 
     def trust(self) -> None:
-        """Make the empty folder of authorities; sessions that begin from now on find it."""
+        """Create the empty folder of authorities; sessions that begin from now on use it."""
         self.trusted.mkdir(exist_ok=True)
 
     def _configure(self) -> Path:
         config = self.folder / "sshd_config"
         keys = "\n".join(f"HostKey {path}" for path in self.host_keys.values())
-        values = {"folder": self.folder, "home": self.home, "address": self.address, "port": self.port}
+        command, subsystem = _SFTP_ONLY if self.sftp_only else (self._shell(), "")
+        values = {"folder": self.folder, "address": self.address, "port": self.port}
+        values |= {"command": command, "subsystem": subsystem}
         config.write_text(_CONFIG.format(host_keys=keys, extra="\n".join(self.extra), **values))
         return config
+
+    def _shell(self) -> str:
+        if self.profile is not None:
+            return _ACCOUNT.format(home=self.home)
+        return f'cd {self.home} && eval "$SSH_ORIGINAL_COMMAND"'
+
+    def set_profile(self, text: str) -> None:
+        """Set the lines that the account's shell runs first, from the next session on."""
+        (self.home / ".profile").write_text(text + "\n")
 
     def _greets(self) -> bool:
         with (
@@ -178,17 +203,17 @@ class SshServer:
         return False
 
     def sessions(self) -> list[int]:
-        """Process numbers of its sessions, with all that they have started."""
+        """The pids of its sessions, with all processes that they have started."""
         return list(_descendants(self.process.pid)) if self.process else []
 
     def kill_sessions(self) -> None:
-        """End them as a power cut would; new ones may come."""
+        """Kill all sessions, as a power failure would. New ones may begin."""
         for number in self.sessions():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it with all of its sessions; they have process groups of their own."""
+        """Kill it with all of its sessions, which have process groups of their own."""
         if self.process is not None:
             self.kill_sessions()
             stop(self.process, signal.SIGTERM)
@@ -203,7 +228,7 @@ class SshServer:
 
 
 def _descendants(number: int) -> Iterator[int]:
-    """Children of a process, theirs, and so on (proc(5), /proc/PID/task/TID/children)."""
+    """The children of a process, their children, and so on (proc(5), /proc/PID/task/TID/children)."""
     try:
         children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
     except OSError:

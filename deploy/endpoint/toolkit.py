@@ -1,11 +1,11 @@
-"""The Grid Community Toolkit's `globus-gridftp-server`, anonymous or with GSI, as a child process of ours; usually on
-loopback."""
+"""The Grid Community Toolkit's `globus-gridftp-server`, anonymous or with GSI, as a child process on loopback."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -23,7 +23,7 @@ SERVER = "globus-gridftp-server"
 CLIENT = "globus-url-copy"
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 20
-#: Somebody may take the port between our look and the server's bind.
+#: Another process may take the port between our check and the server's bind.
 PORT_TRIES = 5
 
 
@@ -32,25 +32,33 @@ def installed() -> bool:
     return server_program() is not None and shutil.which(CLIENT) is not None
 
 
-def server_program() -> str | None:
-    """Where the server is, if it is installed."""
-    # Debian puts it into /usr/sbin, which ordinary users do not have on their PATH.
-    return shutil.which(SERVER) or shutil.which(SERVER, path="/usr/sbin:/usr/local/sbin")
+def server_program(name: str = SERVER) -> str | None:
+    """The path of a server's program; None: it is not installed."""
+    # Debian installs it into /usr/sbin, which is not on the PATH of ordinary users.
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+
+
+#: Ports that `free_port` chooses from.
+_FREE_PORTS = (15_000, 30_000)
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody has right now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that is free at present.
+
+    It lies below the ephemeral ports of Linux: a connection of another process cannot take it before it is used.
+    """
+    while True:
+        port = random.randrange(*_FREE_PORTS)  # noqa: S311 - a choice, and no secret
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 @dataclass(frozen=True)
 class GsiFiles:
-    """What a server with GSI needs: whom it trusts, who it is, and which subject is which account.
+    """The files of a server with GSI: the authorities that it trusts, its own certificate, and its gridmap.
 
-    Its own key must be readable by its owner only, and `certificates` by everybody (sessions run as their accounts).
+    Only its owner may read its key; everybody must be able to read `certificates` (sessions run as their accounts).
     """
 
     certificates: Path
@@ -67,23 +75,23 @@ class GsiFiles:
 
 
 def session_account() -> str:
-    """The account that gridmaps of our servers name: an ordinary user's server can only run sessions as that user."""
+    """The account in the gridmaps of our servers: a server of an ordinary user can run sessions as that user only."""
     account = unprivileged_account()
     return account.pw_name if account else pwd.getpwuid(os.geteuid()).pw_name
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours, without what points Grid programs at certificates of whoever runs us."""
+    """Our environment, without the variables that point Grid programs to the user's own certificates."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("X509_", "GRIDMAP", "MYPROXY_"))}
 
 
 class ToolkitServer:
-    """One server over the folder `root`; clients use the folder's full path (the server sees the whole machine).
+    """One server over the folder `root`; clients use the folder's full path (the server serves the whole machine).
 
-    Started by root, sessions run as `nobody`: the folder must be open to that account (`hand_over` does it).
+    Where root starts it, sessions run as `nobody`: the folder must be open to that account (`hand_over` does it).
     `security` makes it a server with GSI, whose gridmap should name `session_account()`; else it is anonymous.
-    `extra` are further options of the server, such as "-rp" and a path. `address` is the only one it listens on;
-    `prefix` are words before its command that do not change its process number (`ip netns exec NAME`).
+    `extra` are further options of the server, such as "-rp" and a path. It listens on `address` only.
+    `prefix` are words before its command that do not change its pid (`ip netns exec NAME`).
     """
 
     def __init__(
@@ -148,7 +156,7 @@ class ToolkitServer:
         return False
 
     def stop(self) -> None:
-        """End the server with all of its sessions: SIGTERM would wait for them."""
+        """Kill the server with all of its sessions: after SIGTERM it would wait for them."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -164,9 +172,9 @@ class ToolkitServer:
 
 
 def hand_over(root: Path, *, stop_at: Path) -> None:
-    """As root: give the folder with its contents to the account that sessions run as, and open the way to it.
+    """Give the folder with its contents to the account of the sessions, and open the path to it. This needs root.
 
-    Folders between `stop_at` and `root` that are ours become passable; nothing above `stop_at` is touched.
+    Our folders between `stop_at` and `root` become passable; nothing above `stop_at` is changed.
     """
     account = unprivileged_account()
     if account is None:

@@ -1,1 +1,1 @@
-"""The embedded stack: servers that run as our own child processes, and what keeps them running."""
+"""The embedded stack: servers that run as our own child processes, and their supervisor."""

@@ -1,7 +1,7 @@
-"""The account that an instance runs as when root starts it: not root, and none that runs anything else.
+"""The account of an instance that root starts: neither root, nor one that runs other programs.
 
-`make up` by root gives a home of root's to the system account `waybill`, makes that account where there is none, and
-goes on as it. A home that belongs to another account is run as its owner. All other commands go on as the owner, too.
+`make up` by root gives a home of root's to the system account `waybill`, creates that account if necessary, and goes
+on as this account. A home of another account runs as its owner. All other commands go on as the owner, too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .places import account_reaches, drop_to, may_read_all, wheel_folder
 
 NAME = "waybill"
 USERADD_SECONDS = 30
-#: Of the checkout, what processes of an instance load.
+#: The parts of the checkout that processes of an instance load.
 ROOMS = ("deploy", "endpoints", "identity", "transferapi", "webui", "workers")
-#: Below it a port is root's (ip(7), net.ipv4.ip_unprivileged_port_start).
+#: Only root may use lower ports (ip(7), net.ipv4.ip_unprivileged_port_start).
 FIRST_OPEN_PORT = 1024
 
 
 def own_account() -> pwd.struct_passwd:
-    """The system account `waybill`, made now if there is none; for root only. Raises StackError."""
+    """The system account `waybill`, created if there is none; for root only. Raises StackError."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(NAME)
     words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
@@ -49,7 +49,7 @@ def own_account() -> pwd.struct_passwd:
         )
         reason = told.stderr.strip()
     try:
-        # Also where another process has made it at the same time.
+        # Also where another process has created it at the same time.
         return pwd.getpwnam(NAME)
     except KeyError:
         raise StackError(
@@ -59,7 +59,7 @@ def own_account() -> pwd.struct_passwd:
 
 
 def owner_of(home: Home) -> pwd.struct_passwd | None:
-    """Whom root's commands go on as; None: as root, for there is no home, or it is root's. Raises HomeError."""
+    """The account as which root's commands go on; None: root, where the home is root's or missing. Raises HomeError."""
     try:
         found = home.path.stat()
     except OSError:
@@ -73,9 +73,9 @@ def owner_of(home: Home) -> pwd.struct_passwd | None:
 
 
 def take_over(home: Home, account: pwd.struct_passwd) -> None:
-    """Give a home of root's to the account, with all that is in it, and close it to everybody else.
+    """Give a home of root's and all its files to the account, and remove the access of everybody else.
 
-    The home itself comes last: until then it is root's, and the next start goes on where this one was stopped. Links
+    The home itself comes last: until then it is root's, and the next start continues where this one was stopped. Links
     are not followed, and other file systems are left alone. Raises HomeError, and BusyError while an instance runs.
     """
     try:
@@ -100,7 +100,7 @@ def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> N
     if found.st_dev != device or (found.st_uid, found.st_gid) == (account.pw_uid, account.pw_gid):
         return
     if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-        # It may be any file of the machine: an earlier version let processes of other programs write in here.
+        # The link may lead to any file of the machine: in an earlier version, other programs could write in here.
         raise HomeError(f"{path} has another name elsewhere (a hard link): copy it or remove it, then start again")
     os.chown(path.name, account.pw_uid, account.pw_gid, dir_fd=folder, follow_symlinks=False)
 
@@ -108,7 +108,7 @@ def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> N
 def go_on_as(account: pwd.struct_passwd, home: Home, port: int) -> None:
     """Run this program again as the account, in this process; does not return. Raises HomeError.
 
-    The account of a person is not given a right to files that it does not have by itself.
+    The account of a person gets no right to files that it does not have itself.
     """
     if account.pw_name != NAME and (closed := closed_to(account, home)):
         raise HomeError(f"{home.path} belongs to {account.pw_name}, who cannot reach {closed}: start as that account")
@@ -120,23 +120,23 @@ def go_on_as(account: pwd.struct_passwd, home: Home, port: int) -> None:
 
 
 def rights_over_files() -> str:
-    """What the capability allows that passes closed folders, in words."""
+    """The rights that the capability for closed folders gives, in words."""
     return "read all files of this machine" if may_read_all() else "read and change all files of this machine"
 
 
 def compile_for_all() -> None:
-    """Root's checkout is not the account's to write to, and to compile all of it in each process takes seconds."""
+    """The account may not write to root's checkout, and each process would need seconds to compile all of it."""
     with contextlib.suppress(OSError):
         for room in ROOMS:
             compileall.compile_dir(CHECKOUT / room, quiet=2)
 
 
 def needed(home: Home) -> list[Path]:
-    """What the account must reach: the home, the program, its packages and its Python."""
+    """The paths that the account must reach: the home, the program, its packages and its Python."""
     packages = wheel_folder("django") / "__init__.py"
     return [home.path, CHECKOUT / "deploy" / "cli.py", packages, Path(sys.prefix, "pyvenv.cfg"), Path(os.__file__)]
 
 
 def closed_to(account: pwd.struct_passwd, home: Home) -> Path | None:
-    """One of what it needs that it does not reach without a capability."""
+    """A path that the account needs and cannot reach without a capability; None: it reaches all."""
     return next((path for path in needed(home) if not account_reaches(account, path)), None)

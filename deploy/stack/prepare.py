@@ -1,9 +1,8 @@
 """Brings the database of a home up to date: tables, the sample endpoints, a user, a token and a client.
 
-    python -m deploy.stack.prepare HOME ep1=PORT ep2=PORT
+    python -m deploy.stack.prepare HOME ep1=PORT ep2=PORT ssh=PORT
 
-Run again it changes nothing but what is missing or has moved. Writes HOME/prepared.json, HOME/token and
-HOME/client.json.
+A second run changes only what is missing or has moved. Writes HOME/prepared.json, HOME/token and HOME/client.json.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from .home import Home, write_private
 
 OWNER = "go"
 USER = "demo"
+#: Not an endpoint, but the port of the ssh shell.
+SSH = "ssh"
 
 
 def main(argv: list[str]) -> None:
@@ -32,10 +33,11 @@ def main(argv: list[str]) -> None:
     ports = {name: int(port) for name, _, port in (word.partition("=") for word in argv[1:])}
     call_command("migrate", interactive=False, verbosity=1)
     check_or_exit()
-    ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items()}
+    ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items() if name != SSH}
     _token(home)
     _client(home)
     _password(home)
+    _ssh_key(home)
     home.write_json(
         home.prepared,
         {"fingerprint": migrations_fingerprint(), "username": USER, "endpoints": ids, "ports": ports},
@@ -43,7 +45,7 @@ def main(argv: list[str]) -> None:
 
 
 def _endpoint(name: str, port: int) -> str:
-    """Make the endpoint, or point the one that is there at the port; returns its id."""
+    """Create the endpoint, or change the port of the existing one; returns its id."""
     from endpoints import registry
     from endpoints.models import Endpoint
     from identity.models import User
@@ -62,7 +64,7 @@ def _endpoint(name: str, port: int) -> str:
 
 
 def _token(home: Home) -> None:
-    """Keep the token that still works, or make one."""
+    """Keep a token that is still valid, or create one."""
     from identity import tokens
     from identity.models import User
 
@@ -73,19 +75,36 @@ def _token(home: Home) -> None:
 
 
 def _password(home: Home) -> None:
-    """Make one where there is none; one that the user has changed since stays his."""
-    from identity import signing_in
+    """Create a password where there is none; one that the user has changed since stays."""
+    from identity import password_sign_in
     from identity.models import User
 
     user = User.objects.get(username=USER)
     if home.read_password() is None or not user.has_usable_password():
-        password = signing_in.generated()
-        signing_in.set_password(user, password)
+        password = password_sign_in.random_password()
+        password_sign_in.set_password(user, password)
         write_private(home.password, password.value + "\n")
 
 
+def _ssh_key(home: Home) -> None:
+    """Keep the key of the ssh shell if the user still has it, or create one."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+
+    from identity.models import User
+    from identity.ssh_keys import public_keys
+    from identity.ssh_keys import services as ssh_keys
+    from transferapi.shell.server.host_key import new_private_key
+
+    private = home.ssh_key.read_bytes() if home.ssh_key.exists() else new_private_key()
+    key = load_ssh_private_key(private, None).public_key()
+    line = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    if ssh_keys.find(USER, public_keys.parse(line).blob) is None:
+        ssh_keys.add(User.objects.get(username=USER), line, "make up")
+    write_private(home.ssh_key, private.decode())
+
+
 def _client(home: Home) -> None:
-    """Keep the user's application if its secret still works, or make one."""
+    """Keep the user's application if its secret is still valid, or create one."""
     from identity.models import User
     from identity.provider import applications, clients
 
@@ -93,7 +112,7 @@ def _client(home: Home) -> None:
     kept = home.read_json(home.client)
     found = clients.authenticate(str(kept.get("id", "")), str(kept.get("secret", "")))
     if found is None or found.user != user:
-        application, secret = applications.make(user, applications.Spec("make up"))
+        application, secret = applications.make(user, applications.ApplicationSpec("make up"))
         assert secret is not None
         home.write_json(home.client, {"id": application.client_id, "secret": secret.value})
 

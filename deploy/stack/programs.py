@@ -1,4 +1,4 @@
-"""The programs of one instance: what they are called, how they are started, and when they are ready."""
+"""The programs of one instance: their names, their commands, and the checks of their readiness."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deploy.web.tls import client_context
 from transferapi.config import Config
 
 from .embedded import embedded_environment
@@ -24,10 +25,11 @@ from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
 from .supervisor import Program
-from .tls import client_context
 
 HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
+#: The name of the port of the ssh shell, beside those of the endpoints.
+SSH = "ssh"
 THREADS_PER_WORKER = 16
 
 
@@ -38,12 +40,13 @@ class Instance:
     home: Home
     config: Config
     ports: Mapping[str, int]
+    ssh_port: int
     postgres: Postgres | None
     redis: Redis | None
 
     @property
     def url(self) -> str:
-        """Where users find it."""
+        """The address for users."""
         return self.config.public_url if self.config.tls_certificate else f"http://{HOST}:{self.config.port}"
 
     @property
@@ -51,34 +54,38 @@ class Instance:
         return {name: self.home.path / "endpoints" / name for name in ENDPOINTS}
 
     def environment(self) -> dict[str, str]:
-        """What every child gets; what the user has set wins over the embedded servers."""
+        """The environment of every child; variables of the user take precedence over the embedded servers."""
         given = {name: value for name, value in os.environ.items() if value}
         embedded = embedded_environment(self.home.path)
         chosen = {name: value for name, value in embedded.items() if not _is_given(name, given)}
-        # The sample endpoints listen on loopback, of which the address gate opens nothing else by itself.
+        # The sample endpoints listen on loopback, which the address gate does not open by default.
         samples = (f"{HOST}:{port}" for port in self.ports.values())
         allowed = ",".join((*samples, given.get("WAYBILL_ALLOW_TARGETS", "")))
-        return {**given, **chosen, "WAYBILL_ALLOW_TARGETS": allowed, "PYTHONUNBUFFERED": "1"}
+        return {**given, **chosen, "WAYBILL_ALLOW_TARGETS": allowed, "PYTHONUNBUFFERED": "1"} | {
+            "WAYBILL_SSH_PORT": str(self.ssh_port)
+        }
 
     def is_prepared(self) -> bool:
-        """Whether the database has our tables, endpoints and token already, as far as files can tell."""
+        """Whether the database has our tables, endpoints and token already, as far as files show."""
         found = self.home.read_json(self.home.prepared)
         return (
             self.postgres is not None
             and found.get("fingerprint") == migrations_fingerprint()
-            and found.get("ports") == dict(self.ports)
+            and found.get("ports") == {**self.ports, SSH: self.ssh_port}
             and self.home.read_token() is not None
             and self.home.password.exists()
+            and self.home.ssh_key.exists()
             and self.home.read_json(self.home.client).keys() == {"id", "secret"}
         )
 
     def programs(self, *, prepare: bool) -> list[Program]:
-        """All of them, in the order in which they are shown."""
+        """All programs, in the order in which `status` shows them."""
         servers = list(self._servers())
         needed = tuple(program.name for program in servers)
         preparing = [self._prepare(needed)] if prepare else []
         needed += tuple(program.name for program in preparing)
-        return [*servers, *preparing, *self._endpoints(), self._web(needed), self._workers(needed)]
+        users = [self._web(needed), self._relay(needed), self._workers(needed), self._shell(needed)]
+        return [*servers, *preparing, *self._endpoints(), *users]
 
     def _servers(self) -> Iterator[Program]:
         if (postgres := self.postgres) is not None:
@@ -94,22 +101,28 @@ class Instance:
             yield Program("redis", redis.command(), redis.log, ready=lambda text: redis.ready(), server=True)
 
     def _prepare(self, after: tuple[str, ...]) -> Program:
-        ports = [f"{name}={port}" for name, port in self.ports.items()]
+        ports = [f"{name}={port}" for name, port in {**self.ports, SSH: self.ssh_port}.items()]
         return self._python("prepare", "deploy.stack.prepare", str(self.home.path), *ports, after=after, once=True)
 
     def _endpoints(self) -> Iterator[Program]:
         for name, root in self.roots.items():
             where = ["--root", str(root), "--host", HOST, "--port", str(self.ports[name])]
-            # They ask for no credential, and every account of this machine reaches loopback.
+            # They need no credential, and every account of this machine can connect to loopback.
             where.append("--own-account")
             line = f"listening on {HOST}:{self.ports[name]}".encode()
             yield self._python(name, "endpoints.gridftp.server", *where, ready_line=line)
 
     def _web(self, after: tuple[str, ...]) -> Program:
-        settings = ["--config", "python:deploy.stack.gunicorn_conf", "--bind", f"{HOST}:{self.config.port}"]
+        settings = ["--config", "python:deploy.web.gunicorn_conf", "--bind", f"{HOST}:{self.config.port}"]
         return replace(
             self._python("web", "gunicorn", *settings, "transferapi.wsgi", after=after), ready=self._web_answers
         )
+
+    def _shell(self, after: tuple[str, ...]) -> Program:
+        return self._python("shell", "deploy.cli", "shell", after=after, ready_line=b"ssh: listening on")
+
+    def _relay(self, after: tuple[str, ...]) -> Program:
+        return self._python("relay", "deploy.cli", "relay", after=after, ready_line=b"relay: listening on")
 
     def _workers(self, after: tuple[str, ...]) -> Program:
         members = socket_folder(self.home.path) / "workers.json"
@@ -141,15 +154,15 @@ class Instance:
         )
 
     def _web_answers(self, text: bytes) -> bool:
-        """Whether a request gets through to the database (a refusal of the token is an answer too)."""
+        """Whether a request reaches the database (a refusal of the token is an answer too)."""
         return self.web_status() in (200, 401, 403)
 
     def web_status(self) -> int:
-        """HTTP status of a small authenticated request; 0 when nobody answers."""
+        """The HTTP status of a small authenticated request; 0: no answer."""
         return self._status("/v0.10/submission_id", f"Bearer {self.home.read_token()}")
 
     def client_status(self) -> int:
-        """HTTP status of what the sample user's application asks about itself."""
+        """The HTTP status of a request of the sample user's application about itself."""
         client = self.home.read_json(self.home.client)
         basic = base64.b64encode(f"{client.get('id')}:{client.get('secret')}".encode()).decode()
         return self._status(f"/v2/api/clients/{client.get('id')}", f"Basic {basic}")
@@ -174,12 +187,12 @@ def _is_given(name: str, given: Mapping[str, str]) -> bool:
 
 
 def cores() -> int:
-    """Cores that we may use: one worker process for each."""
+    """The cores that this process may use: one worker process for each."""
     return len(os.sched_getaffinity(0))
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1 now."""
+    """Whether a server can listen on this port of 127.0.0.1 now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
@@ -189,12 +202,12 @@ def is_free(port: int) -> bool:
 
 
 def choose_ports(home: Home) -> dict[str, int]:
-    """The ports of the sample endpoints: those of the last time where they are free, else others."""
+    """The ports of the sample endpoints and of the ssh shell: those of last time where they are free, else others."""
     before = home.read_json(home.prepared).get("ports")
     kept = before if isinstance(before, dict) else {}
     chosen: dict[str, int] = {}
     with contextlib.ExitStack() as probes:
-        for name in ENDPOINTS:
+        for name in (*ENDPOINTS, SSH):
             old = kept.get(name)
             if isinstance(old, int) and 0 < old < 65536 and is_free(old):
                 chosen[name] = old
@@ -206,14 +219,19 @@ def choose_ports(home: Home) -> dict[str, int]:
 
 
 def make_instance(home: Home, config: Config) -> Instance:
-    """Look what is configured and what is free. Raises BusyError when the web server's port is taken."""
+    """Read the configuration and find free ports. Raises BusyError when the port of a server is in use."""
     if not is_free(config.port):
         raise BusyError(f"port {config.port} of {HOST} is in use: choose another one with WAYBILL_PORT")
     given = {name: value for name, value in os.environ.items() if value}
+    ports = choose_ports(home)
+    chosen = ports.pop(SSH)
+    if "WAYBILL_SSH_PORT" in given and not is_free(chosen := config.ssh_port):
+        raise BusyError(f"port {chosen} of {HOST} is in use: choose another one with WAYBILL_SSH_PORT")
     return Instance(
         home,
         config,
-        choose_ports(home),
+        ports,
+        chosen,
         None if _is_given("DATABASE_URL", given) else Postgres(home.path, max_connections=100 + 64 * cores()),
         None if _is_given("REDIS_URL", given) else Redis(home.path),
     )

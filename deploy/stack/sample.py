@@ -13,7 +13,7 @@ FOLDER = "/share/sample/"
 
 
 def make_sample_data(source: Path, destination: Path) -> None:
-    """Fill the folder of go#ep1 and make the empty one of go#ep2; what is complete is left alone."""
+    """Fill the folder of go#ep1 and create the empty one of go#ep2; a complete folder is left alone."""
     destination.mkdir(mode=0o700, parents=True, exist_ok=True)
     if source.exists():
         return
@@ -39,6 +39,6 @@ def _fill(folder: Path) -> None:
 
 
 def sizes(folder: Path) -> tuple[int, int]:
-    """Number of files below a folder, and their bytes."""
+    """The number of files below a folder, and of their octets."""
     found = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
     return len(found), sum(found)

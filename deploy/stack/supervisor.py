@@ -1,6 +1,6 @@
-"""A supervisor in one thread: starts programs in the order they need, restarts what crashes, stops all in time.
+"""A supervisor in one thread: it starts programs in order, restarts them after crashes, and stops all in bounded time.
 
-It loads nothing heavy. Each child is told by the kernel when the supervisor is gone (see child.py).
+It imports no large package. The kernel signals each child when the supervisor is gone (see child.py).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from .child import Child, describe_exit, fork, spawn, stop_all, trim_log
 from .errors import StartError
 
-#: A crashed program is started again after this many seconds; twice as many after each further crash.
+#: Seconds after which a crashed program is started again; twice as many after each further crash.
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
-#: A program that ran this long has recovered: its next crash is a first one again.
+#: A program that ran this long has recovered: its next crash counts as the first one.
 RECOVERED_AFTER = 30.0
-#: While all is being started, a program may crash this often before we give up.
+#: A program that crashes more often than this during the start makes the start fail.
 START_TRIES = 5
-#: How often the logs are looked at for their size.
+#: Seconds between two checks of the size of logs.
 TRIM_SECONDS = 60.0
-#: Ctrl-C to the end: two rounds, first who uses the servers, then the servers.
+#: Ctrl-C ends everything in two rounds: first the users of the servers, then the servers.
 STOP_SECONDS = (0.9, 0.6)
 
 
@@ -35,10 +35,10 @@ STOP_SECONDS = (0.9, 0.6)
 class Program:
     """One program to keep running.
 
-    ready: asked every few hundredths of a second whether it does its work; gets the log's text since its start.
+    ready: called every few hundredths of a second with the log's text since the start; whether the program works.
     after: names of programs that must be ready before this one starts.
-    work: instead of a program, a function that a child of ours does; see `child.fork`.
-    members: a file in which a program that has processes of its own names them, see `Supervisor.pids`.
+    work: in place of a program, a function that a child runs; see `child.fork`.
+    members: a file in which a program with processes of its own writes their names, see `Supervisor.pids`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
     patience: seconds until it must be ready.
@@ -59,7 +59,7 @@ class Program:
     patience: float = 60.0
 
 
-class State(Enum):
+class ProgramState(Enum):
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
@@ -69,10 +69,10 @@ class State(Enum):
 
 @dataclass
 class Running:
-    """What we know of one program."""
+    """The state of one program."""
 
     program: Program
-    state: State = State.WAITING
+    state: ProgramState = ProgramState.WAITING
     process: Child | None = None
     started_at: float = 0.0
     log_start: int = 0
@@ -82,15 +82,15 @@ class Running:
 
     @property
     def is_up(self) -> bool:
-        return self.state in (State.READY, State.DONE)
+        return self.state in (ProgramState.READY, ProgramState.DONE)
 
     def text(self) -> bytes:
-        """The log of this run so far; its first 64 KB are plenty to see it get ready."""
+        """The log of this run; its first 64 KB are enough to see that it is ready."""
         try:
             with self.program.log.open("rb") as log:
                 log.seek(self.log_start)
                 return log.read(65536)
-        except FileNotFoundError:  # a forked child makes it itself, in its own time
+        except FileNotFoundError:  # a forked child creates it later
             return b""
 
 
@@ -121,7 +121,7 @@ class Supervisor:
         self.stopping = True
 
     def pids(self) -> dict[str, int]:
-        """Process name to pid, of those that run and of their members."""
+        """The pids of the running processes and of their members, by name."""
         found: dict[str, int] = {}
         for name, running in self.running.items():
             if running.process is not None and running.process.returncode is None:
@@ -131,7 +131,7 @@ class Supervisor:
         return found
 
     def start(self, *, timeout: float) -> bool:
-        """Bring everything up; False when it was told to stop before that. Raises StartError."""
+        """Start all programs. Returns False when it was asked to stop before the end. Raises StartError."""
         until = time.monotonic() + timeout
         while not self.stopping:
             self._tick()
@@ -145,14 +145,14 @@ class Supervisor:
         return False
 
     def watch(self) -> None:
-        """Look once after everything, and sleep until something happens; at most a second."""
+        """Check all programs once, and sleep until something happens; at most a second."""
         self._tick()
         self._trim_logs()
         settled = all(running.is_up for running in self.running.values())
         self._sleep(1.0 if settled else 0.1)
 
     def stop(self) -> None:
-        """End all: first those who use the servers, then the servers; never longer than `stop_seconds`."""
+        """Stop all: first the users of the servers, then the servers; in at most `stop_seconds`."""
         for of_servers, seconds in zip((False, True), self.stop_seconds, strict=True):
             stop_all(
                 [
@@ -164,20 +164,20 @@ class Supervisor:
             )
 
     def _sleep(self, seconds: float) -> None:
-        """Until a signal arrives (also that of a child that ended), at most `seconds`."""
+        """Sleep until a signal arrives (also that of a child that ended), at most `seconds`."""
         if select.select([self._wake], [], [], seconds)[0]:
             os.read(self._wake, 4096)
 
     def _tick(self) -> None:
         for running in self.running.values():
             match running.state:
-                case State.WAITING if all(self.running[name].is_up for name in running.program.after):
+                case ProgramState.WAITING if all(self.running[name].is_up for name in running.program.after):
                     self._launch(running)
-                case State.CRASHED if time.monotonic() >= running.restart_at:
+                case ProgramState.CRASHED if time.monotonic() >= running.restart_at:
                     self._launch(running)
-                case State.STARTING:
+                case ProgramState.STARTING:
                     self._look_whether_ready(running)
-                case State.READY:
+                case ProgramState.READY:
                     self._look_whether_alive(running)
 
     def _trim_logs(self) -> None:
@@ -191,7 +191,7 @@ class Supervisor:
         trim_log(program.log)
         running.log_start = program.log.stat().st_size if program.log.exists() else 0
         running.started_at = time.monotonic()
-        running.state = State.STARTING
+        running.state = ProgramState.STARTING
         if program.members is not None:
             program.members.unlink(missing_ok=True)
         if program.work is not None:
@@ -204,13 +204,13 @@ class Supervisor:
         code = running.process.poll()
         if running.program.once:
             if code == 0:
-                self._change(running, State.DONE)
+                self._change(running, ProgramState.DONE)
             elif code is not None:
                 raise StartError(running.program.name, f"ended with {describe_exit(code)}", running.program.log)
         elif code is not None:
             self._crashed(running, code)
         elif running.program.ready(running.text()):
-            self._change(running, State.READY)
+            self._change(running, ProgramState.READY)
         elif time.monotonic() > running.started_at + running.program.patience:
             running.process.kill()
 
@@ -232,15 +232,15 @@ class Supervisor:
                 running.program.log,
             )
         running.restart_at = now + min(FIRST_PAUSE * 2.0 ** (running.crashes - 1), LONGEST_PAUSE)
-        self._change(running, State.CRASHED)
+        self._change(running, ProgramState.CRASHED)
 
-    def _change(self, running: Running, state: State) -> None:
+    def _change(self, running: Running, state: ProgramState) -> None:
         running.state = state
         self.on_change(running)
 
 
 def read_members(file: Path) -> dict[str, int]:
-    """The pids that a program wrote down; empty before it did."""
+    """The pids that a program wrote into its file; none before that."""
     try:
         found: dict[str, int] = json.loads(file.read_text())
     except FileNotFoundError:

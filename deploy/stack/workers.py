@@ -1,9 +1,9 @@
-"""The Celery workers of a machine, as children of one process that has loaded what they all need.
+"""The Celery workers of a machine, as children of one process that has loaded all that they need.
 
     python -m deploy.stack.workers --count 2 --threads 16 --logs FOLDER --members FILE
 
 Each is a `celery -A workers.celery:app worker --pool threads` of its own, restarted when it crashes. Loaded once and
-forked, they take the time to start and most of the memory of one.
+forked, together they need the start time and most of the memory of one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .errors import StartError
 from .home import write_private
 from .supervisor import Program, Supervisor
 
-#: Loaded before the fork, because every worker would load it after.
+#: Loaded before the fork, because every worker would load it afterwards.
 LOADED = (celery.worker.consumer, kombu.transport.redis, thread)
 LINE = "take messages"
 START_SECONDS = 60.0
-#: Less than our own supervisor gives us; what a worker has not given back by then, its lease does.
+#: Less than the time limit of our supervisor. The leases of work that is not finished by then expire.
 STOP_SECONDS = (0.7, 0.0)
 
 
@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def tell(members: Path, pids: dict[str, int]) -> None:
-    """Write down who works, and wake our own supervisor: to it this is a change among its children."""
+    """Write the pids of the workers, and wake our supervisor: for it this is a change among its children."""
     write_private(members, json.dumps(pids))
     os.kill(os.getppid(), signal.SIGCHLD)
 

@@ -1,6 +1,6 @@
-"""A session: one control connection, logged in, for looking and for small changes, with commands pipelined.
+"""A session: one logged-in control connection for listings, facts, checksums and small changes, pipelined.
 
-Errors: every method raises FaultError; after a fault of scope SESSION the connection is of no more use.
+Errors: every method raises FaultError; after a fault of scope SESSION the connection cannot be used any more.
 """
 
 from __future__ import annotations
@@ -12,56 +12,57 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Self, TypeVar
 
+from identity.gsi.printable import quoted
+
 from .commands import MAX_ARGUMENT
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
-from .data_commands import Told, tell
-from .facts import Entry, FactsError, format_time, parse_line
-from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
+from .facts import Entry, FactsError, parse_line
+from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from .features import Features
 from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
-from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_GROUNDS, Ground, not_restricted, restriction
-from .words import quoted
+from .requests import plain_ftp
+from .requests.symlinks import make_symlink
+from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
+from .session_settings import SessionSettings, apply
 
-#: Facts asked for: what a scan needs (Unique tells a file by two names from two files), and what a person wants to
-#: see in a listing besides.
+#: Facts to select for a scan (by Unique, one file with two names is not two files), and for a listing that a person
+#: reads.
 SCAN_FACTS = "Type;Size;Modify;Unique;UNIX.slink;"
 LIST_FACTS = "Type;Size;Modify;UNIX.mode;UNIX.owner;UNIX.group;UNIX.slink;"
-#: Seconds between two signs of life of a server that makes a checksum.
+#: Seconds between two markers of a server that makes a checksum.
 CHECKSUM_MARKERS = 5
-#: What the data nodes of a striped toolkit server can do, and its front end does not say in FEAT.
-FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
-#: Seconds for the answer of one that gives none: some TB, read from memory.
+#: Seconds for a server that sends no markers to make a checksum: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
 _T = TypeVar("_T")
 
 
 class GridFTPSession:
-    """One logged-in control connection, for looking and for small changes. Its methods may run side by side."""
+    """One logged-in control connection. Its methods may run side by side."""
 
     def __init__(self, connection: ControlConnection, login: Login = ANONYMOUS) -> None:
         self.connection = connection
         self.login = login
-        self.features: frozenset[str] = frozenset()
-        #: Checksums that the server can make, the one it likes best first (FEAT CKSM).
-        self.algorithms: Sequence[str] = ()
+        #: Whether data connections can be made to this server. A computer behind a NAT connects itself.
+        self.listens = bool(getattr(login, "listens", True))
+        self.features = Features()
         self.home = "/"
-        #: Its facts tell a symlink to a folder from a folder.
-        self.tells_links = False
-        #: The toolkit's server stands before data nodes of its own (GFD.20).
-        self.striped = False
-        #: None: nobody knows, for part of it may have been heard.
-        self.data_security: Told | None = Told()
-        #: What the server has refused of it, such as "DCSC P", with what it said.
+        #: The settings of its data connections that the server has accepted.
+        self.data_security = SessionSettings()
+        #: The settings that the server has refused, such as "DCSC P", each with its fault.
         self.refused: dict[str, Fault] = {}
         #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
         self.demands_encryption = False
         self._marks_checksums = False
-        #: Where the folders lie that it was restricted to, by the names that others know them by.
+        #: The server knows neither MLST nor MLSD.
+        self.lists_plainly = False
+        self._moves_blocks: bool | None = None
+        #: The folders that it was restricted to: the path that the client uses, and the path on the server.
         self.places: Mapping[str, str] = {}
-        #: A second EPSV would take the address of the first away.
-        self._listening = asyncio.Lock()
+        #: Held from EPSV to the end of the listing: a second EPSV would invalidate the address of the first.
+        self.one_data_connection = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -100,44 +101,64 @@ class GridFTPSession:
         if binary.is_error:
             raise FaultError(classify(binary))
         if not features.is_error:
-            self._read_features(features.lines[1:-1])
+            self.features = Features.parse(features.lines[1:-1])
         self.home = _quoted_path(home) or "/"
         self._marks_checksums = not markers.is_error
-
-    def _read_features(self, lines: Sequence[bytes]) -> None:
-        """The lines of FEAT (RFC 2389): a name, and what belongs to it."""
-        features = [line.strip().decode("ascii", "replace") for line in lines]
-        self.features = frozenset(feature.partition(" ")[0].upper() for feature in features)
-        self.tells_links = any("unix.slink" in feature.lower() for feature in features)
-        self.striped = any(feature.startswith("DSI remote") for feature in features)
-        self.algorithms = _algorithms(features) or (FRONT_END_ALGORITHMS if self.striped else ())
 
     @property
     def usable(self) -> bool:
         return self.connection.usable
 
     @property
+    def idle(self) -> bool:
+        """Whether no command is unanswered."""
+        return not self.connection.channel.unanswered
+
+    @property
+    def protected(self) -> bool:
+        """Whether the control channel is encrypted and authenticated."""
+        return self.login.protected
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.connection.abort()
+
+    async def moves_blocks(self) -> bool:
+        """Whether the server knows MODE E (GFD.20), so that third-party transfers are usual; asked once."""
+        if self._moves_blocks is None:
+            known = "PARALLEL" in self.features or self.features.toolkit
+            self._moves_blocks = known or not (await self.connection.request("MODE", b"E")).is_error
+        return self._moves_blocks
+
+    @property
+    def is_plain_ftp(self) -> bool:
+        """Whether `moves_blocks` has found, or FEAT suggests, that this is no GridFTP server."""
+        return not ("PARALLEL" in self.features or self.features.toolkit or self._moves_blocks)
+
+    @property
     def round_trip(self) -> float | None:
-        """Seconds between a question and its answer, as seen when the connection was made."""
+        """`ControlConnection.round_trip`, in seconds."""
         return self.connection.round_trip
 
     @property
-    def _is_toolkit(self) -> bool:
-        """The toolkit's server names its storage interface in FEAT."""
-        return "DSI" in self.features
+    def algorithms(self) -> Sequence[str]:
+        """`Features.algorithms`."""
+        return self.features.algorithms
 
     @property
-    def eight_bit_clean(self) -> bool:
-        """Whether names beyond ASCII survive the way to the server.
-
-        The toolkit's server says UTF8 and yet strips octets above 127 from clear-text commands; over ssh, too.
-        """
-        return "UTF8" in self.features and (self.connection.channel.protected or not self._is_toolkit)
+    def tells_links(self) -> bool:
+        """`Features.reports_links`."""
+        return self.features.reports_links
 
     @property
     def resolves_links(self) -> bool:
-        """Whether the server tells of a symlink the full path of what it leads to in the end, rather than its text."""
-        return self._is_toolkit
+        """`Features.resolves_links`."""
+        return self.features.resolves_links
+
+    @property
+    def eight_bit_clean(self) -> bool:
+        """`Features.eight_bit_clean`, on this control channel."""
+        return self.features.eight_bit_clean(protected=self.connection.channel.protected)
 
     def encode_path(self, path: str) -> bytes:
         """A path as it goes over the wire: absolute, `/~/` taken from the home. Raises FaultError."""
@@ -150,34 +171,55 @@ class GridFTPSession:
 
     def _encoded(self, name: str) -> bytes:
         octets = name.encode("utf-8", "surrogateescape")
-        if not self.eight_bit_clean and not octets.isascii():
+        if not (self.eight_bit_clean or self.is_plain_ftp or octets.isascii()):
             advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
             raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=quoted(name)))
         return octets
 
-    async def restrict(self, grounds: Iterable[Ground]) -> None:
+    async def restrict(self, allowed_paths: Iterable[AllowedPath]) -> None:
         """SITE RESTRICT: from now on the server lets this session see these folders only, wherever symlinks lead.
 
-        For good: it cannot be widened. No symlink is followed on the way to a folder: the paths are resolved ones, and
-        must stay what they are. Raises FaultError: UNSUPPORTED where the server does not know how, LIMIT_EXCEEDED where
-        there are too many for one command.
+        It cannot be undone. No symlink is followed on the way to a folder: the paths are resolved ones, and must stay
+        as they are. Raises FaultError: UNSUPPORTED where the server cannot do it, LIMIT_EXCEEDED where there are too
+        many folders for one command.
         """
-        paths = [(ground.write, self.encode_path(ground.path)) for ground in grounds]
-        if self.striped and any(path.strip(b"/") for _, path in paths):
-            # It compares the words of a path, and its data nodes open what these lead to.
+        paths = [(allowed_path.write, self.encode_path(allowed_path.path)) for allowed_path in allowed_paths]
+        if self.features.restricts_whole_only and any(path.strip(b"/") for _, path in paths):
             raise not_restricted(Kind.UNSUPPORTED, FRONT_END)
-        line = restriction(paths, patterns=self._is_toolkit)
+        line = restriction(paths, patterns=self.features.restricts_by_patterns)
         if not line:
             raise not_restricted(Kind.UNSUPPORTED, NO_STARS)
         if len(line) > MAX_ARGUMENT:
-            raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_GROUNDS)
+            raise not_restricted(Kind.LIMIT_EXCEEDED, TOO_MANY_FOLDERS)
         reply = await self.connection.request("SITE", line)
         if reply.is_error:
             raise not_restricted(Kind.UNSUPPORTED, NOT_CONFINED, str(reply))
 
+    async def select_facts(self, facts: str) -> None:
+        """The facts of the answers from now on, as in `SCAN_FACTS` (OPTS MLST). Raises FaultError."""
+        await self.connection.ask("OPTS", b"MLST " + facts.encode())
+
+    async def free_space(self, path: str) -> int | None:
+        """Octets that may still be written in a folder (AVBL); None where the server does not say it."""
+        if "AVBL" not in self.features:
+            return None
+        reply = await self.connection.request("AVBL", self.encode_path(path))
+        words = b" ".join(reply.lines).split()
+        found = [int(word) for word in words if word.isdigit() and len(word) < 20]
+        return None if reply.is_error or not found else found[-1]
+
     async def stat(self, path: str) -> Entry:
-        """Facts of one thing (MLST, RFC 3659 section 7.2); its name is the last component of the path."""
-        return _entry(await self.connection.ask("MLST", self.encode_path(path)))
+        """The facts of one path (MLST, RFC 3659 section 7.2); the entry's name is the last component of the path."""
+        encoded = self.encode_path(path)
+        if self.lists_plainly:
+            return await plain_ftp.stat(self.connection, encoded)
+        reply = await self.connection.request("MLST", encoded)
+        if plain_ftp.is_unknown(reply) and not self.features.lists_facts:
+            self.lists_plainly = True
+            return await self.stat(path)
+        if reply.is_error:
+            raise FaultError(classify(reply))
+        return _entry(reply)
 
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way.
@@ -185,6 +227,16 @@ class GridFTPSession:
         A server that sends more than is allowed loses the connection.
         """
         allowance = allowance or Allowance()
+        if not self.features.lists_facts:
+            await self.stat(path)
+        if self.lists_plainly:
+            async with (
+                self.one_data_connection,
+                aclosing(plain_ftp.listing(self.connection, self.encode_path(path), allowance)) as batches,
+            ):
+                async for batch in batches:
+                    yield batch
+            return
         blocks = blocks_on_control if "MLSC" in self.features else self._blocks_on_data
         async with aclosing(blocks(self.connection, self.encode_path(path), allowance)) as found:
             async for lines in found:
@@ -194,7 +246,7 @@ class GridFTPSession:
     async def _blocks_on_data(
         self, connection: ControlConnection, path: bytes, allowance: Allowance
     ) -> AsyncGenerator[Sequence[bytes], None]:
-        async with self._listening:
+        async with self.one_data_connection:
             if self.login.protected:
                 await self._bare_data_connection()
             async with aclosing(blocks_on_data(connection, path, allowance)) as found:
@@ -202,18 +254,17 @@ class GridFTPSession:
                     yield lines
 
     async def _bare_data_connection(self) -> None:
-        """Let the server take a data connection from us, who have no key for it. What a lane needs it tells anew."""
+        """Let the server accept our data connection, for which we have no key. A lane sends its own settings again."""
         if self.demands_encryption:
             advice = "This server lists folders on data connections only, and the task wants those encrypted."
-            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=Scope.ENDPOINT, advice=advice))
+            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=FaultScope.ENDPOINT, advice=advice))
         if "DCAU" in self.features:
-            held = self.data_security
-            await tell(self, Told(held.dcsc if held else "?", b"N", b"C"))
+            await apply(self, self.data_security.bare())
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
-        """MKD for each, pipelined, in this order; False for one that was there already, which is fine."""
+        """MKD for each, pipelined, in this order; False for a folder that existed already, which is no fault."""
         made: list[bool] = []
-        # One alone is often waited for, and often there: it is looked at in the same round trip.
+        # A single folder often exists, and its caller often waits: MLST goes in the same round trip.
         look_at_once = len(paths) == 1
         for window in _windows(paths, MAX_PIPELINE // 2):
             encoded = [self.encode_path(path) for path in window]
@@ -222,20 +273,21 @@ class GridFTPSession:
         return made
 
     async def _make_directory(self, path: str, encoded: bytes, look_at_once: bool) -> bool:
-        """Servers say "exists" in many ways: a look is surer than the words."""
-        verbs = ("MKD", "MLST") if look_at_once else ("MKD",)
+        """Servers report an existing folder in many ways: MLST is more certain than their texts."""
+        verbs = ("MKD", "MLST") if look_at_once and self.features.lists_facts else ("MKD",)
         reply, *seen = await asyncio.gather(*(self.connection.request(verb, encoded) for verb in verbs))
         if not reply.is_error:
             return True
-        look = seen[0] if seen else await self.connection.request("MLST", encoded)
-        if look.is_error:
-            raise FaultError(classify(reply))
-        if not _entry(look).is_directory:
+        try:
+            there = _entry(seen[0]) if seen and not seen[0].is_error else await self.stat(path)
+        except FaultError:
+            raise FaultError(classify(reply)) from None
+        if not there.is_directory:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, f"{path}: {classify(reply).raw}"))
         return False
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
-        """DELE or RMD each (path, is_directory), pipelined, in this order; None where it went well."""
+        """DELE or RMD each (path, is_directory), pipelined, in this order; None for success."""
         outcome: list[Fault | None] = []
         for window in _windows(entries, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
@@ -245,15 +297,16 @@ class GridFTPSession:
         try:
             await self.connection.ask("RMD" if folder else "DELE", self.encode_path(path))
         except FaultError as error:
-            if error.fault.scope is not Scope.FILE:
+            if error.fault.scope is not FaultScope.FILE:
                 raise
-            return error.fault
+            return await plain_ftp.explained(self.stat, error.fault, path) if self.lists_plainly else error.fault
         return None
 
     async def remove_unlisted(self, path: str) -> None:
-        """SITE RDEL: remove a folder with what is in it and in no listing.
+        """SITE RDEL: remove a folder with the symlinks in it that no listing shows.
 
-        The toolkit's server lists no symlink that leads nowhere, and keeps the folder for its sake. It follows none.
+        The toolkit's server lists no symlink whose target is missing, and RMD fails because of it. SITE RDEL follows no
+        symlink.
         """
         await self.connection.ask("SITE", b"RDEL " + self.encode_path(path))
 
@@ -273,7 +326,7 @@ class GridFTPSession:
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file (CKSM, GFD.47), hexadecimal, lower case.
 
-        Markers are asked for, so that a large file takes as long as it takes and a hung server is still noticed.
+        With markers there is no limit of time for a large file, and a hung server is noticed all the same.
         """
         encoded = self.encode_path(path)
         if not self._marks_checksums:
@@ -285,7 +338,7 @@ class GridFTPSession:
         return value
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
-        """Set modification times (MFMT, draft-somers-ftp-mfxx), pipelined; None where it went well."""
+        """Set modification times (MFMT, draft-somers-ftp-mfxx), pipelined; None for success."""
         outcome: list[Fault | None] = []
         for window in _windows(files, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._set_modified(path, modified) for path, modified in window))
@@ -293,60 +346,23 @@ class GridFTPSession:
 
     async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
         try:
-            await self.connection.ask("MFMT", format_time(modified).encode() + b" " + self.encode_path(path))
+            await plain_ftp.set_time(self.connection, self.encode_path(path), modified, self.features)
         except FaultError as error:
-            if error.fault.scope is not Scope.FILE:
+            if error.fault.scope is not FaultScope.FILE:
                 raise
             return error.fault
         return None
 
     async def make_symlink(self, target: str, path: str) -> None:
-        """SITE SYMLINKFROM and SYMLINKTO in one go; a link that leads there already is fine.
+        """SITE SYMLINKFROM and SYMLINKTO in one go; a symlink that leads to the target already is success.
 
-        The target is any text; but the toolkit's server makes links only to what is there, and makes them absolute.
-        What else stands at `path` raises FaultError(PATH_EXISTS).
+        The target is any text; but the toolkit's server makes links to existing targets only, and makes them absolute.
+        Raises FaultError: PATH_EXISTS where anything else is at `path`.
         """
-        new = self.encode_path(path)
-        text = self._link_text(target, new)
-        request = self.connection.request
-        first, second = await asyncio.gather(
-            request("SITE", b"SYMLINKFROM " + text), request("SITE", b"SYMLINKTO " + new)
-        )
-        if not second.is_error:
-            return
-        fault = classify(first if first.is_error else second)
-        try:
-            there = await self.stat(path)
-        except FaultError:
-            raise FaultError(fault) from None
-        if not await self._leads_to(there, text):
-            raise FaultError(make_fault(Kind.PATH_EXISTS, fault.raw))
-
-    def _link_text(self, target: str, path: bytes) -> bytes:
-        """What SYMLINKFROM takes. The toolkit's server takes a relative target from where the session stands."""
-        octets = self._encoded(target)
-        if not octets:
-            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, "a symlink to nothing", retryable=False))
-        if self._is_toolkit and not octets.startswith(b"/"):
-            return path.rpartition(b"/")[0] + b"/" + octets
-        return octets
-
-    async def _leads_to(self, link: Entry, text: bytes) -> bool:
-        """Whether this is a symlink with this text, or one that ends where it does: servers tell either."""
-        if link.link_target is None:
-            return False
-        target = text.decode("utf-8", "surrogateescape")
-        if link.link_target == target:
-            return True
-        if not target.startswith("/") or not link.unique:
-            return False
-        try:
-            return (await self.stat(target)).unique == link.unique
-        except FaultError:
-            return False
+        await make_symlink(self.connection, self.features, self.stat, (self._encoded(target), self.encode_path(path)))
 
     async def close(self) -> None:
-        """QUIT, and do not wait long for the answer."""
+        """QUIT, and wait at most a second for the answer."""
         try:
             async with asyncio.timeout(1.0):
                 await self.connection.request("QUIT")
@@ -356,23 +372,12 @@ class GridFTPSession:
 
 
 def _entry(reply: Reply) -> Entry:
-    """The one line of facts that MLST answers with."""
+    """The line of facts in an answer to MLST."""
     try:
         entry = parse_line(reply.lines[1].removeprefix(b" "))
     except (IndexError, FactsError) as error:
         raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
     return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
-
-
-def _algorithms(features: Sequence[str]) -> Sequence[str]:
-    """The line `CKSM MD5:10;SHA1:10;SHA256:11;` of FEAT: names with their preference, the lowest first."""
-    for feature in features:
-        word, _, rest = feature.partition(" ")
-        if word.upper() == "CKSM":
-            pairs = (part.strip().partition(":")[::2] for part in rest.split(";") if part.strip())
-            known = [(int(rank) if rank.isdigit() else 99, name.strip().upper()) for name, rank in pairs]
-            return [name for _, name in sorted(known, key=lambda pair: pair[0])]
-    return ()
 
 
 def _windows(things: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:

@@ -1,22 +1,23 @@
-"""Commands of a control channel (RFC 959 section 5.3): the only place where text becomes a line on the wire."""
+"""Commands of a control channel (RFC 959 section 5.3): the only module that makes lines for the wire."""
 
 from __future__ import annotations
 
 import re
 
-from .words import shown
+from identity.gsi.printable import shown
 
-#: Octets that end or corrupt a line, or that no server takes in a name: C0 controls and DEL (truth 9).
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+#: Octets that end or corrupt a line, or that servers refuse in a name: C0 controls and DEL (docs/architecture.md,
+#: truth 9).
+CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
-#: Six numbers, and no seventh before or behind them.
+#: Exactly six numbers.
 _SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
-#: The toolkit's server reads lines of any length, others stop at 4 KiB; Linux paths end at 4096 octets.
+#: The toolkit's server reads lines of any length, others up to 4 KiB; a Linux path has at most 4096 octets.
 MAX_ARGUMENT = 8192
 
 
 class CommandError(ValueError):
-    """This argument must not reach a wire. `argument` is what was refused."""
+    """An `argument` that must not be sent, or a reply (`argument`) without the address that it should have."""
 
     def __init__(self, reason: str, argument: bytes) -> None:
         super().__init__(reason, argument)
@@ -27,18 +28,13 @@ class CommandError(ValueError):
         return f"{self.reason}: {shown(self.argument)}"
 
 
-def has_control_characters(path: bytes) -> bool:
-    """Whether a path holds an octet that may never reach a wire."""
-    return _CONTROL.search(path) is not None
-
-
 def encode(verb: str, argument: bytes = b"") -> bytes:
     """One command line, ended by CR LF. Raises CommandError when the argument holds a control character."""
     if not _VERB.match(verb):
         raise CommandError("not a verb", verb.encode())
     if len(argument) > MAX_ARGUMENT:
         raise CommandError("an argument too long", argument)
-    if _CONTROL.search(argument):
+    if CONTROL.search(argument):
         raise CommandError("a control character in an argument", argument)
     return b"%b %b\r\n" % (verb.encode(), argument) if argument else verb.encode() + b"\r\n"
 

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLError
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
+
+from identity.gsi.printable import error_text
 
 from .commands import CommandError, encode
 from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
-from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
+from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
-from .words import of_system
 
-#: Seconds for a connection to be made, and for the greeting and the login together.
+if TYPE_CHECKING:
+    from .streams.tls_streams import DataConnection
+
+#: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
-#: Seconds in which something must arrive while an answer is due. Servers answer even the slowest command
-#: (a checksum, a listing of a cold disk) within this, or send preliminary replies.
+#: Seconds without an octet from the server, while an answer is due, until the connection is given up. Servers answer
+#: even the slowest command (a checksum, a listing of a cold disk) earlier, or send preliminary replies.
 STALL_TIMEOUT = 90.0
-#: Commands under way at once on one connection: the toolkit's server drops a client at 1000.
+#: Unanswered commands on one connection; the toolkit's server disconnects a client that has 1000.
 MAX_PIPELINE = 300
-#: Commands that servers answer at once, so that they tell what a round trip takes; and how many of the last ones count.
+#: Commands that servers answer at once, so that the time of an answer is a round trip; and how many of them count.
 QUICK = frozenset({"MLST", "MKD", "NOOP", "PWD"})
 ROUND_TRIPS = 4
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A command somebody awaits."""
+    """A command whose sender awaits the reply."""
 
     answer: asyncio.Future[Reply]
     on_preliminary: Callable[[Reply], None] | None = None
@@ -40,7 +44,7 @@ class ControlConnection(asyncio.Protocol):
     """A control channel on a TCP connection.
 
     Events of commands sent by `ask` and `request` go to their futures; all others, as many as arrived together,
-    to `listener`, which also hears of the loss of the connection.
+    to `listener`, which also receives the loss of the connection.
     """
 
     def __init__(self, *, stall_timeout: float | None = STALL_TIMEOUT) -> None:
@@ -48,10 +52,12 @@ class ControlConnection(asyncio.Protocol):
         self.listener: Callable[[Sequence[ControlEvent]], None] | None = None
         self.stall_timeout = stall_timeout
         self.last_activity = 0.0
+        #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
+        self.forward_data: Callable[[int], Awaitable[DataConnection]] | None = None
         self.lost: Fault | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        #: Of the last few questions that were asked alone, connecting included.
+        #: Seconds, of connecting and of the last commands that were sent while no other was unanswered.
         self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS)
         self._window = asyncio.Semaphore(MAX_PIPELINE)
         self._flush_due = False
@@ -69,7 +75,7 @@ class ControlConnection(asyncio.Protocol):
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         except (OSError, SSLError) as error:
-            raise FaultError(session_fault(Kind.CONNECT_FAILED, of_system(error), Scope.ENDPOINT)) from None
+            raise FaultError(session_fault(Kind.CONNECT_FAILED, error_text(error), FaultScope.ENDPOINT)) from None
         return connection
 
     # ---- asyncio.Protocol
@@ -87,7 +93,7 @@ class ControlConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch:
             self._watch.cancel()
-        fault = session_fault(Kind.CONNECTION_RESET, of_system(exc)) if exc else None
+        fault = session_fault(Kind.CONNECTION_RESET, error_text(exc)) if exc else None
         self._dispatch(self.channel.receive_eof(fault))
 
     # ---- use
@@ -98,7 +104,7 @@ class ControlConnection(asyncio.Protocol):
 
     @property
     def peer_host(self) -> str:
-        """The address this connection goes to."""
+        """The IP address of the server."""
         assert self._transport is not None
         return str(self._transport.get_extra_info("peername")[0])
 
@@ -110,7 +116,7 @@ class ControlConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def flush_soon(self) -> None:
-        """Write when the caller is done queueing: many commands, one segment."""
+        """Write after the caller has queued all its commands: many commands, one TCP segment."""
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self.flush)
@@ -118,7 +124,7 @@ class ControlConnection(asyncio.Protocol):
     async def request(
         self, verb: str, argument: bytes = b"", on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
-        """Send a command, wait for its final reply, whatever it is. Raises FaultError when the connection is lost."""
+        """Send a command and wait for its final reply, error or not. Raises FaultError when the connection is lost."""
         try:
             line = encode(verb, argument)
         except CommandError as error:
@@ -128,7 +134,7 @@ class ControlConnection(asyncio.Protocol):
     async def request_line(
         self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
-        """`request` for a line that is made already."""
+        """`request` for a line that `encode` has made already."""
         async with self._window:
             if self.lost:
                 raise FaultError(self.lost)
@@ -144,21 +150,21 @@ class ControlConnection(asyncio.Protocol):
 
     @property
     def round_trip(self) -> float | None:
-        """Seconds between a question and its answer: the shortest of the last few; None before the first."""
+        """Seconds between a command and its reply: the minimum of the last few; None before the first."""
         return min(self._round_trips, default=None)
 
     def _note_round_trip(self, seconds: float) -> None:
         self._round_trips.append(seconds)
 
     async def ask(self, verb: str, argument: bytes = b"") -> Reply:
-        """`request`, and an error reply raises FaultError too."""
+        """`request`; raises FaultError for an error reply too."""
         reply = await self.request(verb, argument)
         if reply.is_error:
             raise FaultError(classify(reply))
         return reply
 
     def abort(self, fault: Fault | None = None) -> None:
-        """End the connection now; what is unanswered is lost with `fault`."""
+        """Close the connection at once; unanswered commands are lost with `fault`."""
         self._dispatch(self.channel.receive_eof(fault))
         if self._transport:
             self._transport.abort()
@@ -174,14 +180,18 @@ class ControlConnection(asyncio.Protocol):
     # ---- inside
 
     def _dispatch(self, events: Iterable[ControlEvent]) -> None:
-        others = [event for event in events if not self._settle(event)]
+        others = [event for event in map(self._as_told, events) if not self._settle(event)]
         if others and self.listener:
             self.listener(others)
         if self.lost and self._transport:
             self._transport.abort()
 
+    def _as_told(self, event: ControlEvent) -> ControlEvent:
+        """The event as its receivers see it. A connection of another kind may know more about its loss."""
+        return event
+
     def _settle(self, event: ControlEvent) -> bool:
-        """Whether the event was one for our own futures only."""
+        """Whether the event is handled here, and not for the listener."""
         if isinstance(event, Answered | Preliminary):
             tag = event.command.tag
             if not isinstance(tag, _Pending):
@@ -218,7 +228,7 @@ class ControlConnection(asyncio.Protocol):
 
 @asynccontextmanager
 async def within(connection: ControlConnection, until: float, late: str) -> AsyncIterator[None]:
-    """End the connection when what is inside fails, or is not done by then (the loop's time). Raises FaultError."""
+    """Close the connection when the body fails, or is not done at `until` (the loop's time). Raises FaultError."""
     try:
         async with asyncio.timeout_at(until):
             yield
@@ -230,7 +240,7 @@ async def within(connection: ControlConnection, until: float, late: str) -> Asyn
         raise
 
 
-def session_fault(kind: Kind, raw: str, scope: Scope = Scope.SESSION) -> Fault:
-    """A fault that may pass, and that spoils more than one file."""
+def session_fault(kind: Kind, raw: str, scope: FaultScope = FaultScope.SESSION) -> Fault:
+    """A fault of more than one file that may be over at another time."""
     fault = make_fault(kind, raw)
     return Fault(fault.kind, fault.side, True, scope, fault.advice, fault.raw)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from sys import intern
 from urllib.parse import quote, unquote
 
-from .words import shown
+from identity.gsi.printable import shown
+
+#: Millions of entries are in memory at once. Our server runs on Python 3.8 and later, and the service on 3.11.
+_SLOTS: dict[str, bool] = {"slots": True} if sys.version_info >= (3, 10) else {}
 
 
 class FactsError(ValueError):
-    """A line that is not one of a listing: no space between facts and name, no name, or facts that are not facts."""
+    """A line that is not one of a listing: no space between facts and name, no name, or malformed facts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **_SLOTS)
 class Entry:
     """One line of a listing.
 
     name: last path component, surrogateescape str. kind: "file", "dir", "link" (dangling or shown as such) or
     another type of the server ("OS.unix=pipe"). size in octets. mode is the octal permission string ("0644") or "".
-    link_target is set when the thing is a symlink; the other facts then tell of its target, as the servers do.
-    perm is the Perm fact of RFC 3659 section 7.5.5: what the session may do with it.
+    link_target is set for a symlink; the other facts are then those of its target, as the servers send them.
+    perm is the Perm fact of RFC 3659 section 7.5.5: the operations that the session may do.
     """
 
     name: str
@@ -40,13 +44,18 @@ class Entry:
     def is_directory(self) -> bool:
         return self.kind in ("dir", "cdir", "pdir")
 
+    @property
+    def is_link(self) -> bool:
+        """Whether this is a symlink, even one whose target is missing."""
+        return self.link_target is not None or self.kind == "link"
 
-#: The facts that a server of ours can tell, in the order in which it does.
+
+#: The facts that our server offers, in the order in which it sends them.
 FACTS = (
     "Type", "Size", "Modify", "Perm", "UNIX.mode", "UNIX.owner", "UNIX.group", "Unique", "UNIX.slink",
 )  # fmt: skip
 
-#: As servers write them. RFC 3659 section 7.5 lets them be of any case, so others take the longer way.
+#: The usual spellings. RFC 3659 section 7.5 allows any case: facts in other spellings are looked up in `_UNUSUAL`.
 _USUAL = frozenset((*FACTS, "UNIX.uid", "UNIX.gid", "Charset", "X.count", "Create", "Media-Type", "Lang"))
 _UNUSUAL = {name.lower(): name for name in _USUAL}
 _KINDS = frozenset(("file", "dir", "cdir", "pdir"))
@@ -57,8 +66,8 @@ _MAX_SIZE = 2**63 - 1
 def parse_line(line: bytes) -> Entry:
     """Read one line of MLST, MLSD, MLSC or MLSR, without its line end and without MLST's leading space.
 
-    The name is what follows the first space, as it stands: a path where the command gives paths (MLST, MLSR).
-    Unknown facts are passed over; a time that is none is unknown. -> FactsError
+    The name is all that follows the first space, unchanged: a path where the command gives paths (MLST, MLSR).
+    Unknown facts are ignored, and so is a malformed time. Raises FactsError.
     """
     facts, _, name = line.decode("utf-8", "surrogateescape").partition(" ")
     if not name or (facts and not facts.endswith(";")):
@@ -74,7 +83,7 @@ def parse_line(line: bytes) -> Entry:
         size = int(get("Size", "0"))
         if not 0 <= size <= _MAX_SIZE:
             raise ValueError(size)
-        # What most files of a folder share is kept once: a fifth of the memory of a long listing.
+        # Values that most files of a folder share are stored once: that saves a fifth of the memory of a long listing.
         mode, owner = intern(get("UNIX.mode", "")), intern(get("UNIX.owner", ""))
         group, perm = intern(get("UNIX.group", "")), intern(get("Perm", ""))
         moment = _parse_time(get("Modify", ""))
@@ -84,10 +93,10 @@ def parse_line(line: bytes) -> Entry:
 
 
 def _split(facts: str) -> dict[str, str]:
-    """`a=1;b=2;` as a dict. Once for each file of a scan: hence the short way when no value holds a "="."""
+    """`a=1;b=2;` as a dict. It runs for each file of a scan, and so is faster when no value contains a "="."""
     if facts.count("=") == facts.count(";"):
         words = iter(facts.replace("=", ";").split(";"))
-        return dict(zip(words, words, strict=False))
+        return dict(zip(words, words))
     pairs = [fact.partition("=") for fact in facts[:-1].split(";")]
     return {fact: value for fact, _, value in pairs}
 
@@ -95,7 +104,7 @@ def _split(facts: str) -> dict[str, str]:
 def _kind_and_target(kind: str, target: str | None) -> tuple[str, str | None]:
     """Types are case-insensitive too; some servers show a symlink as `OS.unix=slink:/its/target`.
 
-    The toolkit writes a target as in a URL, since it may hold a blank or a semicolon.
+    The toolkit percent-encodes a target, which may contain a space or a semicolon.
     """
     folded = kind.lower()
     if folded.startswith(_LINKS):
@@ -106,7 +115,7 @@ def _kind_and_target(kind: str, target: str | None) -> tuple[str, str | None]:
 
 
 def _parse_time(stamp: str) -> datetime | None:
-    """YYYYMMDDHHMMSS[.fraction] in UTC (RFC 3659 section 2.3)."""
+    """YYYYMMDDHHMMSS[.fraction] in UTC (RFC 3659 section 2.3). Needs Python 3.11, as the service has it."""
     try:
         return datetime.fromisoformat(f"{stamp[:8]}T{stamp[8:]}Z") if stamp else None
     except ValueError:
@@ -114,16 +123,16 @@ def _parse_time(stamp: str) -> datetime | None:
 
 
 def format_time(moment: datetime) -> str:
-    """As RFC 3659 section 2.3 wants it: whole seconds, UTC."""
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
+    """YYYYMMDDHHMMSS in UTC (RFC 3659 section 2.3)."""
+    if moment.tzinfo is not timezone.utc:
+        moment = moment.astimezone(timezone.utc)
     return "%04d%02d%02d%02d%02d%02d" % (  # noqa: UP031 - strftime takes three times as long, for each file of a scan
         moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
     )  # fmt: skip
 
 
 def format_line(entry: Entry, name: bytes, selection: Collection[str] = FACTS) -> bytes:
-    """One line, without its end: the facts of `selection` that the entry has, in the order of FACTS, then `name`."""
+    """One line, without its end: the facts of `selection` that the entry has, in the order of FACTS, and `name`."""
     values = (
         entry.kind,
         str(entry.size),
@@ -135,8 +144,6 @@ def format_line(entry: Entry, name: bytes, selection: Collection[str] = FACTS) -
         entry.unique,
         quote(entry.link_target, errors="surrogateescape") if entry.link_target else "",
     )
-    facts = "".join(
-        [f"{fact}={value};" for fact, value in zip(FACTS, values, strict=True) if value and fact in selection]
-    )
-    # RFC 3659 section 7.2: with no fact at all the line is a space and the name.
+    facts = "".join([f"{fact}={value};" for fact, value in zip(FACTS, values) if value and fact in selection])
+    # RFC 3659 section 7.2: without any fact the line is a space and the name.
     return b"%b %b" % (facts.encode("utf-8", "surrogateescape"), name)

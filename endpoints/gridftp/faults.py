@@ -1,7 +1,7 @@
-"""Faults: what went wrong, classified once, where it was understood (truth 4).
+"""Faults: typed failures, classified once, where the server's reply is known (docs/architecture.md, truth 4).
 
-`classify` turns a reply into a `Fault`; `FaultError` carries one through Python. Everything above this package
-switches on `Fault.kind` and never looks at a server's text again. The kinds are the event codes of the Globus
+`classify` turns a reply into a `Fault`; `FaultError` carries it through Python. Callers of this package switch on
+`Fault.kind` and never examine a server's text again. The kinds are the event codes of the Globus
 Transfer API, so that a code means the same in a log, an event and a client.
 """
 
@@ -10,15 +10,18 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from .replies import Reply
-from .words import readable
+from identity.gsi.printable import readable
 
-#: Text kept of a reply: enough to read, too little to fill a table.
+from .replies import Reply
+
+#: Characters kept of a reply: enough to read, too few to fill a table.
 MAX_RAW = 2000
 
 
 class Kind(enum.StrEnum):
     ACL_CHANGED = "ACL_CHANGED"
+    AGENT_AWAY = "GC_NOT_CONNECTED"
+    AGENT_PAUSED = "GC_PAUSED"
     AUTH = "AUTH"
     CONNECT_FAILED = "CONNECT_FAILED"
     CONNECTION_BROKEN = "CONNECTION_BROKEN"
@@ -29,6 +32,7 @@ class Kind(enum.StrEnum):
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
     FILE_SIZE_CHANGED = "FILE_SIZE_CHANGED"
     GSI_DN_MISMATCH = "GSI_DN_MISMATCH"
+    HOST_KEY_CHANGED = "HOST_KEY_CHANGED"
     INSECURE_SERVER = "INSECURE_SERVER"
     INTERNAL_ERROR = "INTERNAL_ERROR"
     INVALID_PATH_NAME = "INVALID_PATH_NAME"
@@ -51,14 +55,19 @@ class Kind(enum.StrEnum):
     VERIFY_CHECKSUM = "VERIFY_CHECKSUM"
 
 
+#: The computer of an endpoint is not connected, or its owner has paused it: no file is at fault. A task waits
+#: until the computer is back (`workers.engine.retry.Wait`).
+AWAY_KINDS = frozenset({Kind.AGENT_AWAY, Kind.AGENT_PAUSED})
+
+
 class Side(enum.StrEnum):
     SOURCE = "source"
     DESTINATION = "destination"
     UNKNOWN = "unknown"
 
 
-class Scope(enum.StrEnum):
-    """What a fault spoils: only the file, the session it came by, or the whole endpoint."""
+class FaultScope(enum.StrEnum):
+    """The extent of a fault: only the file, its session, or the whole endpoint."""
 
     FILE = "file"
     SESSION = "session"
@@ -69,19 +78,19 @@ class Scope(enum.StrEnum):
 class Fault:
     """One typed fault.
 
-    retryable: False only where no repetition could ever help (a name no server can take); a missing file or a
-    refused permission may be mended by a person and so is retried until the deadline.
-    advice: one sentence for the user. raw: the server's own words; what cannot be read or shown is replaced in both.
+    retryable: False only where no repetition could ever help (a name that no server accepts); a person may provide a
+    missing file or grant a permission, and so these are retried until the deadline.
+    advice: one sentence for the user. raw: the server's own text. Unprintable characters are replaced in both.
     """
 
     kind: Kind
     side: Side = Side.UNKNOWN
     retryable: bool = True
-    scope: Scope = Scope.FILE
+    scope: FaultScope = FaultScope.FILE
     advice: str = ""
     raw: str = ""
-    #: The server that it was met at, as its endpoint has it ("dtn.example.org:2811"); "" where that is not known, or
-    #: not for the user to know.
+    #: The server, as its endpoint names it ("dtn.example.org:2811"); "" where it is unknown, or where the user must
+    #: not see it.
     server: str = ""
 
     def __post_init__(self) -> None:
@@ -89,12 +98,12 @@ class Fault:
         object.__setattr__(self, "raw", readable(self.raw[:MAX_RAW]))
 
     def at(self, side: Side) -> Fault:
-        """The same fault, seen on this side."""
+        """The same fault with this side."""
         return replace(self, side=side)
 
 
 class FaultError(Exception):
-    """A fault on its way up."""
+    """A fault as an exception."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -104,8 +113,8 @@ class FaultError(Exception):
         return f"{self.fault.kind} ({self.fault.side}): {self.fault.raw or self.fault.advice}"
 
 
-#: What servers say, in lower case, and what it means: the first match wins. The toolkit's structured codes
-#: ("c=PATH_NOT_FOUND") stand before the texts of the operating system. Nowhere else is error text searched.
+#: Phrases of servers, in lower case, and their kinds: the first match wins. The toolkit's structured codes
+#: ("c=PATH_NOT_FOUND") come before the texts of the operating system. Error text is searched nowhere else.
 _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("c=path_not_found", Kind.FILE_NOT_FOUND),
     ("c=permission_denied", Kind.PERMISSION_DENIED),
@@ -119,6 +128,9 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("errno: 122", Kind.QUOTA_EXCEEDED),
     ("no space left on device", Kind.NO_SPACE_LEFT),
     ("no such file or directory", Kind.FILE_NOT_FOUND),
+    # vsftpd gives no causes: these commands fail when the path is missing, or must not be read.
+    ("failed to open file", Kind.FILE_NOT_FOUND),
+    ("rnfr command failed", Kind.FILE_NOT_FOUND),
     ("file name too long", Kind.INVALID_PATH_NAME),
     ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
     ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
@@ -138,6 +150,8 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("server side credential failure", Kind.INVALID_SERVICE_CREDENTIAL),
     ("expired", Kind.NO_CREDENTIALS),
     ("connection refused", Kind.CONNECT_FAILED),
+    ("no route to host", Kind.CONNECT_FAILED),
+    ("network is unreachable", Kind.CONNECT_FAILED),
     ("connection reset", Kind.CONNECTION_RESET),
     ("broken pipe", Kind.CONNECTION_RESET),
     ("end-of-file was reached", Kind.CONNECTION_BROKEN),
@@ -145,7 +159,7 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("timeout", Kind.TIMEOUT),
 )
 
-#: What remains to be said by the reply code alone (RFC 959 section 4.2.1, RFC 2228).
+#: The kind by the reply code, where no phrase matches (RFC 959 section 4.2.1, RFC 2228).
 _CODES: dict[int, Kind] = {
     425: Kind.CONNECT_FAILED,
     426: Kind.CONNECTION_RESET,
@@ -163,6 +177,9 @@ _CODES: dict[int, Kind] = {
 }
 
 _ADVICE: dict[Kind, str] = {
+    Kind.AGENT_AWAY: "The computer of this endpoint is not connected to this service. Start its agent "
+    "(waybill-connect), and the task goes on by itself.",
+    Kind.AGENT_PAUSED: "The computer of this endpoint is paused by its owner. The task goes on when that ends.",
     Kind.AUTH: "The server refused the login; check the credential for this endpoint.",
     Kind.CONNECT_FAILED: "A connection could not be made; the server may be down, or a firewall in the way.",
     Kind.ENDPOINT_TOO_BUSY: "The server has too much to do; it is asked again later.",
@@ -178,6 +195,8 @@ _ADVICE: dict[Kind, str] = {
     Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
     Kind.GSI_DN_MISMATCH: "The server's certificate is for another host; check the host name, or give the endpoint the "
     "subject that this server has.",
+    Kind.HOST_KEY_CHANGED: "The server shows another host key than the registered one; nothing is sent to it until its "
+    "endpoint's owner has accepted the new key.",
     Kind.INVALID_SERVICE_CREDENTIAL: "The server's certificate is not accepted: it is expired, revoked, or of an "
     "authority that is not trusted here; its administrator must see to it.",
     Kind.INSECURE_SERVER: "The server does not protect its control channel as it must, and nothing is sent to it in "
@@ -191,21 +210,24 @@ _ADVICE: dict[Kind, str] = {
     Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",
 }
 
-_SCOPES: dict[Kind, Scope] = {
-    Kind.AUTH: Scope.ENDPOINT,
-    Kind.NO_CREDENTIALS: Scope.ENDPOINT,
-    Kind.GSI_DN_MISMATCH: Scope.ENDPOINT,
-    Kind.INSECURE_SERVER: Scope.ENDPOINT,
-    Kind.INVALID_SERVICE_CREDENTIAL: Scope.ENDPOINT,
-    Kind.CONNECT_FAILED: Scope.ENDPOINT,
-    Kind.INTERNAL_ERROR: Scope.ENDPOINT,
-    Kind.ENDPOINT_TOO_BUSY: Scope.ENDPOINT,
-    Kind.CONNECTION_BROKEN: Scope.SESSION,
-    Kind.CONNECTION_RESET: Scope.SESSION,
-    Kind.TIMEOUT: Scope.SESSION,
+_SCOPES: dict[Kind, FaultScope] = {
+    Kind.AGENT_AWAY: FaultScope.ENDPOINT,
+    Kind.AGENT_PAUSED: FaultScope.ENDPOINT,
+    Kind.AUTH: FaultScope.ENDPOINT,
+    Kind.NO_CREDENTIALS: FaultScope.ENDPOINT,
+    Kind.GSI_DN_MISMATCH: FaultScope.ENDPOINT,
+    Kind.HOST_KEY_CHANGED: FaultScope.ENDPOINT,
+    Kind.INSECURE_SERVER: FaultScope.ENDPOINT,
+    Kind.INVALID_SERVICE_CREDENTIAL: FaultScope.ENDPOINT,
+    Kind.CONNECT_FAILED: FaultScope.ENDPOINT,
+    Kind.INTERNAL_ERROR: FaultScope.ENDPOINT,
+    Kind.ENDPOINT_TOO_BUSY: FaultScope.ENDPOINT,
+    Kind.CONNECTION_BROKEN: FaultScope.SESSION,
+    Kind.CONNECTION_RESET: FaultScope.SESSION,
+    Kind.TIMEOUT: FaultScope.SESSION,
 }
 
-#: What mends a refusal, by what the server says.
+#: Advice against a refusal, by a phrase of the server.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "trusted ca certificates directory",
@@ -216,19 +238,19 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 def make_fault(kind: Kind, raw: str = "", *, side: Side = Side.UNKNOWN, retryable: bool = True) -> Fault:
-    """A fault of this kind with the scope and the advice that belong to it."""
-    scope = _SCOPES.get(kind, Scope.FILE)
+    """A fault of this kind, with the scope and the advice of the kind."""
+    scope = _SCOPES.get(kind, FaultScope.FILE)
     return Fault(kind, side, retryable, scope, _ADVICE.get(kind, ""), raw)
 
 
 def remedy(fault: Fault) -> str:
-    """What an administrator or user of the host can do about this refusal, where its words tell; else ""."""
+    """Advice for an administrator or user of the host, by the phrases of the refusal; "" where none is known."""
     text = fault.raw.lower()
     return next((cure for phrase, cure in _REMEDIES if phrase in text), "")
 
 
 def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
-    """What an error reply (4xx, 5xx) means. The reply's own words are kept in `raw`."""
+    """The fault of an error reply (4xx, 5xx). `raw` keeps the reply's text."""
     raw = str(reply)
     text = raw.lower()
     kind = next((kind for phrase, kind in _PHRASES if phrase in text), None)

@@ -1,6 +1,6 @@
 """Listings of folders: MLSC on the control channel, MLSD on a data connection, and the entries in both.
 
-What a server sends is bounded here for all who ask: in lines and octets (`Allowance`), and in what waits to be read.
+The output of a server is bounded here for all callers: in lines and octets (`Allowance`), and in buffered octets.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from identity.gsi.printable import error_text
+
 from .commands import CommandError, parse_extended_port
 from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
-from .data_path import refusal
 from .facts import Entry, FactsError, parse_line
-from .faults import Fault, FaultError, Kind, Scope, classify, make_fault
+from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
-from .words import of_system
+from .third_party.data_path import refusal
 
-#: Octets held for a slow consumer before reading from the server pauses, and at which it goes on.
+#: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.
 MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
-#: Octets of a listing that still come when nobody wants the rest, before the connection is ended.
+#: Octets that the rest of an abandoned listing may have; then the connection is closed.
 MAX_DROPPED = 4 * 1024 * 1024
-#: Lines of a listing read at once: some milliseconds of work.
+#: Lines of a listing parsed at once: some milliseconds of work.
 PORTION = 500
 #: Octets of a name, and of a path: no file system has longer ones.
 MAX_NAME = 4096
-#: Lines and octets of one listing, where nobody says otherwise: a scan writes down what it reads.
+#: Default limits of one listing, in lines and octets.
 MAX_LINES, MAX_OCTETS = 5_000_000, 1 << 30
 
 
 class Allowance:
-    """How long one listing may be, in lines and in octets. Counts what the server sends, entries or not.
+    """The limits of one listing, in lines and in octets. Counts all lines of the server, entries or not.
 
-    A block counts for a line more than it has, so that empty ones have an end too.
+    A block counts as one line more than it has, so that empty blocks are limited too.
     """
 
     def __init__(self, lines: int = MAX_LINES, octets: int = MAX_OCTETS) -> None:
@@ -41,7 +42,7 @@ class Allowance:
         self._octets = self._most_octets = octets
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Count these. Raises FaultError(LIMIT_EXCEEDED)."""
+        """Count these lines. Raises FaultError (LIMIT_EXCEEDED)."""
         self._lines -= len(lines) + 1
         self._octets -= sum(map(len, lines))
         if self._lines < 0 or self._octets < 0:
@@ -49,15 +50,15 @@ class Allowance:
             raise too_long(f"This folder's listing has more than {bounds}.")
 
     def turn(self) -> AbstractContextManager[object]:
-        """Held while a portion of it is read."""
+        """A context in which each portion is parsed."""
         return nullcontext()
 
     def keep(self, entries: Sequence[Entry]) -> None:
-        """Told of all entries, for who counts what becomes of them. May raise FaultError."""
+        """Called with all entries, for a subclass that limits them. May raise FaultError."""
 
 
 def too_long(advice: str) -> FaultError:
-    """Trying again does not mend it."""
+    """The fault of a listing over its limit; it is not retried."""
     return FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, advice=advice))
 
 
@@ -72,7 +73,7 @@ def entries_of(lines: Sequence[bytes], allowance: Allowance) -> Iterable[Sequenc
 
 
 def _count(connection: ControlConnection, allowance: Allowance, lines: Sequence[bytes]) -> None:
-    """A listing cannot be broken off: one that is too long ends the connection. Raises FaultError."""
+    """Count lines. The server cannot be stopped: a listing over its limit ends the connection. Raises FaultError."""
     try:
         allowance.take(lines)
     except FaultError:
@@ -83,9 +84,9 @@ def _count(connection: ControlConnection, allowance: Allowance, lines: Sequence[
 async def blocks_on_control(
     connection: ControlConnection, path: bytes, allowance: Allowance
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """MLSC: over the control channel; a long one comes as several preliminary replies, then the final one.
+    """MLSC, over the control channel: a long listing is several preliminary replies, then the final one.
 
-    When the consumer leaves before the end, what still comes is dropped.
+    When the consumer leaves before the end, the rest is dropped.
     """
     waiting = _Waiting(connection)
 
@@ -113,7 +114,7 @@ async def blocks_on_control(
 
 
 class _Waiting:
-    """Replies that have arrived and are not done with. While there are too many the connection is not read."""
+    """Replies that wait for the consumer. While there are too many octets, the connection is not read."""
 
     def __init__(self, connection: ControlConnection) -> None:
         self._connection = connection
@@ -132,20 +133,20 @@ class _Waiting:
             self._connection.pause()
 
     async def get(self) -> Reply:
-        """The next one. Raises FaultError when the connection is lost."""
+        """The next reply. Raises FaultError when the connection is lost."""
         reply = await self._replies.get()
         if isinstance(reply, FaultError):
             raise reply
         return reply
 
     def release(self, reply: Reply) -> None:
-        """This one is done with."""
+        """The consumer is done with this reply."""
         self._octets -= _size(reply)
         if self._octets <= RESUME_AT:
             self._connection.resume()
 
     def drop(self) -> None:
-        """Nobody wants the rest. A short one is heard out; one without an end ends the connection."""
+        """The consumer has left: a short rest is read and dropped, a long one ends the connection."""
         self._dropped, self._octets = True, 0
         self._connection.resume()
 
@@ -155,42 +156,51 @@ def _size(reply: Reply) -> int:
 
 
 async def blocks_on_data(
-    connection: ControlConnection, path: bytes, allowance: Allowance
+    connection: ControlConnection, path: bytes, allowance: Allowance, *, verb: str = "MLSD"
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; one at a time.
+    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time.
 
     The connection goes to the host of the control connection, whatever address the server names: a server
     must not be able to make this service connect somewhere else.
     """
-    await connection.ask("MODE", b"S")  # a session that was a lane's is still in mode E
+    await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
     passive = await connection.ask("EPSV")
     try:
         port = parse_extended_port(b" ".join(passive.lines))
     except CommandError as error:
         raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
     if advice := refusal(((connection.peer_host, port),), connection.peer_host, lambda _: False):
-        raise FaultError(Fault(Kind.CONNECT_FAILED, scope=Scope.ENDPOINT, advice=advice))
-    answer = asyncio.create_task(connection.request("MLSD", path))
+        raise FaultError(Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
+    answer = asyncio.create_task(connection.request(verb, path))
     try:
-        async for lines in _read_lines(connection.peer_host, port):
+        async for lines in _read_lines(connection.peer_host, port, answer):
             _count(connection, allowance, lines)
             yield lines
         reply = await answer
         if reply.is_error:
             raise FaultError(classify(reply))
     except (OSError, TimeoutError) as error:
-        # What the server says of it tells more than the socket does, if it says anything.
+        # A reply of the server says more about the cause than the error of the socket.
         if answer.done() and not answer.exception() and answer.result().is_error:
             raise FaultError(classify(answer.result())) from None
-        raise FaultError(make_fault(Kind.CONNECT_FAILED, of_system(error))) from None
+        raise FaultError(make_fault(Kind.CONNECT_FAILED, error_text(error))) from None
     finally:
         answer.cancel()
 
 
-async def _read_lines(host: str, port: int) -> AsyncGenerator[Sequence[bytes], None]:
-    """The lines of a data connection until its end. Raises OSError, TimeoutError, FaultError for one without end."""
+async def _read_lines(host: str, port: int, answer: asyncio.Future[Reply]) -> AsyncGenerator[Sequence[bytes], None]:
+    """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end.
+
+    A server that refuses the command may leave the data connection open, and silent.
+    """
     async with asyncio.timeout(CONNECT_TIMEOUT):
         reader, writer = await asyncio.open_connection(host, port)
+
+    def stop_after_refusal(done: asyncio.Future[Reply]) -> None:
+        if not done.cancelled() and (done.exception() or done.result().is_error):
+            writer.transport.abort()
+
+    answer.add_done_callback(stop_after_refusal)
     try:
         rest = b""
         data = b"-"
@@ -206,9 +216,9 @@ async def _read_lines(host: str, port: int) -> AsyncGenerator[Sequence[bytes], N
 
 
 def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    """Parts of a long block, so that whoever asked can begin on the first while the last is still to be read.
+    """Parts of a long block, so that the consumer can begin before all of it is parsed.
 
-    A name with a line feed in it stays in one part: see `_parse_lines`.
+    A name with a line feed stays in one part: see `_parse_lines`.
     """
     start = 0
     while start < len(lines):
@@ -222,8 +232,8 @@ def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
 def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
     """Entries of a listing block. Raises FaultError for a name longer than MAX_NAME.
 
-    A line that holds no facts is the rest of a name with a line feed in it, which the format cannot escape: the
-    name is put together again, so that the one who asked sees it and refuses it, rather than a name cut short.
+    A line without facts is the rest of a name with a line feed, which the format cannot escape: the name is joined
+    again, so that the caller refuses the whole name instead of using a part of it.
     """
     entries: list[Entry] = []
     for line in lines:
@@ -232,15 +242,15 @@ def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
         except FactsError:
             if entries and line:
                 entries[-1] = replace(entries[-1], name=f"{entries[-1].name}\n{line.decode('utf-8', 'replace')}")
-                _check_name(entries[-1].name)
+                check_name(entries[-1].name)
             continue
         if entry.kind not in ("cdir", "pdir") and entry.name not in (".", ".."):
-            _check_name(entry.name)
+            check_name(entry.name)
             entries.append(entry)
     return entries
 
 
-def _check_name(name: str) -> None:
-    """Raises FaultError."""
+def check_name(name: str) -> None:
+    """Raises FaultError for a name longer than MAX_NAME."""
     if len(name) > MAX_NAME:
         raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"a name of more than {MAX_NAME} octets", retryable=False))

@@ -1,4 +1,4 @@
-"""Who a session is: how its control connection is made and authenticated, and what USER and PASS then say."""
+"""Logins: how a control connection is opened and authenticated, and the arguments of USER and PASS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Protocol
@@ -14,27 +14,29 @@ from typing import Protocol
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from .connection import CONNECT_TIMEOUT, ControlConnection, within
-from .faults import FaultError, Kind, make_fault
-from .proxies import sign_proxy
-from .replies import Reply
-from .security import Initiator, Line
-from .trust import (
+from identity.gsi.errors import (
+    CredentialError,
     HostMismatchError,
     RevokedError,
     StaleRevocationListError,
-    TrustFolder,
     UntrustedError,
 )
-from .x509 import Credential, CredentialError
+from identity.gsi.proxies import sign_proxy
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
 
-#: How long a proxy lives that a server is given: longer than a task's slices, shorter than most users' own.
+from .connection import CONNECT_TIMEOUT, ControlConnection, within
+from .faults import FaultError, Kind, make_fault
+from .gsi_context import GsiInitiator, ProtectedLine
+from .replies import Reply
+
+#: Lifetime of a delegated proxy: longer than a slice of a task, shorter than most users' own proxies.
 DELEGATED_LIFETIME = timedelta(hours=12)
-#: A credential that ends within this is as good as over: the server's clock is not ours.
+#: A credential that expires within this time counts as expired: the server's clock may differ from ours.
 LEAST_LIFE = timedelta(seconds=10)
 
 
-#: Of a credential that held when it was given. Its name is in `raw`, for its user alone.
+#: Advice for a credential that was revoked after the activation. Its subject is in `raw`, which only its user sees.
 REVOKED = "The credential was revoked by its authority."
 UNCERTAIN = (
     "Whether the credential was revoked is not known: the revocation list of its authority is out of date or "
@@ -45,9 +47,9 @@ UNCERTAIN = (
 class Login(Protocol):
     """A way to log in to one server.
 
-    key: whoever has the same one may use each other's warm sessions; holds no secret.
-    protected: what is said on the control channel is read by the server alone.
-    user, password: of USER and PASS, which follow in `GridFTPSession`.
+    key: logins with the same key may share open sessions; contains no secret.
+    protected: the control channel is encrypted and authenticated.
+    user, password: the arguments of USER and PASS, which `GridFTPSession` sends.
     """
 
     @property
@@ -60,12 +62,12 @@ class Login(Protocol):
     def password(self) -> bytes: ...
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
-        """A connection on which USER may be said. Raises FaultError; within `timeout` seconds."""
+        """A connection that is ready for USER, within `timeout` seconds. Raises FaultError."""
 
 
 @dataclass(frozen=True)
 class Anonymous:
-    """Clear text, and nobody in particular (RFC 1635)."""
+    """Anonymous FTP (RFC 1635), in clear text."""
 
     key: str = "anonymous"
     protected: bool = False
@@ -73,7 +75,33 @@ class Anonymous:
     password: bytes = b"waybill@"
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
-        """Does not wait for the greeting: commands may go out at once."""
+        """Return without the greeting: commands may be sent at once."""
+        return await ControlConnection.open(host, port, timeout=timeout)
+
+
+@dataclass(frozen=True)
+class PasswordLogin:
+    """Login to an FTP server with a name and a password (RFC 959), which anybody on the way can read."""
+
+    username: str
+    secret: bytes = field(repr=False)
+
+    protected = False
+
+    @property
+    def key(self) -> str:
+        return f"password:{self.username}"
+
+    @property
+    def user(self) -> bytes:
+        return self.username.encode()
+
+    @property
+    def password(self) -> bytes:
+        return self.secret
+
+    async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
+        """Raises FaultError."""
         return await ControlConnection.open(host, port, timeout=timeout)
 
 
@@ -84,13 +112,13 @@ ANONYMOUS = Anonymous()
 class GsiLogin:
     """GSI (RFC 2228) as the owner of a credential.
 
-    host_name: what the endpoint is registered under, and its certificate must be for. subject: where it is not empty,
-    the name in slash form that the certificate must have instead.
-    delegate: give the server a limited proxy, with which it may be the user elsewhere; not of an elliptic key: servers
-    make none that is fit for it.
+    host_name: the registered name of the server, for which its certificate must be. subject: where it is not empty, the
+    name in slash form that the certificate must have instead.
+    delegate: give the server a limited proxy, with which it acts as the user elsewhere. Not with an elliptic key:
+    servers make no proxy key of a fitting size for it.
     """
 
-    credential: Credential
+    credential: X509Credential
     trust: TrustFolder
     host_name: str
     subject: str = ""
@@ -110,7 +138,7 @@ class GsiLogin:
         return f"{flag}:{self.credential.fingerprint}:{self.host_name}:{self.subject}"
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
-        """Connect and authenticate each to the other; from here on all is protected."""
+        """Connect, and authenticate both sides; the connection is protected then."""
         if self.credential.expires_at <= datetime.now(UTC) + LEAST_LIFE:
             raise FaultError(
                 make_fault(Kind.NO_CREDENTIALS, f"expired at {self.credential.expires_at:%Y-%m-%d %H:%M} UTC")
@@ -122,15 +150,15 @@ class GsiLogin:
         return connection
 
     async def _authenticate(self, connection: ControlConnection) -> None:
-        initiator = Initiator(
+        initiator = GsiInitiator(
             self._context, self.host_name, check=self._check, delegate=self._sign if self.delegates else None
         )
-        await converse(connection, initiator)
+        await run_dialogue(connection, initiator)
         connection.channel.protect(initiator.protection())
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
-        """TLS 1.2 at least, and no handshake but the first. Raises FaultError."""
+        """TLS 1.2 or later, without renegotiation. Raises FaultError."""
         try:
             context = self.trust.client_context(self.credential)
         except UntrustedError as error:
@@ -141,7 +169,7 @@ class GsiLogin:
         return context
 
     def _check(self, chain: Sequence[x509.Certificate]) -> None:
-        """OpenSSL knows neither signing policies nor what a host certificate of the Grid looks like."""
+        """The checks that OpenSSL does not do: signing policies, and the host names of Grid certificates."""
         try:
             certificate = self.trust.verify(chain, now=datetime.now(UTC))
             self.trust.check_host(certificate, self.host_name, self.subject)
@@ -152,13 +180,13 @@ class GsiLogin:
         self._check_own()
 
     def _check_own(self) -> None:
-        """Whether we have been revoked since the credential was given; all else was judged then. Raises FaultError."""
+        """Raises FaultError where our own credential was revoked after the activation, which checked all else."""
         try:
             self.trust.verify((self.credential.certificate, *self.credential.chain), now=datetime.now(UTC))
         except RevokedError as error:
             raise FaultError(replace(make_fault(Kind.NO_CREDENTIALS, error.reason), advice=REVOKED)) from None
         except StaleRevocationListError as error:
-            # The operator mends it, and another credential would be refused as well: it is tried again.
+            # The operator can renew the list, and another credential would be refused as well: the fault is retried.
             raise FaultError(replace(make_fault(Kind.INTERNAL_ERROR, error.reason), advice=UNCERTAIN)) from None
         except UntrustedError:
             pass
@@ -171,11 +199,11 @@ class GsiLogin:
             raise FaultError(make_fault(Kind.NO_CREDENTIALS, str(error))) from None
 
 
-async def converse(connection: ControlConnection, initiator: Initiator) -> None:
-    """Lead the dialog over this connection to its end. Raises FaultError."""
+async def run_dialogue(connection: ControlConnection, initiator: GsiInitiator) -> None:
+    """Run the whole dialogue over this connection. Raises FaultError."""
     replies: deque[asyncio.Task[Reply]] = deque()
 
-    def send(lines: Sequence[Line]) -> None:
+    def send(lines: Sequence[ProtectedLine]) -> None:
         for line in lines:
             replies.append(asyncio.ensure_future(connection.request_line(*line)))
 

@@ -1,7 +1,7 @@
 """Restart and performance markers: the preliminary replies 111 and 112 (GFD.20, sections on restart and performance).
 
-A receiver tells by 111 what is on its disk and by 112 how far it is. The 111 markers are incremental: each names
-what is new since the last one, so that the union of all of them is what is there.
+A receiver reports by 111 the ranges on its disk and by 112 its progress. The 111 markers are incremental: each has the
+new ranges since the last one, and the union of all of them is on the disk.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from identity.gsi.printable import quoted
+
 from .ranges import RangeError, RangeSet
-from .words import quoted
 
 _Octets = bytes
 
@@ -20,12 +21,12 @@ PERF_CODE = 112
 
 
 class MarkerError(ValueError):
-    """A reply 111 or 112 that does not hold what it should."""
+    """A malformed reply 111 or 112."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RangeMarker:
-    """These octets of the file are on the receiver's disk, new since the last marker."""
+    """The ranges on the receiver's disk that are new since the last marker."""
 
     ranges: RangeSet
 
@@ -34,7 +35,7 @@ class RangeMarker:
         return b"111 Range Marker %b\r\n" % self.ranges.format().encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PerfMarker:
     """Octets received by one stripe so far, at `timestamp` (seconds since 1970, of the server's clock)."""
 
@@ -52,13 +53,13 @@ class PerfMarker:
 
 
 _RANGES = re.compile(r"range\s+marker:?[ \t]*([0-9,\- \t]*)", re.IGNORECASE)
-#: What both kinds of servers send for nearly every file: the short way for it.
+#: The form that both kinds of servers send for nearly every file; parsed without the general expression.
 _ONE_RANGE = re.compile(rb"Range Marker 0-([1-9][0-9]{0,17})")
 _NAME, _NUMBER = re.compile(r"[a-z ]{1,40}", re.IGNORECASE), re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
 def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfMarker:
-    """Understand a reply 111 or 112. `lines` are its text lines, with or without the leading code. -> MarkerError"""
+    """Parse a reply 111 or 112. `lines` are its text lines, with or without the leading code. Raises MarkerError."""
     if (
         code == RANGE_CODE
         and len(lines) == 1
@@ -85,7 +86,7 @@ def _parse_ranges(text: str) -> RangeMarker:
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """The lines `name: number`. Not by one regex: on a long line of blanks that would take the square of its length."""
+    """The lines `name: number`. Not by one regex: on a long line of spaces its time would grow with the square."""
     for line in text.replace("\r", "").split("\n"):
         name, number = (part.strip(" \t") for part in line.partition(":")[::2])
         if _NAME.fullmatch(name) and _NUMBER.fullmatch(number):

@@ -1,11 +1,11 @@
-"""Patterns that users write: names in listings and filter rules, paths to delete, labels of tasks. Pure.
+"""Patterns of users: names in listings and filter rules, paths to delete, labels of tasks. Pure.
 
-`*` is any number of characters and `?` one. Where classes are known besides (filter rules, paths), `[abc]` and `[a-z]`
-are one of these, `[!abc]` is one that is none of these; a `]` right after the opening stands for itself, and so does a
-`[` that is never closed. All else stands for itself: there are no braces and no escapes, and a dot at the beginning is
-a character like any other.
+`*` is any number of characters and `?` one. Where classes are allowed (filter rules, paths), `[abc]` and `[a-z]` are
+one of these characters, `[!abc]` is one that is none of these; a `]` right after the opening is an ordinary character,
+as is a `[` that is never closed. All else is ordinary: there are no braces and no escapes, and a dot at the beginning
+has no special meaning.
 
-No pattern tries anything again: to match takes at most `cost(pattern)` steps for each character of a name.
+Matching never backtracks: it takes at most `cost(pattern)` steps for each character of a name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-#: Characters of a pattern, several asterisks in a row counted as one. File systems have no name that is longer.
+#: Characters of a pattern, several asterisks in a row counted as one. No file system has longer names.
 MAX_PATTERN = 255
-#: Components of a path that have a wildcard.
+#: Components with a wildcard in one path.
 MAX_COMPONENTS = 16
-#: Steps of one character for what an asterisk seeks.
+#: Steps of one character to search the text after an asterisk.
 SEEK = 16
 
 _STARS = re.compile(r"\*+")
@@ -27,7 +27,7 @@ _NEVER = r"(?!)"
 
 
 class PatternError(ValueError):
-    """A pattern that is too long, or a path with too many. `reason` is a sentence for the user."""
+    """A pattern that is too long, or a path with too many patterns. `reason` is a sentence for the user."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -35,12 +35,12 @@ class PatternError(ValueError):
 
 
 def is_pattern(text: str) -> bool:
-    """Whether there is something to expand, classes included."""
+    """Whether the text contains a wildcard or a class."""
     return any(letter in text for letter in "*?[")
 
 
 def collapsed(pattern: str) -> str:
-    """The same pattern with one asterisk for several. Raises PatternError when it is too long even so."""
+    """The same pattern with one asterisk for several in a row. Raises PatternError when it is still too long."""
     short = _STARS.sub("*", pattern)
     if len(short) > MAX_PATTERN:
         raise PatternError(f"A pattern has at most {MAX_PATTERN} characters.")
@@ -48,7 +48,7 @@ def collapsed(pattern: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Whether the patterns in the components of a path can be expanded. Raises PatternError."""
+    """Raises PatternError unless the patterns in the components of a path are within the limits."""
     components = [component for component in path.split("/") if is_pattern(component)]
     if len(components) > MAX_COMPONENTS:
         raise PatternError(f"At most {MAX_COMPONENTS} components of a path are patterns.")
@@ -57,7 +57,7 @@ def check_path(path: str) -> None:
 
 
 def cost(pattern: str, *, classes: bool = True) -> int:
-    """Steps of some 10 ns for each character of a name, at most: to go on to it, and to compare the text sought there.
+    """The maximum of steps, of some 10 ns, for each character of a name: to advance, and to compare a searched text.
 
     The beginning and the end are compared once.
     """
@@ -68,26 +68,26 @@ def cost(pattern: str, *, classes: bool = True) -> int:
 def translate(pattern: str, *, classes: bool = True) -> str:
     """The pattern as a regex for `fullmatch` with DOTALL.
 
-    What stands between two asterisks has a fixed length: the leftmost place where it fits is as good as any. Each is
-    therefore found once (an atomic group) and never looked for again, however the rest goes.
+    A text between two asterisks has a fixed length, and so its leftmost match is as good as any other. It is searched
+    once (an atomic group), and never again when the rest does not match.
     """
     head, *inner = _runs(pattern, classes)
     if not inner:
         return _all(head)
     tail = inner.pop()
     middle = "".join(f"(?>.*?{_all(run)})" for run in inner if run)
-    # What is left has room for the end, and is that at its end.
+    # The rest of the name is long enough for the end of the pattern, and ends with it.
     return f"{_all(head)}{middle}(?=.{{{len(tail)}}}).*+(?<={_all(tail)})"
 
 
 def like(pattern: str) -> str:
-    r"""The pattern without classes, as SQL's LIKE has it: `%` and `_`, a backslash before what stands for itself."""
+    r"""The pattern without classes for SQL's LIKE: `%`, `_`, and a backslash before ordinary ones of these."""
     words = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
     return "".join(words.get(letter, letter) for letter in _STARS.sub("*", pattern))
 
 
 def _runs(pattern: str, classes: bool) -> Iterator[list[str]]:
-    """What stands between the asterisks, in parts that are one character each."""
+    """The texts between the asterisks, each as a list of parts that match one character."""
     run: list[str] = []
     for part in (_WITH_CLASSES if classes else _WITHOUT).findall(pattern):
         if part == "*":
@@ -116,7 +116,7 @@ def _one(part: str) -> str:
 
 
 def _members(text: str) -> str:
-    """The inside of a class: single characters and ranges; a range that runs backwards holds nothing."""
+    """The inside of a class: single characters and ranges; a descending range is empty."""
     members = ""
     at = 0
     while at < len(text):

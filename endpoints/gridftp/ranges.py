@@ -1,24 +1,24 @@
-"""Sets of half-open octet ranges: what of a file is on disk, as 111 markers tell it and REST takes it (GFD.20)."""
+"""Sets of half-open octet ranges: the parts of a file on disk, as in 111 markers and in REST (GFD.20)."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from .words import quoted
+from identity.gsi.printable import quoted
 
-#: Offsets are signed 64 bit on every disk that there is.
+#: Offsets are signed 64 bit integers in every file system.
 MAX_OFFSET = 2**63 - 1
-#: More pieces than this no honest peer makes of a file: blocks arrive nearly in order and melt together.
+#: An honest peer makes fewer pieces: blocks arrive nearly in order and are merged.
 MAX_RANGES = 10_000
 
 
 class RangeError(ValueError):
-    """A range that is not one: backwards, negative, beyond 2**63, not a number, or too many of them."""
+    """An invalid range: descending, negative, beyond 2**63 or not a number; or too many ranges."""
 
 
 class RangeSet:
-    """A set of octets of a file, held as sorted, disjoint, non-touching half-open ranges.
+    """A set of octets of a file, stored as sorted, disjoint, non-touching half-open ranges.
 
     Mutable only by `add`. Adding in nearly ascending order costs O(1), anywhere else O(log n) and a list insert.
     """
@@ -60,16 +60,16 @@ class RangeSet:
         return twin
 
     def beyond(self, offset: int) -> RangeSet:
-        """Those octets of the set that are not before this offset."""
+        """The octets of the set from this offset on."""
         return RangeSet((max(start, offset), end) for start, end in self if end > offset)
 
     @property
     def total(self) -> int:
-        """How many octets are in the set."""
+        """The number of octets in the set."""
         return sum(self._ends) - sum(self._starts)
 
     def gaps(self, size: int) -> list[tuple[int, int]]:
-        """What of the first `size` octets is not in the set, in ascending order."""
+        """The ranges of the first `size` octets that are not in the set, in ascending order."""
         found: list[tuple[int, int]] = []
         at = 0
         for start, end in self:
@@ -87,22 +87,25 @@ class RangeSet:
         return size <= 0 or (bool(self._starts) and self._starts[0] == 0 and self._ends[0] >= size)
 
     @classmethod
-    def parse(cls, text: str | bytes) -> RangeSet:
-        """Read `0-664,1000-2000`; overlapping and unsorted ranges are merged. "" is the empty set. -> RangeError"""
+    def parse(cls, text: str | bytes, most: int = MAX_RANGES) -> RangeSet:
+        """Parse `0-664,1000-2000`; overlapping and unsorted ranges are merged, "" is empty. Raises RangeError.
+
+        most: the most ranges in the text.
+        """
         if isinstance(text, bytes):
             text = text.decode("latin-1")
         text = text.strip()
-        pieces = text.split(",", MAX_RANGES) if text else []
-        if len(pieces) > MAX_RANGES:
-            raise RangeError(f"more than {MAX_RANGES} ranges")
+        pieces = text.split(",", most) if text else []
+        if len(pieces) > most:
+            raise RangeError(f"more than {most} ranges")
         return cls(map(_parse_range, pieces))
 
     def format(self) -> str:
-        """In the form that REST takes and 111 gives; "" when empty."""
+        """The form of REST and 111; "" for the empty set."""
         return ",".join(f"{start}-{end}" for start, end in self)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._starts, self._ends, strict=True)
+        return zip(self._starts, self._ends)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -120,7 +123,7 @@ class RangeSet:
 
 def _parse_range(piece: str) -> tuple[int, int]:
     start, dash, end = piece.strip().partition("-")
-    # isdecimal also takes other scripts' digits, and int() underscores and signs: neither is GFD.20.
+    # isdecimal also accepts digits of other scripts, and int() underscores and signs: GFD.20 has neither.
     if not (dash and start.isascii() and start.isdecimal() and end.isascii() and end.isdecimal()):
         raise RangeError(f"not a range of octets: {quoted(piece[:60])}")
     if len(start) > 20 or len(end) > 20:

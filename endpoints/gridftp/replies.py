@@ -1,7 +1,7 @@
 """Replies of a control channel (RFC 959 section 4.2, RFC 2228 section 6): bytes in, `Reply` objects out.
 
-The parser is fed whatever arrived, in any cut; it never looks at a socket. Hostile input ends in `ReplyError`:
-a line or a reply without end, or a line that is no reply where one must stand.
+The parser takes received octets in pieces of any size; it does not know the socket. Hostile input raises `ReplyError`:
+a line or a reply without end, or a line that is no reply where one must be.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .words import MAX_SHOWN, shown
+from identity.gsi.printable import MAX_SHOWN, shown
 
-#: Longest line taken, in octets: a path of 4096 octets with all its facts fits many times over.
+#: Octets of a line: many times those of a path of 4096 octets with all its facts.
 MAX_LINE = 64 * 1024
-#: Most octets of one multi-line reply, with what each line of it costs in memory: of most, and of a part of a listing.
+#: Octets of one multi-line reply, with `LINE_COST` for each line: of an ordinary one, and of a part of a listing.
 #: Long MLSC listings arrive as many replies, the toolkit's of 1,000 entries each.
 MAX_REPLY, MAX_LISTING_REPLY = 256 * 1024, 8 * 1024 * 1024
-#: Octets of memory for a line, beside its own.
+#: Octets of memory for a line object.
 LINE_COST = 64
 
 
 class ReplyError(Exception):
-    """The server sent something that is no reply. `line` holds the beginning of it."""
+    """The server sent something that is no reply. `line` is the beginning of it."""
 
     def __init__(self, reason: str, line: bytes) -> None:
         super().__init__(reason, line)
@@ -33,7 +33,7 @@ class ReplyError(Exception):
 
 
 class Reply(NamedTuple):
-    """One whole reply: its code and its lines, without the code, the separator and the line ends."""
+    """One complete reply: its code, and its lines without the code, the separator and the line ends."""
 
     code: int
     lines: tuple[bytes, ...]
@@ -45,7 +45,7 @@ class Reply(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """4xx or 5xx: the command did not do what it was asked."""
+        """4xx or 5xx: the command failed."""
         return 400 <= self.code < 600
 
     @property
@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 class ReplyParser:
     """Assembles replies from the bytes of a control channel.
 
-    most: asked at each line for the bound of the reply that it belongs to, MAX_REPLY or MAX_LISTING_REPLY.
+    most: called at each line for the limit of its reply, MAX_REPLY or MAX_LISTING_REPLY.
     """
 
     def __init__(self, most: Callable[[], int] = lambda: MAX_REPLY) -> None:
@@ -73,11 +73,11 @@ class ReplyParser:
 
     @property
     def between_replies(self) -> bool:
-        """Nothing of a reply has arrived whose end has not."""
+        """No reply has arrived in part."""
         return not self._buffer and not self._code
 
     def feed(self, data: bytes) -> Iterator[Reply]:
-        """Take what arrived; yield each reply that it completes. Raises ReplyError, after which all is void."""
+        """Take received octets; yield each reply that they complete. A ReplyError ends the channel."""
         *lines, rest = (self._buffer + data).split(b"\n")
         self._buffer = rest
         for line in lines:
@@ -104,7 +104,7 @@ class ReplyParser:
         return None
 
     def _continue(self, line: bytes) -> Reply | None:
-        """RFC 959 4.2: a multi-line reply ends with a line that begins with its code and a blank."""
+        """RFC 959 section 4.2: a multi-line reply ends with a line that begins with its code and a space."""
         self._size += len(line) + LINE_COST
         if self._size > self._most():
             raise ReplyError("a reply without end", line)

@@ -1,4 +1,4 @@
-"""The OAuth2 and OpenID server: who may speak for a user, and how (django-oauth-toolkit does the protocol).
+"""The OAuth2 and OpenID Connect server of this service; django-oauth-toolkit implements the protocol.
 
-Not to be confused with `identity.oauth`, by which we are a client of other sites' servers.
+`identity.issuers.oauth` is the opposite direction: there this service is a client of other servers.
 """

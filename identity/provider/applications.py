@@ -1,4 +1,4 @@
-"""What a user does with his applications: made, changed, deleted, given new secrets."""
+"""Applications of a user: create, change, delete; their secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oauth2_provider.models import Application
 from identity.hidden import Secret
 from identity.models import ClientSecret, User
 
-from . import names
+from . import token_values
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
 
 MAX_APPLICATIONS = 100
@@ -27,23 +27,23 @@ MAX_URI = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """What a user says of his application."""
+class ApplicationSpec:
+    """The fields of an application that its owner sets."""
 
     name: str
-    #: Has no secret, for it could not keep one: what people install, pages of scripts.
+    #: A public client: it has no secret because it could not keep one (installed programs, scripts in pages).
     public: bool = False
-    #: Where users may be sent back to after they have agreed; none: it asks no users.
+    #: Addresses to which users return after consent; none: the application asks no users.
     redirect_uris: Sequence[str] = ()
 
 
 def of_user(user: User) -> list[Application]:
-    """His own, the oldest first."""
+    """The user's own applications, the oldest first."""
     return list(Application.objects.filter(user=user).order_by("created", "pk"))
 
 
 def find(user: User, client_id: str) -> Application:
-    """One of his own. Raises ClientNotFoundError."""
+    """One of the user's own applications. Raises ClientNotFoundError."""
     try:
         name = str(uuid.UUID(client_id))
     except ValueError:
@@ -55,12 +55,12 @@ def find(user: User, client_id: str) -> Application:
 
 
 @transaction.atomic
-def make(user: User, spec: Spec) -> tuple[Application, Secret | None]:
-    """A new application, and its secret unless it is public: the only time it can be seen.
+def make(user: User, spec: ApplicationSpec) -> tuple[Application, Secret | None]:
+    """Create an application, with a secret unless it is public. The secret cannot be read again later.
 
     Raises ClientInvalidError, TooManyClientsError.
     """
-    # One after another, or two requests at once could both be the last that is allowed.
+    # Serialise: otherwise two concurrent requests could both pass the limit.
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if Application.objects.filter(user=user).count() >= MAX_APPLICATIONS:
         raise TooManyClientsError(f"A user has at most {MAX_APPLICATIONS} applications")
@@ -69,13 +69,13 @@ def make(user: User, spec: Spec) -> tuple[Application, Secret | None]:
 
 
 def new(**fields: Any) -> Application:
-    """A row. The toolkit keeps one secret in it; ours have a table of their own."""
+    """Save a row. Its own secret column stays empty: secrets have a table of their own."""
     application = Application(client_secret="", hash_client_secret=False, **fields)
     application.save()
     return application
 
 
-def _fields(spec: Spec) -> dict[str, Any]:
+def _fields(spec: ApplicationSpec) -> dict[str, Any]:
     name = line("name", spec.name, MAX_NAME)
     if len(spec.redirect_uris) > MAX_REDIRECT_URIS:
         raise ClientInvalidError("redirect_uris", f"at most {MAX_REDIRECT_URIS}")
@@ -97,7 +97,7 @@ def line(field: str, text: str, most: int) -> str:
 
 
 def _redirect_uri(uri: str) -> str:
-    """https, or http where it does not leave the machine (RFC 8252 section 7.3); no fragment (RFC 6749 section 3.1.2).
+    """https, or http to the loopback interface (RFC 8252 section 7.3); no fragment (RFC 6749 section 3.1.2).
 
     Raises ClientInvalidError.
     """
@@ -133,8 +133,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def change(application: Application, spec: Spec) -> Application:
-    """Name and redirect URIs; whether it is public stays. Raises ClientInvalidError."""
+def change(application: Application, spec: ApplicationSpec) -> Application:
+    """Change name and redirect URIs; a client stays public or confidential. Raises ClientInvalidError."""
     fields = _fields(spec)
     if fields["client_type"] != application.client_type:
         raise ClientInvalidError("public_client", "this does not change: make another application")
@@ -145,7 +145,7 @@ def change(application: Application, spec: Spec) -> Application:
 
 
 def delete(application: Application) -> None:
-    """With all tokens that it holds."""
+    """Delete an application with its tokens."""
     application.delete()
 
 
@@ -155,7 +155,7 @@ def secrets_of(application: Application) -> list[ClientSecret]:
 
 @transaction.atomic
 def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
-    """One more; it is shown now and never again. Raises ClientInvalidError, TooManyClientsError."""
+    """Create another secret, which cannot be read again later. Raises ClientInvalidError, TooManyClientsError."""
     if application.client_type != Application.CLIENT_CONFIDENTIAL:
         raise ClientInvalidError("client", "a public application has no secret")
     name = line("name", name, MAX_SECRET_NAME)
@@ -166,8 +166,8 @@ def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secre
 
 
 def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
-    secret = names.client_secret()
-    row = ClientSecret.objects.create(application=application, name=name, digest=names.digest(secret))
+    secret = token_values.client_secret()
+    row = ClientSecret.objects.create(application=application, name=name, digest=token_values.digest(secret))
     return row, Secret(secret)
 
 

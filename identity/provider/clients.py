@@ -1,4 +1,4 @@
-"""Applications: who they are, and where their users may be sent back to."""
+"""Client applications of the OAuth2 server: authentication, and where their users may be redirected to."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from urllib.parse import unquote_plus, urlsplit
 from django.conf import settings
 from oauth2_provider.models import Application, redirect_to_uri_allowed
 
-from . import names
+from . import token_values
 
-#: The page that shows a code to be copied: of native applications without a server of their own.
+#: The page that shows a code for copying, for native applications without a server of their own.
 CODE_PAGE = "/v2/web/auth-code"
-#: Longer ones are nobody's.
+#: Octets of a Basic header: longer ones are not valid.
 MAX_CREDENTIALS = 1024
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def find(client_id: str) -> Application | None:
-    """None also when the application's owner is shut out: what he made is, too."""
+    """None also when the application's owner is not active."""
     try:
         name = str(uuid.UUID(client_id))
     except ValueError:
@@ -34,19 +33,19 @@ def find(client_id: str) -> Application | None:
 
 
 def authenticate(client_id: str, secret: str) -> Application | None:
-    """The confidential application whose secret this is."""
+    """The confidential application that has this secret; None when there is none."""
     found = find(client_id)
     if found is None or not is_confidential(found):
         return None
-    given = names.digest(secret)
+    given = token_values.digest(secret)
     kept = found.secrets.values_list("digest", flat=True)
     return found if sum(hmac.compare_digest(given, bytes(one)) for one in kept) else None
 
 
 def credentials(authorization: str, form: Mapping[str, str]) -> tuple[str, str] | None:
-    """id and secret, by HTTP Basic or as two fields of the form (RFC 6749 section 2.3.1); None: none are given.
+    """The client id and secret, from HTTP Basic or from the form (RFC 6749 section 2.3.1); None when none are given.
 
-    A `client_id` alone names a client that has no secret, and is not meant.
+    A `client_id` alone names a client without a secret and does not authenticate.
     """
     scheme, _, coded = authorization.partition(" ")
     if scheme.lower() == "basic":
@@ -57,7 +56,7 @@ def credentials(authorization: str, form: Mapping[str, str]) -> tuple[str, str] 
 
 
 def _basic(coded: str) -> tuple[str, str]:
-    """What cannot be read is nobody's."""
+    """An unreadable header gives empty credentials, which match no client."""
     try:
         text = base64.b64decode(coded[:MAX_CREDENTIALS], validate=True).decode()
     except (binascii.Error, ValueError):
@@ -71,12 +70,12 @@ def is_confidential(application: Application) -> bool:
 
 
 def is_registered_by_template(application: Application) -> bool:
-    """Nobody's own: a program registered itself before anybody had signed in."""
+    """Whether a program registered itself, before any user signed in with it: it has no owner."""
     return bool(application.registration_source == Application.RegistrationSource.DCR)
 
 
 def may_act_alone(application: Application) -> bool:
-    """Whether it gets tokens by its secret alone: then it acts as the user who owns it."""
+    """Whether the secret alone gets it tokens; it then acts as the user who owns it."""
     granted = application.authorization_grant_type == Application.GRANT_CLIENT_CREDENTIALS
     return granted and is_confidential(application) and application.user_id is not None
 
@@ -89,16 +88,16 @@ def may_ask_users(application: Application) -> bool:
 
 
 def allows_redirect(application: Application, uri: str, here: str) -> bool:
-    """Whether a user may be sent back there: exactly one of the registered ones (loopback ones with any port).
+    """Whether users may be redirected to this URI: exactly one of the registered ones (loopback ones with any port).
 
-    Programs without a server of their own may also use our page that shows the code, at `here`, where the user has
-    reached us. Scheme, host and port must be ours: it goes nowhere else.
+    Applications without a server of their own may also use our page that shows the code, at `here`, the address at
+    which the user reached this service. Scheme, host and port must be ours.
     """
     try:
         if redirect_to_uri_allowed(uri, application.redirect_uris.split()):
             return True
     except ValueError:
-        # No address at all: brackets without an end, a port that there is none of.
+        # Not an address: an unclosed bracket, or an invalid port.
         return False
     own = is_registered_by_template(application) or not is_confidential(application)
     return own and is_code_page(uri, here)
@@ -108,7 +107,7 @@ def is_code_page(uri: str, here: str) -> bool:
     try:
         parts = urlsplit(uri)
         origins = {_origin(settings.PUBLIC_URL), _origin(here)}
-        # Rebuilt from its parts it is the same: there is nothing else in it, such as a query or a user name.
+        # The URI equals its rebuilt parts: it contains no query, user name or other part.
         return "@" not in uri and _origin(uri) in origins and uri == f"{parts.scheme}://{parts.netloc}{CODE_PAGE}"
     except ValueError:
         return False

@@ -1,19 +1,21 @@
-"""What the OAuth2 server refuses.
+"""Errors of the OAuth2 server that this service is.
 
 ProviderError
-    ScopeSyntaxError            brackets and stars of a list of scopes that do not fit
-    RequestNotTrustedError      an authorization request whose client or redirect URI is wrong: nobody is sent anywhere
+    ScopeSyntaxError            the brackets or stars in a list of scopes do not match
+    RequestNotTrustedError      an authorization request with a wrong client or redirect URI: no redirect
     RequestRefusedError         an authorization request that goes back to its client, with an error
-    ClientNotFoundError         no such application, or not this user's
-    ClientInvalidError          a document about an application says what cannot be; names the field
-    TooManyClientsError         a user has too many applications, or an application too many secrets
-    TooManyRegistrationsError   somebody registers clients faster than he needs them
+    ClientNotFoundError         no such application, or it belongs to another user
+    ClientInvalidError          a field of a document about an application has an invalid value
+    TooManyClientsError         a user has too many applications, or an application has too many secrets
+    TooManyRegistrationsError   too many clients were registered from one network
 """
 
 from __future__ import annotations
 
+from identity.error_categories import CategorizedError, Category, InvalidFieldError
 
-class ProviderError(Exception):
+
+class ProviderError(CategorizedError):
     """`reason` is for people, and holds no secret."""
 
     reason = "The request is refused"
@@ -30,7 +32,7 @@ class RequestNotTrustedError(ProviderError):
 
 
 class RequestRefusedError(ProviderError):
-    """`location`: where the browser is sent, with the error in the query."""
+    """`location`: the address to which the browser is redirected, with the error in the query."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -38,25 +40,27 @@ class RequestRefusedError(ProviderError):
 
 
 class ClientNotFoundError(ProviderError):
+    category = Category.NOT_FOUND
     reason = "No such client"
 
 
-class ClientInvalidError(ProviderError):
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+class ClientInvalidError(InvalidFieldError, ProviderError):
+    pass
 
 
 class TooManyClientsError(ProviderError):
+    category = Category.LIMIT_EXCEEDED
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 class TooManyRegistrationsError(ProviderError):
+    category = Category.TOO_MANY_REQUESTS
+
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)
-        #: After which it can be tried again.
+        #: Seconds until another registration is allowed.
         self.retry_after = seconds
         self.reason = f"Too many clients were registered from here; try again in {seconds} s"

@@ -1,4 +1,4 @@
-"""Who our users are, for those who share with them: our users are all the identities there are."""
+"""Identities for those who share data with them: every user of this service is one identity."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from . import openid
 
 
 def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
-    """Those that there are, in the order asked; also those who were shut out, for old rules still name them."""
+    """The users with these ids, in the given order; also inactive ones, because old rules still name them."""
     found = User.objects.in_bulk(list(ids))
     return [found[one] for one in dict.fromkeys(ids) if one in found]
 
 
 def by_username(names: Sequence[str]) -> list[User]:
-    """Those that there are, in the order asked, active ones only.
+    """The active users with these names, in the given order.
 
-    A name may have our domain behind an @, for some clients take nothing else for a name; who is called so wins.
+    A name may end in our domain after an @, because some clients accept no other form; an exact name has precedence.
     """
     plain = {name: name.removesuffix(f"@{domain()}") for name in names if "\0" not in name}
     rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
@@ -34,5 +34,5 @@ def domain() -> str:
 
 
 def provider_id() -> str:
-    """The one identity provider that we are: always the same for the same address."""
+    """The id of this service as an identity provider: the same for the same address."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, openid.issuer()))

@@ -1,4 +1,4 @@
-"""What a token is, for the application that holds it (RFC 7662). Of tokens of others nothing is told."""
+"""Token introspection (RFC 7662): an application may ask about its own tokens only."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ NOT_ACTIVE: dict[str, Any] = {"active": False}
 
 
 def describe(token: str, application: Application, include: Collection[str] = ()) -> dict[str, Any]:
-    """include: session_info (when the user has shown who he is), identity_set."""
+    """include: `session_info` (when the user authenticated), `identity_set`."""
     if (access := issue.find(token)) is not None and access.application_id == application.pk:
-        return _told(access, access.scope, _sign_in_of(access), include)
+        return _described(access, access.scope, _sign_in_of(access), include)
     renewal = issue.find_renewal(token)
     if renewal is None or renewal.application_id != application.pk or not issue.is_good(renewal):
         return NOT_ACTIVE
     sign_in = SignIn.objects.filter(pk=renewal.token_family).first()
-    return _told(renewal, renewal.access_token.scope, sign_in, include)
+    return _described(renewal, renewal.access_token.scope, sign_in, include)
 
 
 def is_active(token: str, application: Application) -> bool:
     return bool(describe(token, application)["active"])
 
 
-def _told(
+def _described(
     row: AccessToken | RefreshToken, scope: str, sign_in: SignIn | None, include: Collection[str]
 ) -> dict[str, Any]:
     facts = _facts(row, row.user, scope)
     if sign_in is not None and scopes.EMAIL not in sign_in.scope.split():
-        # Its user has not said that it may see this, with any of its tokens.
+        # The user has not consented to show the mail address to this application.
         facts["email"] = None
     return {**facts, **_more(row.user, sign_in, include)}
 
@@ -74,7 +74,7 @@ def _more(user: User, sign_in: SignIn | None, include: Collection[str]) -> dict[
 
 
 def _session(user: User, sign_in: SignIn | None) -> dict[str, Any]:
-    """An application that came by its secret alone has no session: no person has shown who he is."""
+    """An application that authenticated by its secret alone has no session, because no person authenticated."""
     if sign_in is None:
         return {"session_id": None, "authentications": {}}
     shown = {"auth_time": _seconds(sign_in.authenticated_at), "idp": identities.provider_id(), "acr": None, "amr": None}

@@ -1,4 +1,4 @@
-"""Tokens made, found and taken back. Only their digests are kept."""
+"""Tokens of the OAuth2 server: issue, find and revoke. Only their digests are stored."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from oauth2_provider.models import AccessToken, Application, RefreshToken, set_t
 from oauth2_provider.settings import oauth2_settings
 
 from identity.models import SignIn, SignInToken, User
-from identity.one import one
+from identity.single_row import single_row
 
-from . import names, scopes
+from . import scopes, token_limits, token_values
 
-#: Longer strings are nobody's token and are not worth a digest.
+#: Characters: a longer string is not a token and is not hashed.
 MAX_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Issued:
-    """The tokens for one resource server: the only time that they can be seen."""
+class IssuedTokens:
+    """The tokens for one resource server, readable only now."""
 
     scope: str
     access_token: str
@@ -44,8 +44,8 @@ class Issued:
         }
         return found if self.refresh_token is None else {**found, "refresh_token": self.refresh_token}
 
-    def with_renewal(self, token: str) -> Issued:
-        """The refresh token stays; clients that are not told so would take it for gone."""
+    def with_renewal(self, token: str) -> IssuedTokens:
+        """Add the refresh token, which stays valid: clients would take a missing one for revoked."""
         return replace(self, refresh_token=token)
 
 
@@ -57,19 +57,19 @@ def access(
     first: str | None = None,
     sign_in: uuid.UUID | None = None,
     refresh: bool = False,
-) -> list[Issued]:
-    """One token for each resource server of these scopes, each with a refresh token of its own if wanted.
+) -> list[IssuedTokens]:
+    """Issue one access token for each resource server of these scopes, each with its own refresh token if wanted.
 
-    first: what the first access token is to be, if that is decided already.
+    first: the value of the first access token, if the caller has chosen it already.
     """
     issued = []
     for asked in scopes.by_resource_server(names_of_scopes).values():
-        token, first = first or names.access_token(), None
+        token, first = first or token_values.access_token(), None
         row = _access_row(application, user, " ".join(asked), token, sign_in)
-        renewal = names.refresh_token() if refresh else None
+        renewal = token_values.refresh_token() if refresh else None
         if renewal is not None:
             _refresh_row(application, user, renewal, row, sign_in)
-        issued.append(Issued(row.scope, token, renewal, _lifetime()))
+        issued.append(IssuedTokens(row.scope, token, renewal, _lifetime()))
     return issued
 
 
@@ -84,6 +84,7 @@ def _access_row(application: Application, user: User, scope: str, token: str, si
     row.save()
     if sign_in is not None:
         SignInToken.objects.create(access_token=row, sign_in_id=sign_in)
+    token_limits.bound_access_tokens(application, user)
     return row
 
 
@@ -93,19 +94,19 @@ def _refresh_row(application: Application, user: User, token: str, row: AccessTo
     renewal.save()
 
 
-def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str | None) -> Issued | None:
-    """A fresh access token by a refresh token, which stays as it is, or gives way to `rotated`. In a transaction.
+def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str | None) -> IssuedTokens | None:
+    """Issue an access token by a refresh token, which is kept, or replaced by `rotated`. Call it in a transaction.
 
-    None: somebody else has used it up, or taken it back, since it was looked at. An access token of before stays good
-    until it expires, for other processes may be using it.
+    None: another request has used or revoked the refresh token since it was read. An earlier access token stays valid
+    until it expires, because other processes may be using it.
     """
-    # Its row alone: what is joined to it would be as it was before we waited for the lock.
+    # Lock only its own row: joined rows would be those from before the wait for the lock.
     kept = RefreshToken.objects.select_for_update().filter(pk=renewal.pk, revoked__isnull=True).first()
     if kept is None or kept.access_token is None:
         return None
     scope = " ".join(wanted)
     row = _access_row(kept.application, kept.user, scope, token, kept.token_family)
-    # It knows its scopes by its access token: when fewer are wanted, it keeps the one that it has.
+    # A refresh token takes its scopes from its access token: when fewer are requested, it keeps the present one.
     anchor = row if scope == kept.access_token.scope else kept.access_token
     now = datetime.now(UTC)
     if rotated is None:
@@ -113,53 +114,54 @@ def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str
     else:
         RefreshToken.objects.filter(pk=kept.pk).update(access_token=None, revoked=now, updated=now)
         _refresh_row(kept.application, kept.user, rotated, anchor, kept.token_family)
-    return Issued(scope, token, rotated, _lifetime())
+        token_limits.bound_replaced(kept.token_family)
+    return IssuedTokens(scope, token, rotated, _lifetime())
 
 
 def find(token: str) -> AccessToken | None:
-    """The access token, with its user and application, if it is good now."""
-    if not token.startswith(names.ACCESS_TOKEN) or len(token) > MAX_LENGTH:
+    """The access token with its user and application, if it is valid now."""
+    if not token.startswith(token_values.ACCESS_TOKEN) or len(token) > MAX_LENGTH:
         return None
     kept = AccessToken.objects.select_related("user", "application__user")
-    found: AccessToken | None = one(kept.filter(token_checksum=names.checksum(token)))
+    found: AccessToken | None = single_row(kept.filter(token_checksum=token_values.checksum(token)))
     if found is None or found.user is None or not found.user.is_active or found.expires <= datetime.now(UTC):
         return None
     return found if _serves(found.application) else None
 
 
 def _serves(application: Application) -> bool:
-    """Not when its owner is shut out: what he made is, too. Programs that registered themselves have none."""
+    """Not when the application's owner is inactive. Programs that registered themselves have no owner."""
     return application.user is None or application.user.is_active
 
 
 def find_renewal(token: str) -> RefreshToken | None:
-    """The refresh token, with its access token, user and application; revoked ones too, for reuse is an alarm."""
-    if not token.startswith(names.REFRESH_TOKEN) or len(token) > MAX_LENGTH:
+    """The refresh token with its access token, user and application; also a revoked one, to detect reuse."""
+    if not token.startswith(token_values.REFRESH_TOKEN) or len(token) > MAX_LENGTH:
         return None
     found: RefreshToken | None = (
         RefreshToken.objects.select_related("access_token", "user", "application")
-        .filter(token_checksum=names.checksum(token))
+        .filter(token_checksum=token_values.checksum(token))
         .first()
     )
     return found
 
 
 def is_good(renewal: RefreshToken) -> bool:
-    """Neither revoked nor forgotten, and its user is active."""
+    """Whether it is neither revoked nor expired, and its user is active."""
     lives = renewal.revoked is None and renewal.access_token is not None
     return bool(lives and renewal.user.is_active and expiry(renewal) > datetime.now(UTC))
 
 
 def expiry(renewal: RefreshToken) -> datetime:
-    """It ends some time after its access token has; `updated` is its last use."""
+    """A refresh token expires some time after its access token; `updated` is its last use."""
     found: datetime = renewal.updated + timedelta(seconds=oauth2_settings.REFRESH_TOKEN_EXPIRE_SECONDS + _lifetime())
     return found
 
 
 def revoke(token: str, allowed: Callable[[Application], bool]) -> None:
-    """Take back an access token, or a refresh token with all access tokens that came of it; nothing else, if unknown.
+    """Revoke an access token, or a refresh token with all access tokens derived from it; an unknown token is ignored.
 
-    allowed: whether the one who asks may do so with the tokens of this application.
+    allowed: whether the caller may revoke tokens of this application.
     """
     if (row := find(token)) is not None and allowed(row.application):
         row.delete()
@@ -169,7 +171,7 @@ def revoke(token: str, allowed: Callable[[Application], bool]) -> None:
 
 @transaction.atomic
 def revoke_renewal(renewal: RefreshToken) -> None:
-    """What it is for is known by its access token; one that has none has been revoked before."""
+    """The access token of the row gives its resource server; a row without one was revoked before."""
     if renewal.access_token is None:
         return
     server = scopes.resource_server(renewal.access_token.scope)
@@ -182,7 +184,7 @@ def revoke_renewal(renewal: RefreshToken) -> None:
 
 @transaction.atomic
 def end(sign_in: SignIn) -> None:
-    """Take back everything that came of a consent."""
+    """Revoke all tokens of a consent and delete it."""
     RefreshToken.objects.filter(token_family=sign_in.pk).delete()
     AccessToken.objects.filter(sign_in_token__sign_in=sign_in).delete()
     sign_in.delete()

@@ -1,4 +1,4 @@
-"""OpenID Connect: the signed statement of who has signed in, and the public half of the key."""
+"""OpenID Connect: identity tokens, and the public half of the signing key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _pem() -> str:
 
 
 def is_configured() -> bool:
-    """Without a key (WAYBILL_OIDC_KEY) nobody can be told who has signed in; all else goes on."""
+    """Without a key (WAYBILL_OIDC_KEY) the server issues no identity tokens; everything else works."""
     return bool(_pem())
 
 
@@ -37,7 +37,7 @@ def issuer() -> str:
 
 
 def claims(user: User, names: Collection[str]) -> dict[str, Any]:
-    """What these scopes tell about a user (OpenID Connect Core section 5.4)."""
+    """The claims that these scopes give about a user (OpenID Connect Core section 5.4)."""
     found: dict[str, Any] = {"sub": str(user.pk)}
     if scopes.PROFILE in names:
         found |= {"name": name_of(user), "preferred_username": user.username}
@@ -51,10 +51,10 @@ def name_of(user: User) -> str:
 
 
 def signed(start: Mapping[str, Any], user: User, names: Collection[str], authenticated_at: float) -> str:
-    """The identity token. start: what the protocol decides (aud, iat, nonce, at_hash)."""
+    """An identity token. start: the claims that the protocol sets (aud, iat, nonce, at_hash)."""
     now = int(time.time())
     lifetime = int(settings.OAUTH2_PROVIDER["ID_TOKEN_EXPIRE_SECONDS"])
-    told = {
+    all_claims = {
         **claims(user, names),
         **start,
         "iss": issuer(),
@@ -64,7 +64,7 @@ def signed(start: Mapping[str, Any], user: User, names: Collection[str], authent
     }
     key = _key()
     token = jwt.JWT(
-        header=json.dumps({"typ": "JWT", "alg": ALGORITHM, "kid": key.thumbprint()}), claims=json.dumps(told)
+        header=json.dumps({"typ": "JWT", "alg": ALGORITHM, "kid": key.thumbprint()}), claims=json.dumps(all_claims)
     )
     token.make_signed_token(key)
     return str(token.serialize())

@@ -1,6 +1,6 @@
-"""Programs that register themselves before anybody has signed in: the `globus` command does so at its first login.
+"""Programs that register themselves before any user signs in: the `globus` command does so at its first login.
 
-Anybody may ask for it, so it is bounded: so many an hour for an address, so many that nobody has signed in with.
+Registration is open to everybody, so it is limited: per address and hour, and in the number of unused clients.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from .errors import ClientInvalidError, TooManyRegistrationsError
 
 log = logging.getLogger(__name__)
 
-#: What the `globus` command calls itself; no other template is known.
+#: The template id of the `globus` command; no other template is known.
 TEMPLATES = {"95fdeba8-fac2-42bd-a357-e068d82ff78e": ("http://localhost", "http://127.0.0.1", "http://[::1]")}
-#: Of one address, in an hour.
+#: Registrations from one address in an hour.
 MOST_AN_HOUR = 20
 HOUR = 3600
-#: That nobody has signed in with; they go after a day.
+#: Registered clients with which no user has signed in; they are deleted after UNUSED_LIFETIME.
 MOST_UNUSED = 10_000
 UNUSED_LIFETIME = timedelta(days=1)
-#: Nobody has signed in with it for so long, and it holds no token.
+#: A client without tokens is deleted when no user has signed in with it for so long.
 IDLE_LIFETIME = timedelta(days=180)
 
 
 def register(template: str, name: str, address: str) -> tuple[Application, Secret]:
-    """A confidential client for one installation of a known program, and its secret.
+    """Create a confidential client for one installation of a known program; returns it with its secret.
 
-    address: where the request comes from. Raises ClientInvalidError, TooManyRegistrationsError.
+    address: the source address of the request. Raises ClientInvalidError, TooManyRegistrationsError.
     """
     if template not in TEMPLATES:
         raise ClientInvalidError("template_id", "no such template")
@@ -63,7 +63,7 @@ def _count(address: str) -> None:
         cache.add(key, 0, HOUR)
         count = cache.incr(key)
     except (redis.RedisError, ValueError) as error:
-        # The other bound holds.
+        # The limit on unused clients still holds.
         log.warning("registrations are not counted: %s", type(error).__name__)
         return
     if count > MOST_AN_HOUR:
@@ -71,7 +71,7 @@ def _count(address: str) -> None:
 
 
 def _registered() -> QuerySet[Application]:
-    """Those without a sign-in or a code that could still become one."""
+    """Registered clients without a consent and without a code that could still become one."""
     signed_in = SignIn.objects.filter(application=OuterRef("pk"))
     found: QuerySet[Application] = Application.objects.filter(
         ~Exists(signed_in),
@@ -82,12 +82,12 @@ def _registered() -> QuerySet[Application]:
 
 
 def unused() -> QuerySet[Application]:
-    """Not a moment longer than it took to make them: every sign-in sets `updated`."""
+    """Registered clients that nobody has used: every sign-in sets `updated`."""
     return _registered().filter(updated__lt=F("created") + timedelta(seconds=1))
 
 
 def forgotten(now: datetime | None = None) -> QuerySet[Application]:
-    """Those that may go."""
+    """Registered clients that may be deleted."""
     now = now or datetime.now(UTC)
     idle = _registered().filter(updated__lt=now - IDLE_LIFETIME)
     return unused().filter(created__lt=now - UNUSED_LIFETIME) | idle

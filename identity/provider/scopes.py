@@ -1,6 +1,6 @@
-"""What a token may be good for, by the names that clients of the Globus services ask for; one place.
+"""Scopes, by the names that clients of the Globus services request.
 
-A resource server is one of our APIs; its name is what clients file its token under: a token is good for one.
+A resource server is one of our APIs; clients store tokens by its name. A token is valid for one resource server.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ SEARCH_ALL = f"urn:globus:auth:scope:{SEARCH}:all"
 TIMERS_ALL = f"https://auth.globus.org/scopes/{TIMERS}/timer"
 FLOWS_ALL = "https://auth.globus.org/scopes/eec9b274-0c81-4334-bdc2-54e90e689b9a/all"
 
-#: What who asks for nothing gets.
+#: The scope of a request that names none.
 DEFAULT = TRANSFER_ALL
-#: What else a scope is good for.
+#: Scopes that include other scopes.
 IMPLIED: dict[str, frozenset[str]] = {
     GROUPS_ALL: frozenset({VIEW_MY_GROUPS}),
     VIEW_ANY_IDENTITIES: frozenset({VIEW_IDENTITIES}),
 }
-#: A request for all that there is, each with dependencies, is far shorter.
+#: Characters: a request for every scope, each with dependencies, is far shorter.
 MAX_TEXT = 8192
 _TOKEN = re.compile(r"[\[\]*]|[^\s\[\]*]+|\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """words: for people who are asked whether they agree: "It will be able to ..."."""
+    """words: the text on the consent page, after "It will be able to"."""
 
     name: str
     resource_server: str
@@ -61,23 +61,23 @@ KNOWN: dict[str, Scope] = {
         Scope(EMAIL, AUTH, "see your e-mail address"),
         Scope(VIEW_IDENTITIES, AUTH, "see your identities, and look up other users"),
         Scope(VIEW_ANY_IDENTITIES, AUTH, "look up other users"),
-        Scope(VIEW_CONSENTS, AUTH, "see which applications you have let in"),
+        Scope(VIEW_CONSENTS, AUTH, "see which applications you have allowed"),
         Scope(MANAGE_PROJECTS, AUTH, "manage your applications: make them, change them, delete them"),
         Scope(TRANSFER_ALL, TRANSFER, "use your endpoints and credentials: list, transfer, delete and share your data"),
         Scope(GROUPS_ALL, GROUPS, "see and manage your groups"),
         Scope(VIEW_MY_GROUPS, GROUPS, "see your groups"),
         Scope(SEARCH_ALL, SEARCH, "search what you may see"),
-        Scope(TIMERS_ALL, TIMERS, "start transfers for you at times, again and again"),
+        Scope(TIMERS_ALL, TIMERS, "start transfers for you at set times, once or repeatedly"),
         Scope(FLOWS_ALL, FLOWS, "run flows for you"),
     )
 }
 
 
 def roots(text: str) -> list[str]:
-    """The scopes that are asked for, in order and once each, without their dependencies in brackets.
+    """The requested scopes, in order and once each, without their dependencies in brackets.
 
-    The grammar: `scope scope[dependency *optional[deeper]]`. What a scope depends on is one house here, and needs no
-    consent of its own. Raises ScopeSyntaxError.
+    The grammar: `scope scope[dependency *optional[deeper]]`. Dependencies are served by this same service and need no
+    consent of their own. Raises ScopeSyntaxError.
     """
     if len(text) > MAX_TEXT:
         raise ScopeSyntaxError
@@ -95,7 +95,7 @@ def roots(text: str) -> list[str]:
 
 
 def _depth(word: str, before: str, depth: int) -> int:
-    """How deep in brackets we are after this word. A bracket opens right behind a scope, a star stands right before."""
+    """The bracket depth after this word. A bracket opens right after a scope; a star stands right before a scope."""
     if before == "*" and (word in "[]*" or word.isspace()):
         raise ScopeSyntaxError
     if word == "[":
@@ -114,7 +114,7 @@ def _depth(word: str, before: str, depth: int) -> int:
 
 
 def by_resource_server(names: Iterable[str]) -> dict[str, list[str]]:
-    """Known scopes, sorted by whose they are; both in the order of `names`."""
+    """Known scopes by resource server; both in the order of `names`."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(KNOWN[name].resource_server, []).append(name)
@@ -122,12 +122,12 @@ def by_resource_server(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def resource_server(text: str) -> str:
-    """Whose a token with these scopes is."""
+    """The resource server of a token with these scopes."""
     first = text.split(" ", 1)[0]
     return KNOWN[first].resource_server if first in KNOWN else AUTH
 
 
 def covered(text: str) -> frozenset[str]:
-    """All that a token with these scopes is good for."""
+    """All scopes that a token with these scopes includes."""
     named = frozenset(text.split())
     return named.union(*(IMPLIED[name] for name in named if name in IMPLIED))

@@ -1,4 +1,4 @@
-"""The token endpoint: a form in, a status and a document out. oauthlib's server does the protocol."""
+"""The token endpoint: takes a form, returns a status and a document. oauthlib's server implements the protocol."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .errors import ScopeSyntaxError
 
 FORM = "application/x-www-form-urlencoded"
 GRANTS = ("client_credentials", "authorization_code", "refresh_token")
-#: What the server is told its address is: it looks at the query only, and tokens come in none.
+#: The address passed to oauthlib's server, which reads only its query; a token request has none.
 _ADDRESS = "https://waybill.invalid/v2/oauth2/token"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer:
+class TokenResponse:
     status: int
     document: dict[str, Any]
 
 
 @cache
 def server() -> Any:
-    """oauthlib's, set up by the toolkit's settings."""
+    """oauthlib's server, configured by the toolkit's settings."""
     return oauth2_settings.OAUTH2_SERVER_CLASS(
         oauth2_settings.OAUTH2_VALIDATOR_CLASS(), **oauth2_settings.server_kwargs
     )
 
 
-def token(form: Sequence[tuple[str, str]], authorization: str) -> Answer:
-    """Tokens for a secret, a code or a refresh token, or why not (RFC 6749 sections 5.1 and 5.2)."""
+def token(form: Sequence[tuple[str, str]], authorization: str) -> TokenResponse:
+    """Exchange a secret, a code or a refresh token for tokens, or return the error (RFC 6749 sections 5.1 and 5.2)."""
     if dict(form).get("grant_type") not in GRANTS:
         return refused(UnsupportedGrantTypeError())
     try:
@@ -51,11 +51,11 @@ def token(form: Sequence[tuple[str, str]], authorization: str) -> Answer:
         return refused(InvalidScopeError(description=error.reason))
     except OAuth2Error as error:
         return refused(error)
-    return Answer(int(status), json.loads(text))
+    return TokenResponse(int(status), json.loads(text))
 
 
-def refused(error: OAuth2Error) -> Answer:
-    return Answer(int(error.status_code), dict(error.twotuples))
+def refused(error: OAuth2Error) -> TokenResponse:
+    return TokenResponse(int(error.status_code), dict(error.twotuples))
 
 
 def _plain(scope: str) -> str:

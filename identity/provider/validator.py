@@ -1,7 +1,7 @@
-"""What the OAuth2 server asks us while it works: the toolkit's validator, with our ways of keeping things.
+"""The callbacks of the OAuth2 server: the toolkit's validator, with this service's storage.
 
-Codes, tokens and secrets are known by their digests; a token is good for one resource server; what an application may
-do follows from what it is (`clients`).
+Codes, tokens and secrets are stored as digests; a token is valid for one resource server; `clients` decides what an
+application may do.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from identity.models import SignIn
 
-from . import clients, issue, names, openid, scopes
+from . import clients, issue, openid, scopes, token_limits, token_values
 
-#: The header by which the consent page says where the user has reached us.
+#: The header in which the consent page passes the address at which the user reached this service.
 HERE = "X-Waybill-Here"
 
 
@@ -63,9 +63,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return clients.allows_redirect(request.client, redirect_uri, request.headers.get(HERE, ""))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
-        """Of a client without a secret (RFC 9700 section 2.1.1); those with one are asked for that.
+        """Required of a client without a secret (RFC 9700 section 2.1.1); a confidential client authenticates instead.
 
-        And of whoever shows a verifier: where the question had no challenge, somebody has taken it out (section 4.8.2).
+        Also required when the token request has a verifier: somebody has then removed the challenge (section 4.8.2).
         """
         if request.client is None or not clients.is_confidential(request.client):
             return True
@@ -80,21 +80,23 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
 
     def _grant(self, code: str, application: Application | None) -> Grant | None:
         found: Grant | None = (
-            Grant.objects.select_related("user").filter(code=names.checksum(code), application=application).first()
+            Grant.objects.select_related("user")
+            .filter(code=token_values.checksum(code), application=application)
+            .first()
         )
         return found
 
     def save_authorization_code(
         self, client_id: str, code: Mapping[str, str], request: Any, *_: Any, **__: Any
     ) -> None:
-        """`authenticated_at`, which `authorization.grant` gives, is when the user showed who he is."""
+        """`authenticated_at` comes from `authorization.grant`: the time when the user authenticated."""
         lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
         authenticated_at: datetime = request.authenticated_at
         offline = getattr(request, "access_type", None) == "offline"
         Grant.objects.create(
             application=request.client,
             user=request.user,
-            code=names.checksum(code["code"]),
+            code=token_values.checksum(code["code"]),
             expires=datetime.now(UTC) + lifetime,
             redirect_uri=request.redirect_uri,
             scope=" ".join(request.scopes),
@@ -103,10 +105,11 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             nonce=request.nonce or "",
             claims=json.dumps({"offline": offline, "authenticated_at": authenticated_at.timestamp()}),
         )
+        token_limits.bound_codes(request.user)
 
     def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
-        """Asked before the client is known: it only decides who handles the request."""
-        scope = Grant.objects.filter(code=names.checksum(code)).values_list("scope", flat=True).first()
+        """Called before the client is known; it only selects the handler of the request."""
+        scope = Grant.objects.filter(code=token_values.checksum(code)).values_list("scope", flat=True).first()
         return (scope or "").split()
 
     def validate_code(self, client_id: str, code: str, client: Application, request: Any, *_: Any, **__: Any) -> bool:
@@ -124,8 +127,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return True
 
     def _alarm(self, code: str, client: Application) -> None:
-        """A code that was used before is somebody else's by now: what came of it ends (RFC 6749 section 4.1.2)."""
-        used = SignIn.objects.filter(code_digest=names.digest(code), application=client).first()
+        """A second use of a code means that it was stolen: end the sign-in that it started (RFC 6749 section 4.1.2)."""
+        used = SignIn.objects.filter(code_digest=token_values.digest(code), application=client).first()
         if used is not None:
             issue.end(used)
 
@@ -138,7 +141,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         grant = getattr(request, "grant", None)
         registered = request.client.redirect_uris.split()
         if grant is not None:
-            # It was left out of the token request: then there is but one that it can have been.
+            # The token request left it out: it is then the only registered one.
             return grant.redirect_uri if registered == [grant.redirect_uri] else ""
         return registered[0] if len(registered) == 1 else ""
 
@@ -152,7 +155,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return request.grant.nonce or None
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
-        """It was, together with making the tokens."""
+        """The code was deleted when the tokens were created."""
 
     # ---- tokens
 
@@ -170,8 +173,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return issue.is_good(found)
 
     def _used_again(self, renewal: RefreshToken) -> None:
-        """Of a client without a secret, whoever shows it now or whoever showed it first has stolen it: all of the
-        sign-in ends (RFC 9700 section 4.14.2). One with a secret is late to hear that it was revoked."""
+        """A refresh token of a public client that is used twice was stolen: end the whole sign-in (RFC 9700 section
+        4.14.2). A confidential client may repeat a request after its token was revoked."""
         if not clients.is_confidential(renewal.application):
             for sign_in in SignIn.objects.filter(pk__in=[renewal.token_family]):
                 issue.end(sign_in)
@@ -180,11 +183,11 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return str(request.renewal.access_token.scope)
 
     def rotate_refresh_token(self, request: Any) -> bool:
-        """Of clients without a secret (RFC 9700 section 4.14.2); the others' serve only who has the secret."""
+        """Rotate for public clients (RFC 9700 section 4.14.2); a confidential client must present its secret."""
         return not clients.is_confidential(request.client)
 
     def save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
-        """Keeps what the server has made, and makes of its answer what clients of several APIs expect."""
+        """Store the tokens, and rewrite the response into the form that clients of several APIs expect."""
         makers = {
             "client_credentials": self._for_itself,
             "authorization_code": self._for_code,
@@ -197,21 +200,21 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         if id_token is not None:
             token["id_token"] = id_token
 
-    def _for_itself(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+    def _for_itself(self, token: Mapping[str, Any], request: Any) -> list[issue.IssuedTokens]:
         with transaction.atomic():
             return issue.access(request.client, request.client.user, request.scopes, first=token["access_token"])
 
-    def _for_code(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+    def _for_code(self, token: Mapping[str, Any], request: Any) -> list[issue.IssuedTokens]:
         grant = request.grant
         with transaction.atomic():
-            # Only one of those who show it at the same moment deletes it.
+            # Only one of several concurrent requests with the same code deletes it.
             used, _ = Grant.objects.filter(pk=grant.pk).delete()
             if used:
                 return self._sign_in(grant, token["access_token"])
         self._alarm(request.code, request.client)
         raise errors.InvalidGrantError(request=request)
 
-    def _sign_in(self, grant: Grant, first: str) -> list[issue.Issued]:
+    def _sign_in(self, grant: Grant, first: str) -> list[issue.IssuedTokens]:
         facts = json.loads(grant.claims)
         sign_in = SignIn.objects.create(
             user=grant.user,
@@ -220,7 +223,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             code_digest=bytes.fromhex(grant.code),
             authenticated_at=datetime.fromtimestamp(facts["authenticated_at"], UTC),
         )
-        # `updated` tells a client that serves from one that nobody has signed in with.
+        for oldest in token_limits.sign_ins_beyond(grant.user):
+            issue.end(oldest)
+        # `updated` shows that a user has signed in with this client.
         Application.objects.filter(pk=grant.application_id).update(updated=datetime.now(UTC))
         return issue.access(
             grant.application,
@@ -231,7 +236,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             refresh=facts["offline"],
         )
 
-    def _for_renewal(self, token: Mapping[str, Any], request: Any) -> list[issue.Issued]:
+    def _for_renewal(self, token: Mapping[str, Any], request: Any) -> list[issue.IssuedTokens]:
         rotated = token["refresh_token"] if self.rotate_refresh_token(request) else None
         with transaction.atomic():
             issued = issue.renew(request.renewal, request.scopes, token["access_token"], rotated)
@@ -243,14 +248,14 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     # ---- OpenID Connect
 
     def validate_silent_login(self, request: Any) -> bool:
-        """Whether somebody is signed in is for the page to know."""
+        """The consent page checks whether a user is signed in."""
         return True
 
     def validate_silent_authorization(self, request: Any) -> bool:
         return True
 
     def get_id_token(self, token: dict[str, Any], token_handler: Any, request: Any) -> str:
-        """Only when a code is changed for tokens: that is when somebody has signed in."""
+        """An identity token is issued only in exchange for a code, because only then has a user signed in."""
         return ""
 
     def finalize_id_token(

@@ -12,7 +12,7 @@ for lock in "$here"/*.lock; do
     if [ "$(cat "$venv/.lock" 2>/dev/null)" = "$want" ] && "$venv/bin/python" -c 'import globus_sdk' 2>/dev/null; then continue; fi
     echo "Installing the client $name ..."
     "$python" -m venv --clear "$venv"
-    # Not their own word about certifi: it asks for one that not every index has yet.
+    # Without their own bound for certifi: not every index has that version yet.
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --require-hashes -r "$lock" </dev/null
     echo "$want" >"$venv/.lock"
 done

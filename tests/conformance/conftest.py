@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def serve(folder: Path) -> Iterator[Callable[..., Server]]:
+def serve(folder: Path) -> Iterator[Callable[..., GridFtpServer]]:
     """Start a server over `folder` with these options; it is stopped at the end, and must then have no session left."""
     with ExitStack() as stack:
-        servers: list[Server] = []
+        servers: list[GridFtpServer] = []
 
-        def start(root: Path = folder, **options: Any) -> Server:
-            servers.append(stack.enter_context(Server(root, **options)))
+        def start(root: Path = folder, **options: Any) -> GridFtpServer:
+            servers.append(stack.enter_context(GridFtpServer(root, **options)))
             return servers[-1]
 
         yield start

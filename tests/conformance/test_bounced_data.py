@@ -14,16 +14,17 @@ import pytest
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import format_host_port
-from endpoints.gridftp.data_path import DataAddress
-from endpoints.gridftp.faults import FaultError, Kind, Scope, Side
-from endpoints.gridftp.server import Server
-from workers.engine.ports import EndpointRef, FileRow, LaneEvent, LaneRefused, TaskSpec
-from workers.pool import Address, SessionPool
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side
+from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.third_party.data_path import DataAddress
+from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
+from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
+from workers.session_pool import Address, SessionPool
 from workers.sessions import Place, Places, RealSessions
 
-SPEC = TaskSpec("t", False, EndpointRef("1", "go#ep1"), EndpointRef("2", "go#ep2"), {}, max_sessions=5)
+SPEC = TaskSpec("t", False, TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2"), {}, max_sessions=5)
 HOST = "127.0.0.1"
-#: Another host, as far as anybody can tell by its address.
+#: Stands for another host: its address differs from HOST.
 VICTIM = "127.0.0.2"
 
 
@@ -88,8 +89,8 @@ def sessions(source: int, destination: int, hosts: list[str], gate: set[DataAddr
     )
 
 
-async def outcome(made: RealSessions) -> LaneEvent:
-    """What becomes of the one file that is fed."""
+async def outcome(made: RealSessions) -> FileEvent:
+    """Feed one file to a lane and return the event that ends it."""
     async with asyncio.timeout(10):
         lane = await made.lane()
         lane.use_streams(1)
@@ -100,9 +101,9 @@ async def outcome(made: RealSessions) -> LaneEvent:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Server]:
+def source(tmp_path: Path) -> Iterator[GridFtpServer]:
     (tmp_path / "file").write_bytes(b"hello")
-    server = Server(tmp_path)
+    server = GridFtpServer(tmp_path)
     server.start()
     yield server
     server.stop()
@@ -114,13 +115,13 @@ def striped(*addresses: DataAddress) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("features", ["SPAS", "UTF8"])
-async def test_a_source_is_not_sent_to_a_host_that_nobody_has_registered(source: Server, features: str) -> None:
+async def test_a_source_is_not_sent_to_a_host_that_nobody_has_registered(source: GridFtpServer, features: str) -> None:
     with victim() as listening:
         port = listening.getsockname()[1]
         async with lying(Liar(features, striped((HOST, 40_000), (VICTIM, port)))) as liar:
             # The gate alone would let it pass, as it lets pass every host of the Internet.
             event = await outcome(sessions(source.port, liar.port, [], {(VICTIM, port)}))
-        assert isinstance(event, LaneRefused)
+        assert isinstance(event, FileRefused)
         assert (event.fault.kind, event.fault.side) == (Kind.CONNECT_FAILED, Side.DESTINATION)
         assert VICTIM in event.fault.advice
         assert was_left_alone(listening)
@@ -128,24 +129,24 @@ async def test_a_source_is_not_sent_to_a_host_that_nobody_has_registered(source:
 
 @pytest.mark.parametrize("port", [0, 22, 25, 1023])
 async def test_a_source_is_not_sent_to_a_well_known_port_not_even_of_the_server_itself(
-    source: Server, port: int
+    source: GridFtpServer, port: int
 ) -> None:
     async with lying(Liar("UTF8", striped((HOST, port)))) as liar:
         event = await outcome(sessions(source.port, liar.port, ["nodes"], {(VICTIM, port), (HOST, port)}))
-    assert isinstance(event, LaneRefused)
+    assert isinstance(event, FileRefused)
     assert f"port {port}" in event.fault.advice
 
 
-async def test_a_registered_host_still_has_to_pass_the_gate_with_this_port(source: Server) -> None:
+async def test_a_registered_host_still_has_to_pass_the_gate_with_this_port(source: GridFtpServer) -> None:
     with victim() as listening:
         port = listening.getsockname()[1]
         async with lying(Liar("UTF8", striped((VICTIM, port)))) as liar:
             event = await outcome(sessions(source.port, liar.port, ["nodes"], set()))
-            assert isinstance(event, LaneRefused)
+            assert isinstance(event, FileRefused)
             assert was_left_alone(listening)
 
 
-async def test_a_registered_host_is_sent_to(source: Server) -> None:
+async def test_a_registered_host_is_sent_to(source: GridFtpServer) -> None:
     with victim() as node:
         node.setblocking(True)
         node.settimeout(10)
@@ -159,7 +160,7 @@ async def test_a_registered_host_is_sent_to(source: Server) -> None:
             await asyncio.gather(moving, return_exceptions=True)
 
 
-async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session_behind(source: Server) -> None:
+async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session_behind(source: GridFtpServer) -> None:
     began, over = threading.Event(), threading.Event()
     threads: list[str] = []
 
@@ -212,4 +213,4 @@ async def test_what_a_server_of_another_kind_greets_with_is_told_to_nobody(greet
     fault = refused.value.fault
     assert "does not speak GridFTP" in fault.advice
     assert "secret" not in f"{fault.raw}{fault.advice}"
-    assert fault.scope is Scope.SESSION
+    assert fault.scope is FaultScope.SESSION

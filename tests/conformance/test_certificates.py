@@ -18,16 +18,17 @@ from deploy.endpoint.authority import Authority, Identity, openssl
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.trust import (
+from identity.gsi.errors import (
+    LegacyCredentialError,
     LimitedProxyError,
     PathTooLongError,
     RevokedError,
     StaleRevocationListError,
-    TrustFolder,
     UntrustedError,
 )
-from endpoints.gridftp.x509 import LIMITED, Credential, LegacyProxyError
+from identity.gsi.proxies import make_proxy
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import LIMITED, X509Credential
 from tests import hostile_certificates as make
 from tests.grid import credential_of, open_session
 from tests.hostile_certificates import DAY, NOW, Holder
@@ -52,8 +53,8 @@ def alice(identity_of: Callable[..., Identity]) -> Identity:
 
 
 @pytest.fixture
-def proxy_file(tmp_path: Path) -> Callable[[Credential], Path]:
-    def write(credential: Credential) -> Path:
+def proxy_file(tmp_path: Path) -> Callable[[X509Credential], Path]:
+    def write(credential: X509Credential) -> Path:
         path = tmp_path / f"{credential.fingerprint}.pem"
         path.touch(mode=0o600)
         path.write_bytes(credential.to_pem())
@@ -63,15 +64,15 @@ def proxy_file(tmp_path: Path) -> Callable[[Credential], Path]:
 
 
 @pytest.fixture
-def init(authority: Authority, tmp_path: Path) -> Callable[..., Credential]:
+def init(authority: Authority, tmp_path: Path) -> Callable[..., X509Credential]:
     """A proxy that the toolkit makes."""
 
-    def make_one(certificate: Path, key: Path, *options: str) -> Credential:
+    def make_one(certificate: Path, key: Path, *options: str) -> X509Credential:
         out = tmp_path / "made.pem"
         words = ["grid-proxy-init", "-cert", str(certificate), "-key", str(key), "-out", str(out), "-pwstdin", *options]
         done = run(words, authority.certificates)
         assert done.returncode == 0, done.stdout + done.stderr
-        return Credential.parse(out.read_bytes())
+        return X509Credential.parse(out.read_bytes())
 
     return make_one
 
@@ -85,7 +86,7 @@ def init(authority: Authority, tmp_path: Path) -> Callable[..., Credential]:
     [(False, "RFC 3820 compliant impersonation proxy"), (True, "RFC 3820 compliant limited proxy")],
 )
 def test_the_toolkit_understands_our_proxies(
-    alice: Identity, authority: Authority, proxy_file: Callable[[Credential], Path], limited: bool, kind: str
+    alice: Identity, authority: Authority, proxy_file: Callable[[X509Credential], Path], limited: bool, kind: str
 ) -> None:
     credential = make_proxy(credential_of(alice), lifetime=HOURS, limited=limited, now=now())
     for one in (credential, make_proxy(credential, lifetime=HOURS, now=now())):
@@ -99,7 +100,10 @@ def test_the_toolkit_understands_our_proxies(
 
 @toolkit
 def test_the_toolkit_makes_proxies_of_our_proxies_and_we_admit_them(
-    alice: Identity, authority: Authority, proxy_file: Callable[[Credential], Path], init: Callable[..., Credential]
+    alice: Identity,
+    authority: Authority,
+    proxy_file: Callable[[X509Credential], Path],
+    init: Callable[..., X509Credential],
 ) -> None:
     ours = proxy_file(make_proxy(credential_of(alice), lifetime=HOURS, now=now()))
     theirs = init(ours, ours, "-verify")
@@ -114,7 +118,7 @@ def test_the_toolkit_makes_proxies_of_our_proxies_and_we_admit_them(
     "options", [[], ["-rfc"], ["-bits", "4096"], ["-valid", "1:00"], ["-path-length", "3"]], ids=str
 )
 def test_we_admit_the_toolkits_proxies(
-    alice: Identity, authority: Authority, init: Callable[..., Credential], options: list[str]
+    alice: Identity, authority: Authority, init: Callable[..., X509Credential], options: list[str]
 ) -> None:
     credential = init(alice.certificate, alice.key, *options)
     assert credential.is_proxy
@@ -123,7 +127,7 @@ def test_we_admit_the_toolkits_proxies(
 
 @toolkit
 def test_limited_proxies_of_the_toolkit_are_known_as_such(
-    alice: Identity, authority: Authority, init: Callable[..., Credential]
+    alice: Identity, authority: Authority, init: Callable[..., X509Credential]
 ) -> None:
     credential = init(alice.certificate, alice.key, "-limited")
     assert credential.is_limited
@@ -133,7 +137,7 @@ def test_limited_proxies_of_the_toolkit_are_known_as_such(
 
 @toolkit
 def test_a_path_length_of_the_toolkits_is_kept(
-    alice: Identity, authority: Authority, init: Callable[..., Credential]
+    alice: Identity, authority: Authority, init: Callable[..., X509Credential]
 ) -> None:
     # With 0 it writes no path length at all, and so does not limit anything.
     credential = init(alice.certificate, alice.key, "-path-length", "1")
@@ -155,8 +159,8 @@ def test_proxies_of_the_old_kinds_are_not_taken(
     out = tmp_path / "old.pem"
     words = ["grid-proxy-init", "-cert", str(alice.certificate), "-key", str(alice.key), "-out", str(out), kind]
     assert run(words, authority.certificates).returncode == 0
-    with pytest.raises(LegacyProxyError):
-        Credential.parse(out.read_bytes())
+    with pytest.raises(LegacyCredentialError):
+        X509Credential.parse(out.read_bytes())
 
 
 # --- verdicts of OpenSSL --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.server import Limits, Server
+from endpoints.gridftp.server import GridFtpServer, ServerLimits
 
 NAMES = ["plain", " leading and  double blanks ", "semi;colon", "per%cent#hash", "*?[]", "quote'\"", "~x", "x" * 255]
 
@@ -51,7 +51,7 @@ class TestAgainstTheToolkit:
         server = toolkit_server_factory(tree)
         async with opened(server.port) as session:
             if not with_mlsc:
-                session.features = session.features - {"MLSC"}
+                session.features = session.features.without("MLSC")
             entries = {entry.name: entry async for batch in session.listing(str(tree)) for entry in batch}
         assert sorted(entries) == sorted([*NAMES, "folder", "link"])
         assert entries["plain"].size == 5
@@ -68,7 +68,7 @@ class TestAgainstTheToolkit:
             (tmp_path / f"folder{index}" / f"file{index}").touch()
         server = toolkit_server_factory(tmp_path)
         async with opened(server.port) as session:
-            session.features = session.features - {"MLSC"}
+            session.features = session.features.without("MLSC")
             found = await asyncio.gather(*(names_of(session, tmp_path / f"folder{index}") for index in range(12)))
         assert found == [[f"file{index}"] for index in range(12)]
 
@@ -213,7 +213,7 @@ async def test_a_login_waits_for_nothing_before_all_of_it_is_sent() -> None:
 
 
 async def test_a_server_with_too_many_sessions_says_so_to_a_client_that_has_spoken_already(tmp_path: Path) -> None:
-    with Server(tmp_path, limits=Limits(sessions=1)) as server:
+    with GridFtpServer(tmp_path, limits=ServerLimits(sessions=1)) as server:
         async with opened(server.port):
             for _ in range(20):
                 with pytest.raises(FaultError) as caught:

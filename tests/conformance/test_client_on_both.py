@@ -18,9 +18,9 @@ from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp import client
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.replies import Reply
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
 
 ANSWERS = {b"USER": b"331 go on\r\n", b"PASS": b"230 come in\r\n", b"TYPE": b"200 fine\r\n"}
 WHEN = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -51,7 +51,7 @@ class Site:
 def site(
     request: pytest.FixtureRequest,
     folder: Path,
-    serve: Callable[..., Server],
+    serve: Callable[..., GridFtpServer],
     toolkit_server_factory: Callable[..., ToolkitServer],
 ) -> Site:
     (folder / "file").write_bytes(b"some content")
@@ -81,7 +81,7 @@ async def names_in(session: GridFTPSession, path: str) -> list[str]:
 async def test_a_login_before_the_greeting_is_taken_every_time(site: Site) -> None:
     sessions = await asyncio.gather(*(GridFTPSession.open("127.0.0.1", site.port, timeout=10) for _ in range(10)))
     for session in sessions:
-        assert {"MLST", "MLSC", "CKSM", "SPAS", "UTF8"} <= session.features
+        assert {"MLST", "MLSC", "CKSM", "SPAS", "UTF8"} <= session.features.names
         assert session.round_trip is not None
         await session.close()
 
@@ -115,12 +115,12 @@ async def test_many_checksums_at_once_do_not_mix(site: Site) -> None:
 async def test_what_has_no_checksum_is_a_fault_of_that_file(site: Site, name: str, algorithm: str, kind: Kind) -> None:
     fault = await fault_of(site, lambda session: session.checksum(site.path(name), algorithm))
     assert fault.kind is kind
-    assert fault.scope is Scope.FILE
+    assert fault.scope is FaultScope.FILE
 
 
 async def test_an_unknown_checksum_is_a_fault_of_that_file(site: Site) -> None:
     fault = await fault_of(site, lambda session: session.checksum(site.path("file"), "CRC7"))
-    assert fault.scope is Scope.FILE
+    assert fault.scope is FaultScope.FILE
 
 
 @pytest.mark.parametrize("site", [pytest.param("toolkit", marks=pytest.mark.toolkit)], indirect=True)
@@ -259,6 +259,6 @@ async def test_a_symlink_out_of_the_served_folder_is_made_and_leads_nowhere(site
 @pytest.mark.parametrize("target", ["a\r\nDELE file", "", "x" * 5000])
 async def test_a_target_that_cannot_be_one_is_a_fault_of_that_link(site: Site, target: str) -> None:
     fault = await fault_of(site, lambda session: session.make_symlink(target, site.path("link")))
-    assert fault.scope is Scope.FILE
+    assert fault.scope is FaultScope.FILE
     assert not (site.folder / "link").is_symlink()
     assert (site.folder / "file").exists()

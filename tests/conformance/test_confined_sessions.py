@@ -13,11 +13,11 @@ from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import MAX_ARGUMENT
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.restriction import Ground
-from endpoints.gridftp.server.confined import Ground as Folder
-from endpoints.gridftp.server.confined import parse_grounds
+from endpoints.gridftp.restriction import AllowedPath
 from endpoints.gridftp.server.errors import RefusedError
-from endpoints.sshftp import SshLogin
+from endpoints.gridftp.server.roots.restricted import AllowedFolder as Folder
+from endpoints.gridftp.server.roots.restricted import parse_allowed
+from endpoints.ssh.login import SshLogin
 from tests.conformance.test_client_on_both import Site, site  # noqa: F401
 from tests.ssh_grid import NEEDS_SSHD
 
@@ -47,8 +47,8 @@ def shared(site: Site, folder: Path) -> Site:  # noqa: F811
     return site
 
 
-def grounds(site: Site) -> list[Ground]:  # noqa: F811
-    return [Ground(site.path("shared") + "/", write=True), Ground(site.path("read") + "/", write=False)]
+def allowed_paths(site: Site) -> list[AllowedPath]:  # noqa: F811
+    return [AllowedPath(site.path("shared") + "/", write=True), AllowedPath(site.path("read") + "/", write=False)]
 
 
 async def names(session: GridFTPSession, path: str) -> set[str]:
@@ -65,7 +65,7 @@ def test_what_is_shared_is_there_and_nothing_else(shared: Site, folder: Path) ->
     async def scene() -> None:
         path = shared.path
         async with shared.session() as session:
-            await session.restrict(grounds(shared))
+            await session.restrict(allowed_paths(shared))
             assert (await session.stat(path("shared"))).is_directory
             assert (await session.stat(path("shared/file"))).size == 6
             assert (await session.stat(path("shared/inner"))).is_directory
@@ -86,7 +86,7 @@ def test_nothing_is_made_changed_or_removed_elsewhere(shared: Site, folder: Path
     async def scene() -> None:
         path = shared.path
         async with shared.session() as session:
-            await session.restrict(grounds(shared))
+            await session.restrict(allowed_paths(shared))
             assert await refused(session.make_directories([path(name)])) is Kind.PERMISSION_DENIED
             assert await refused(session.rename(path("shared/file"), path(name))) is Kind.PERMISSION_DENIED
             assert await refused(session.make_symlink("file", path(name))) is Kind.PERMISSION_DENIED
@@ -104,7 +104,7 @@ def test_nothing_is_made_changed_or_removed_elsewhere(shared: Site, folder: Path
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("place", ["in", "way/in"])
 def test_a_folder_that_has_become_a_link_opens_nothing(shared: Site, folder: Path, when: str, place: str) -> None:
-    """Whoever can rename on the host may do so at any moment: before the server hears of the folder, and after."""
+    """A folder may be replaced by a link at any moment: before the server gets the path of the folder, and after."""
     swapped, real = folder / "shared" / place.split("/")[0], folder / "shared" / place
     if place != "in":
         real.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_a_folder_that_has_become_a_link_opens_nothing(shared: Site, folder: Pat
         async with shared.session() as session:
             if when == "before":
                 swap()
-            await session.restrict([Ground(f"{path}/", write=True)])
+            await session.restrict([AllowedPath(f"{path}/", write=True)])
             if when == "after":
                 assert (await session.stat(path)).is_directory
                 swap()
@@ -138,7 +138,7 @@ def test_a_folder_that_has_become_a_link_opens_nothing(shared: Site, folder: Pat
 
 
 async def nothing_is_done_in(session: GridFTPSession, path: str) -> None:
-    """By any command that looks, makes, changes or removes; what it would find is a file "key"."""
+    """No command that reads, creates, changes or deletes has an effect there. The folder holds a file "key"."""
     ask = session.connection.request
     to_its_own = session.encode_path(path)
     for verb, argument in (
@@ -155,8 +155,8 @@ async def nothing_is_done_in(session: GridFTPSession, path: str) -> None:
 def test_nothing_widens_it_again(shared: Site) -> None:
     async def scene() -> None:
         async with shared.session() as session:
-            await session.restrict(grounds(shared))
-            everything = Ground(shared.path("") or "/", write=True)
+            await session.restrict(allowed_paths(shared))
+            everything = AllowedPath(shared.path("") or "/", write=True)
             assert await refused(session.restrict([everything])) is Kind.UNSUPPORTED
             with pytest.raises(FaultError):
                 await session.stat(shared.path("secret/file"))
@@ -168,7 +168,7 @@ def test_a_name_may_hold_whatever_the_list_is_made_of(shared: Site) -> None:
     async def scene() -> None:
         async with shared.session() as session:
             name = shared.path("odd, 100% of") + ("" if shared.kind == "toolkit" else " ü")
-            await session.restrict([Ground(name + "/", write=True)])
+            await session.restrict([AllowedPath(name + "/", write=True)])
             if shared.kind == "own":
                 assert (await session.stat(name)).is_directory
             with pytest.raises(FaultError):
@@ -178,7 +178,7 @@ def test_a_name_may_hold_whatever_the_list_is_made_of(shared: Site) -> None:
 
 
 def test_a_star_in_the_path_of_a_folder_opens_nothing_beside_it(shared: Site, folder: Path) -> None:
-    """By itself the toolkit's server would take "sh*" for "shared" too, and "rea?" for "read"."""
+    """Without escapes the toolkit's server would match "sh*" with "shared" too, and "rea?" with "read"."""
     (folder / "sh*").mkdir()
     (folder / "sh*" / "link").symlink_to("../shared/file")
     (folder / "sh*" / "file").write_text("starred")
@@ -186,9 +186,9 @@ def test_a_star_in_the_path_of_a_folder_opens_nothing_beside_it(shared: Site, fo
     os.chmod(folder / "sh*", 0o777)
 
     async def scene() -> None:
-        starred = Ground(shared.path("sh*") + "/", write=True)
+        starred = AllowedPath(shared.path("sh*") + "/", write=True)
         async with shared.session() as session:
-            await session.restrict([starred, Ground(shared.path("rea?") + "/", write=False)])
+            await session.restrict([starred, AllowedPath(shared.path("rea?") + "/", write=False)])
             assert (await session.stat(shared.path("rea?"))).is_directory
             for hidden in ("sh*/link", "shared/file", "read/file"):
                 assert await refused(session.checksum(shared.path(hidden), "MD5")) is Kind.PERMISSION_DENIED
@@ -205,7 +205,7 @@ def test_a_star_in_the_path_of_a_folder_opens_nothing_beside_it(shared: Site, fo
 def test_more_folders_than_a_command_can_name_are_not_guessed(shared: Site) -> None:
     async def scene() -> None:
         async with shared.session() as session:
-            many = [Ground(f"/{'x' * 100}{number}/", write=False) for number in range(MAX_ARGUMENT // 100)]
+            many = [AllowedPath(f"/{'x' * 100}{number}/", write=False) for number in range(MAX_ARGUMENT // 100)]
             assert await refused(session.restrict(many)) is Kind.LIMIT_EXCEEDED
 
     asyncio.run(scene())
@@ -218,7 +218,7 @@ async def test_a_server_behind_ssh_does_it_too(ssh_server: SshServer, tmp_path: 
     ssh_server.authorize(key)
     login = SshLogin(ssh_server.username, key.read_bytes(), ssh_server.fingerprint())
     session = await GridFTPSession.open("127.0.0.1", ssh_server.port, login=login)
-    await session.restrict([Ground("/tmp/", write=True)])
+    await session.restrict([AllowedPath("/tmp/", write=True)])
     assert (await session.stat("/tmp")).is_directory
     assert await refused(session.stat("/etc/hostname")) is Kind.PERMISSION_DENIED
     await session.close()
@@ -227,11 +227,11 @@ async def test_a_server_behind_ssh_does_it_too(ssh_server: SshServer, tmp_path: 
 @pytest.mark.parametrize("argument", [b"", b"RW", b"relative", b"X/a", b"RW/a,b", b"/a,,/b"])
 def test_what_is_no_list_of_folders_is_refused(argument: bytes) -> None:
     with pytest.raises(RefusedError):
-        parse_grounds(argument)
+        parse_allowed(argument)
 
 
 def test_a_list_of_folders_is_read_as_the_toolkit_reads_it() -> None:
-    assert parse_grounds(b"RW/a%2Cb/,R/c/d,N/e,/f//g/../h") == [
+    assert parse_allowed(b"RW/a%2Cb/,R/c/d,N/e,/f//g/../h") == [
         Folder(b"/a,b", True, True),
         Folder(b"/c/d", True, False),
         Folder(b"/e", False, False),

@@ -15,11 +15,11 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity, openssl
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.trust import TrustFolder
-from endpoints.gridftp.x509 import Credential
+from identity.gsi.proxies import make_proxy
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
 from tests import hostile_certificates as certificates
 from tests.grid import credential_of, login_of, open_session
 
@@ -50,7 +50,7 @@ async def refusal(server: ToolkitServer, login: GsiLogin) -> Fault:
     with pytest.raises(FaultError) as caught:
         await open_session(server.port, login)
     assert caught.value.fault.advice
-    assert caught.value.fault.scope is Scope.ENDPOINT
+    assert caught.value.fault.scope is FaultScope.ENDPOINT
     return caught.value.fault
 
 
@@ -191,10 +191,9 @@ async def test_a_listing_on_a_data_connection_is_bare_or_refused(
     gsi_server_factory: Servers, folder: Path, alice: GsiLogin
 ) -> None:
     async with opened(gsi_server_factory(folder), alice) as session:
-        session.features -= {"MLSC"}
+        session.features = session.features.without("MLSC")
 
         assert [entry.name async for batch in session.listing(str(folder)) for entry in batch] == ["byte"]
-        assert session.data_security is not None
         assert session.data_security.dcau == b"N"
 
         session.demands_encryption = True
@@ -245,7 +244,7 @@ async def test_a_credential_that_only_the_servers_clock_finds_expired_is_to_be_r
 ) -> None:
     past = datetime.now(UTC) - timedelta(hours=2)
     expired = make_proxy(alice.credential, lifetime=timedelta(hours=1), now=past)
-    monkeypatch.setattr(Credential, "expires_at", datetime.now(UTC) + timedelta(hours=1))
+    monkeypatch.setattr(X509Credential, "expires_at", datetime.now(UTC) + timedelta(hours=1))
 
     assert (await refusal(gsi_server_factory(folder), replace(alice, credential=expired))).kind is Kind.NO_CREDENTIALS
 

@@ -12,9 +12,9 @@ import pytest
 from cryptography import x509
 
 from deploy.endpoint.authority import Identity
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.trust import TrustFolder
+from identity.gsi.trust import TrustFolder
 from tests.acceptor import Acceptor, Conversation
 from tests.grid import open_session
 from tests.hostile_certificates import (
@@ -61,7 +61,7 @@ class Site:
         return identity
 
     async def meet(self, holder: Holder, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> Fault | None:
-        """What our login says to a server with this certificate; None: it is believed. It would delegate, too."""
+        """Log in to a server with this certificate, with delegation. Return the fault; None if the login accepts it."""
         flags: list[bytes] = []
 
         async def script(c: Conversation) -> None:
@@ -142,7 +142,7 @@ async def test_a_bad_certificate_ends_the_login(site: Site, name: str, version: 
     fault = await site.meet(BAD[name](site), version=version)
 
     assert fault is not None
-    assert (fault.kind, fault.scope, fault.retryable) == (Kind.INVALID_SERVICE_CREDENTIAL, Scope.ENDPOINT, True)
+    assert (fault.kind, fault.scope, fault.retryable) == (Kind.INVALID_SERVICE_CREDENTIAL, FaultScope.ENDPOINT, True)
     assert fault.raw
 
 

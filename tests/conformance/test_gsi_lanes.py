@@ -13,14 +13,14 @@ import pytest
 
 from deploy.endpoint.authority import Authority, Identity, write_gridmap
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, session_account
-from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.data_path import DataAddress, DataPath
-from endpoints.gridftp.data_security import DataSecurity, agree, network_stack, secure
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
-from endpoints.gridftp.lane import ThirdPartyLane
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
+from endpoints.gridftp.third_party import lane as lanes
+from endpoints.gridftp.third_party.data_path import DataAddress, DataPath
+from endpoints.gridftp.third_party.data_security import DataSecurity, agree, network_stack, secure
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.conformance.test_striped_servers import DataNode
 from tests.data_proxy import DataProxy
 from tests.grid import PATIENCE, login_of
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ProxiedPath(DataPath):
-    """The source is told to connect to a proxy instead."""
+    """Give the source the address of a proxy instead of the destination."""
 
     proxy: DataProxy | None = None
 
@@ -83,7 +83,7 @@ async def sessions(*pairs: tuple[HasPort, Login]) -> AsyncIterator[list[GridFTPS
 async def move(
     source: GridFTPSession, destination: GridFTPSession, files: Sequence[tuple[str, str]], *, streams: int = 2
 ) -> dict[int, object]:
-    """What became of each (source, destination), by its number."""
+    """Move the files, and return the outcome of each by its number. A file is (source, destination)."""
     lane = ThirdPartyLane(
         source, destination, parallelism=streams, accept_address=lambda _: True, stall_timeout=PATIENCE
     )
@@ -271,7 +271,7 @@ async def test_a_listing_on_a_data_connection_does_not_leave_a_lane_bare(
     cast: Cast, folder: Path, wire: DataProxy
 ) -> None:
     async with sessions((cast.server(), cast.login()), (cast.server(), cast.login())) as (source, destination):
-        source.features -= {"MLSC"}
+        source.features = source.features.without("MLSC")
         for _ in range(2):
             await secured(source, destination, encrypt=True)
             await move_all(source, destination, folder)
@@ -341,7 +341,7 @@ async def test_data_nodes_of_a_striped_server_keep_to_the_protection(
 
 def without_dcsc(*of: GridFTPSession) -> None:
     for session in of:
-        session.features -= {"DCSC"}
+        session.features = session.features.without("DCSC")
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
@@ -355,7 +355,7 @@ async def test_delegated_proxies_protect_data_where_servers_take_no_key(
     async with sessions(*ends) as (source, destination):
         without_dcsc(source, destination)
         held = await secured(source, destination, encrypt=encrypt)
-        assert source.data_security is not None
+        assert source.data_security.dcau is not None
         assert source.data_security.dcau.startswith(b"A" if other == "alice" else b"S /O=Grid/")
         await move_all(source, destination, folder)
 
@@ -469,7 +469,7 @@ async def test_a_server_that_refuses_pbsz_alone_encrypts(cast: Cast, folder: Pat
 async def test_a_server_without_dcau_is_refused_once_for_all(cast: Cast) -> None:
     """Nobody knows what it does with data connections: neither to say A to it nor N would help."""
     async with sessions((cast.server(), cast.login()), (refusing(cast, "DCAU"), cast.login())) as (source, destination):
-        for encrypt, why in ((False, "no command that settles"), (True, "refuses to authenticate")):
+        for encrypt, why in ((False, "refuses the commands that protect"), (True, "refuses to authenticate")):
             with pytest.raises(FaultError) as caught:
                 await secured(source, destination, encrypt=encrypt)
             fault = caught.value.fault
@@ -498,7 +498,7 @@ async def test_a_server_that_does_not_let_go_of_a_key_shows_no_proxy(cast: Cast,
 
 async def test_a_listing_on_data_connections_does_not_need_what_the_server_refuses(cast: Cast, folder: Path) -> None:
     async with sessions((refusing(cast, "DCSC,PBSZ,PROT"), cast.login())) as (session,):
-        session.features -= {"MLSC"}
+        session.features = session.features.without("MLSC")
         assert len([entry async for batch in session.listing(str(folder)) for entry in batch]) == 41
 
 

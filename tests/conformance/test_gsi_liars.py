@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from deploy.endpoint.authority import Authority, Identity
-from endpoints.gridftp.data_security import agree, secure
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from endpoints.gridftp.third_party.data_security import agree, secure
 from tests.acceptor import WELCOME, Acceptor, Conversation, Script
 from tests.grid import login_of, open_session
 
@@ -85,7 +85,7 @@ async def test_a_server_without_gsi_is_never_logged_in_to_in_clear(liars: Liars,
 
     fault = await liars.meet(script)
 
-    assert (fault.kind, fault.scope) == (Kind.INSECURE_SERVER, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.INSECURE_SERVER, FaultScope.ENDPOINT)
     assert "clear text" in fault.advice
 
 
@@ -343,7 +343,7 @@ async def test_a_channel_that_ends_within_tls_is_broken(liars: Liars) -> None:
     assert (await liars.meet(script)).kind is Kind.CONNECTION_BROKEN
 
 
-# ---- servers that quote the secret that they were told
+# ---- servers that quote the secret that they received
 
 
 def _wrapped(text: bytes, width: int) -> list[bytes]:
@@ -392,7 +392,7 @@ async def test_a_server_that_quotes_the_key_of_the_data_channels_is_not_quoted(l
         *(fault.raw for one in ends for fault in one.refused.values()),
     ]
     assert told
-    # Of what is no reply nothing is shown at all.
+    # Text that is no reply is never shown.
     assert quotation == "as no reply" or any("is not shown" in text for text in shown)
     secret = told[0][7:] + base64.b64decode(told[0][7:])
     for text in shown:

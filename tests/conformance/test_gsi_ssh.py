@@ -10,10 +10,10 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.sshd import SshServer, make_key
 from deploy.endpoint.toolkit import ToolkitServer
-from endpoints.gridftp import lane as lanes
-from endpoints.gridftp.data_security import DataSecurity
 from endpoints.gridftp.login import Login
-from endpoints.sshftp import SshLogin
+from endpoints.gridftp.third_party import lane as lanes
+from endpoints.gridftp.third_party.data_security import DataSecurity
+from endpoints.ssh.login import SshLogin
 from tests.conformance.test_gsi_lanes import PLAIN, HasPort, ProxiedPath, folder, move_all, secured, sessions
 from tests.data_proxy import DataProxy
 from tests.grid import login_of
@@ -41,7 +41,7 @@ async def test_servers_behind_ssh_move_protected_data(
     other: str,
     encrypt: bool,
 ) -> None:
-    """By themselves they do what DCAU N says, and PROT P alone would encrypt nothing."""
+    """By default sshftp servers act as with DCAU N, and PROT P alone would encrypt nothing."""
     key = make_key(tmp_path / "key", "ed25519")
     ssh_server.authorize(key)
     gsi = gsi_server_factory(folder)

@@ -1,4 +1,4 @@
-"""Deletes on a server that does not tell symlinks from folders: what lies behind a link stays."""
+"""Deletes on a server whose listings show symlinks as folders: the target of a link stays."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.faults import Side
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.credentials import Credentials
-from workers.engine.extras import SKIPPED
-from workers.engine.fakes import MemoryStore, MemoryWallet
-from workers.engine.ports import EndpointRef, TaskSpec
-from workers.engine.run import run_slice
-from workers.engine.uproot import Uprooter
-from workers.engine.work import Work
-from workers.pool import SessionPool
+from workers.engine.delete.extras import SKIPPED
+from workers.engine.delete.tree_remover import TreeRemover
+from workers.engine.fakes import MemoryCredentials, MemoryStore
+from workers.engine.slice import run_slice
+from workers.engine.work import SliceContext
+from workers.session_pool import SessionPool
 from workers.sessions import Place, Places, RealSessions
 
 HIDING = tuple(fact for fact in FACTS if fact != "UNIX.slink")
@@ -44,12 +44,19 @@ async def run_task(port: int, item: tuple[str, str | None, bool | None], **optio
     """A task of one slice, a DELETE when there is no destination."""
     clock, pool, delete = RealClock(), SessionPool(), item[1] is None
     store = MemoryStore(clock, [item], deadline=timedelta(minutes=1))
-    here = EndpointRef("1", "go#ep1")
-    spec = TaskSpec("t", delete, here, None if delete else EndpointRef("2", "go#ep2"), options, max_sessions=3)
+    here = TaskEndpoint("1", "go#ep1")
+    spec = TaskSpec("t", delete, here, None if delete else TaskEndpoint("2", "go#ep2"), options, max_sessions=3)
     sessions = sessions_to(port, spec, pool)
-    wallet = MemoryWallet(clock)
+    credential_provider = MemoryCredentials(clock)
     await run_slice(
-        spec, store.lease(), sessions, wallet, clock, slice_seconds=20, stop=asyncio.Event(), jitter=lambda: 0.0
+        spec,
+        store.lease(),
+        sessions,
+        credential_provider,
+        clock,
+        slice_seconds=20,
+        stop=asyncio.Event(),
+        jitter=lambda: 0.0,
     )
     pool.close()
     await asyncio.sleep(0.01)
@@ -57,7 +64,7 @@ async def run_task(port: int, item: tuple[str, str | None, bool | None], **optio
 
 
 @pytest.fixture
-def port(folder: Path, serve: Callable[..., Server]) -> int:
+def port(folder: Path, serve: Callable[..., GridFtpServer]) -> int:
     """Trees full of links to `safe`, which lies outside of them."""
     for tree in ("tree", "mirror"):
         (folder / tree / "deep" / "deeper").mkdir(parents=True)
@@ -112,16 +119,16 @@ async def test_a_link_that_is_named_itself_is_removed_alone(port: int, folder: P
 
 async def test_what_appears_while_a_tree_is_deleted_is_removed_as_carefully(port: int, folder: Path) -> None:
     clock, pool = RealClock(), SessionPool()
-    spec = TaskSpec("t", True, EndpointRef("1", "go#ep1"), None, {}, max_sessions=3)
+    spec = TaskSpec("t", True, TaskEndpoint("1", "go#ep1"), None, {}, max_sessions=3)
     store = MemoryStore(clock, [], deadline=timedelta(minutes=1))
-    credentials = Credentials(MemoryWallet(clock), clock)
-    work = Work(spec, store.lease(), sessions_to(port, spec, pool), credentials, clock, lambda: 0.0)
-    uprooter = Uprooter(work, Side.SOURCE)
-    await uprooter.remove_folders(["/tree", "/link"])
-    await work.desk.close()
+    credentials = Credentials(MemoryCredentials(clock), clock)
+    work = SliceContext(spec, store.lease(), sessions_to(port, spec, pool), credentials, clock, lambda: 0.0)
+    tree_remover = TreeRemover(work, Side.SOURCE)
+    await tree_remover.remove_folders(["/tree", "/link"])
+    await work.control_sessions.close()
     pool.close()
     await asyncio.sleep(0.01)
-    assert uprooter.fault is None
+    assert tree_remover.fault is None
     assert not (folder / "tree").exists()
     assert not (folder / "link").is_symlink()
     assert is_safe(folder)

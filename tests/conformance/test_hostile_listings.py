@@ -11,19 +11,19 @@ import pytest
 from django.test import Client
 
 from bench.abuse.listings import FACTS, HostileServer, endless, whole
-from endpoints import listings, patience, registry
+from endpoints import concurrency_limits, listing_limits, registry
+from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp import listing
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.replies import MAX_LINE
-from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
 from tests.integration.cast import make_user
 from tests.integration.rest import Api, assert_error
-from transferapi.rest import long_answers
+from transferapi.rest.http import long_answers
 
 Listing = Callable[[], Iterator[bytes]]
 LS = "/operation/endpoint/place/ls"
@@ -119,12 +119,12 @@ async def test_a_line_without_end_on_a_data_connection_is_ended() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(FaultError, match="too long"):
-            async for _ in listing._read_lines("127.0.0.1", port):
+            async for _ in listing._read_lines("127.0.0.1", port, asyncio.get_running_loop().create_future()):
                 pass
 
 
 async def test_what_nobody_reads_any_more_is_not_kept(lists: Callable[[Listing], HostileServer]) -> None:
-    """Whoever looks at the first entries only leaves the rest to arrive."""
+    """A reader that stops after the first entries leaves the rest to arrive."""
     session = await GridFTPSession.open("127.0.0.1", lists(endless(LINE)).port)
     found = session.listing("/")
     assert await anext(found)
@@ -160,10 +160,10 @@ def ls(alice: User, lists: Callable[[Listing], HostileServer]) -> Callable[[List
 def test_a_listing_without_end_is_refused_and_gives_back_what_it_held(
     ls: Callable[[Listing], Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listings, "MAX_LINES", 20_000)
+    monkeypatch.setattr(listing_limits, "MAX_LINES", 20_000)
     assert_error(ls(endless("Type=cdir; .")).get(LS, path="/"), 502, SIZE_LIMIT)
-    assert not patience._waiting
-    assert not patience._held
+    assert not concurrency_limits._waiting
+    assert not concurrency_limits._reserved
 
 
 def test_a_listing_of_more_memory_than_a_user_has_is_refused(
@@ -171,18 +171,18 @@ def test_a_listing_of_more_memory_than_a_user_has_is_refused(
 ) -> None:
     api = ls(whole(lambda number: f"{number:0200}", 3000))
     assert api.get(LS, path="/").body["total"] == 3000
-    monkeypatch.setattr(patience, "MEMORY", patience.Share(1_000_000, 2_000_000))
+    monkeypatch.setattr(concurrency_limits, "MEMORY", concurrency_limits.ConcurrencyLimit(1_000_000, 2_000_000))
     assert_error(api.get(LS, path="/"), 502, SIZE_LIMIT)
-    assert not patience._held
+    assert not concurrency_limits._reserved
 
 
 def test_a_listing_waits_its_turn_where_others_hold_the_memory(
     ls: Callable[[Listing], Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = ls(whole(lambda number: f"{number:0200}", 1000))
-    monkeypatch.setattr(patience, "MEMORY", patience.Share(1_000_000, 1_200_000))
-    with patience.waiting(uuid.uuid4(), patience.OPERATIONS) as other:
-        other.hold(900_000)
+    monkeypatch.setattr(concurrency_limits, "MEMORY", concurrency_limits.ConcurrencyLimit(1_000_000, 1_200_000))
+    with concurrency_limits.request_slot(uuid.uuid4(), concurrency_limits.OPERATIONS) as other:
+        other.reserve(900_000)
         assert_error(api.get(LS, path="/"), 429, "ClientError.TooManyRequests")
     assert api.get(LS, path="/").body["total"] == 1000
 
@@ -194,13 +194,13 @@ def test_a_long_listing_counts_until_its_answer_is_read(ls: Callable[[Listing], 
     headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
     answer = Client().get(f"/v0.10{LS}?path=/&format={form}", headers=headers)
     assert answer.streaming
-    assert patience._waiting[alice.pk] == 1
-    assert patience._held[alice.pk] > 5000 * listings.ENTRY
+    assert concurrency_limits._waiting[alice.pk] == 1
+    assert concurrency_limits._reserved[alice.pk] > 5000 * listing_limits.ENTRY
     text = b"".join(answer)
     for name in (names[0], names[-1]):
         assert (name if form == "xml" else name.replace("é", "\\u00e9")).encode() in text
-    assert not patience._waiting
-    assert not patience._held
+    assert not concurrency_limits._waiting
+    assert not concurrency_limits._reserved
 
 
 def test_one_who_leaves_in_the_middle_of_an_answer_gives_his_seat_back(
@@ -209,10 +209,10 @@ def test_one_who_leaves_in_the_middle_of_an_answer_gives_his_seat_back(
     ls(whole(lambda number: f"{number:0250}", 5000))
     answer = Client().get(f"/v0.10{LS}?path=/", headers={"Authorization": f"Bearer {tokens.issue(alice)}"})
     assert next(iter(answer))
-    assert patience._waiting[alice.pk] == 1
+    assert concurrency_limits._waiting[alice.pk] == 1
     answer.close()
-    assert not patience._waiting
-    assert not patience._held
+    assert not concurrency_limits._waiting
+    assert not concurrency_limits._reserved
 
 
 def test_one_who_takes_a_long_answer_too_slowly_loses_it(
@@ -225,7 +225,7 @@ def test_one_who_takes_a_long_answer_too_slowly_loses_it(
     with pytest.raises(ConnectionResetError, match="too slowly"):
         b"".join(answer)
     answer.close()
-    assert not patience._waiting
+    assert not concurrency_limits._waiting
 
 
 def test_what_takes_too_long_to_compare_is_refused_and_patterns_of_stars_do_not(

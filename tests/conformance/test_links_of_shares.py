@@ -12,7 +12,7 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.gridftp.facts import FACTS
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
@@ -158,7 +158,7 @@ def test_a_file_does_not_take_the_place_of_a_rules_folder(site: Site, home: Site
     home.write(file="1")
     task = submit(bob, home.endpoint, share, ("/file", "/inbox"))
     assert run(task) == "FAILED", told(task)
-    assert "a file cannot be written in its place" in told(task)
+    assert "a file cannot be written there" in told(task)
     assert everything_in(site.folder / "shared") == {}
 
 
@@ -341,7 +341,7 @@ def test_a_server_that_stands_before_data_nodes_is_not_shared_in_part(
 
 
 def test_a_server_that_tells_no_links_is_not_shared_in_part(
-    folder: Path, serve: Callable[..., Server], alice: User, bob: User, home: Site
+    folder: Path, serve: Callable[..., GridFtpServer], alice: User, bob: User, home: Site
 ) -> None:
     (folder / "shared").mkdir()
     (folder / "shared" / "one").write_text("1")
@@ -352,4 +352,4 @@ def test_a_server_that_tells_no_links_is_not_shared_in_part(
     task = submit(bob, share, home.endpoint, ("/one", "/one"))
     assert run(task) == "FAILED", told(task)
     assert task.fatal_error_code == "UNSUPPORTED"
-    assert "do not tell symbolic links" in str(task.fatal_error_description)
+    assert "do not report symbolic links" in str(task.fatal_error_description)

@@ -16,9 +16,10 @@ from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.trust import RevokedError, TrustFolder
-from endpoints.gridftp.x509 import Credential
-from identity import myproxy
+from identity.gsi.errors import RevokedError
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
+from identity.issuers import myproxy, myproxy_errors
 
 pytestmark = pytest.mark.toolkit
 
@@ -30,13 +31,13 @@ class Limited(TrustFolder):
 
     tls_version = ssl.TLSVersion.TLSv1_3
 
-    def client_context(self, credential: Credential | None) -> ssl.SSLContext:
+    def client_context(self, credential: X509Credential | None) -> ssl.SSLContext:
         context = super().client_context(credential)
         context.minimum_version = context.maximum_version = self.tls_version
         return context
 
 
-def logon(server: MyProxyServer, username: str, passphrase: str, **more: Any) -> Credential:
+def logon(server: MyProxyServer, username: str, passphrase: str, **more: Any) -> X509Credential:
     more.setdefault("trust", TrustFolder(server.authority.certificates))
     more.setdefault("server_name", "localhost")
     more.setdefault("lifetime", HOUR)
@@ -79,9 +80,9 @@ def test_the_online_authority_certifies_a_key_of_ours(
     credential = logon(server, "carol", "her = passphrase=é")
     assert credential.identity == authority.user_subject("carol")
     assert not credential.is_proxy
-    with pytest.raises(myproxy.BadPassphraseError, match="does not accept this passphrase"):
+    with pytest.raises(myproxy_errors.BadPassphraseError, match="does not accept this passphrase"):
         logon(server, "carol", "not her passphrase")
-    with pytest.raises(myproxy.UnknownUserError, match='"dave"'):
+    with pytest.raises(myproxy_errors.UnknownUserError, match='"dave"'):
         logon(server, "dave", "her = passphrase=é")
 
 
@@ -99,20 +100,20 @@ async def test_what_was_got_logs_in(
 
 @pytest.mark.parametrize("passphrase", ["wrong horse", "x", "c" * 1000, "correct horse\t", "PASSPHRASE=correct horse"])
 def test_a_wrong_passphrase_is_told_as_such(left: MyProxyServer, passphrase: str) -> None:
-    with pytest.raises(myproxy.BadPassphraseError) as refused:
+    with pytest.raises(myproxy_errors.BadPassphraseError) as refused:
         logon(left, "alice", passphrase)
     assert refused.value.reason == "The MyProxy server does not accept this passphrase."
 
 
 def test_an_unknown_user_is_told_as_such(left: MyProxyServer) -> None:
-    with pytest.raises(myproxy.UnknownUserError, match='no credential for the user "nobody"'):
+    with pytest.raises(myproxy_errors.UnknownUserError, match='no credential for the user "nobody"'):
         logon(left, "nobody", "correct horse")
 
 
 def test_a_server_with_another_name_is_told_nothing(left: MyProxyServer, authority: Authority) -> None:
-    with pytest.raises(myproxy.WrongServerError, match=r"not that of myproxy\.example\.org"):
+    with pytest.raises(myproxy_errors.WrongServerError, match=r"not that of myproxy\.example\.org"):
         logon(left, "alice", "correct horse", server_name="myproxy.example.org")
-    with pytest.raises(myproxy.WrongServerError):
+    with pytest.raises(myproxy_errors.WrongServerError):
         logon(left, "alice", "correct horse", subject=authority.user_subject("localhoax"))
     named = logon(left, "alice", "correct horse", server_name="myproxy.example.org", subject=left.host.subject)
     assert named.identity == authority.user_subject("alice")
@@ -121,7 +122,7 @@ def test_a_server_with_another_name_is_told_nothing(left: MyProxyServer, authori
 def test_a_server_of_an_authority_that_is_not_trusted_is_told_nothing(
     left: MyProxyServer, other_authority: Authority
 ) -> None:
-    with pytest.raises(myproxy.UntrustedServerError, match="not trusted here"):
+    with pytest.raises(myproxy_errors.UntrustedServerError, match="not trusted here"):
         logon(left, "alice", "correct horse", trust=TrustFolder(other_authority.certificates))
 
 
@@ -135,7 +136,9 @@ def test_a_server_whose_own_certificate_has_expired_is_told_as_such(
     shutil.copy(expired.certificate, host.certificate)
     shutil.copy(expired.key, host.key)
     for _ in range(3):
-        with pytest.raises(myproxy.ServerFailedError, match=r"authentication failed.*its administrator") as failed:
+        with pytest.raises(
+            myproxy_errors.ServerFailedError, match=r"authentication failed.*its administrator"
+        ) as failed:
             logon(server, "alice", "correct horse")
         assert failed.value.said == "authentication failed"
 
@@ -151,11 +154,11 @@ def test_a_user_who_was_revoked_gets_nothing(
     trust = TrustFolder(Path(shutil.copytree(issuer.certificates, tmp_path / "trust")))
     assert logon(server, "bob", "bob's horse", trust=trust).identity == "/O=Third/CN=bob"
     issuer.revoke([bob])
-    with pytest.raises(myproxy.LogonRefusedError):
+    with pytest.raises(myproxy_errors.LogonRefusedError):
         logon(server, "bob", "bob's horse")
     for revoked in issuer.certificates.glob("*.r0"):
         # The server has not heard of it; we have.
         revoked.rename(trust.path / revoked.name)
-    with pytest.raises(myproxy.BadCredentialError, match="revoked") as refused:
+    with pytest.raises(myproxy_errors.BadCredentialError, match="revoked") as refused:
         logon(server, "bob", "bob's horse", trust=trust)
     assert isinstance(refused.value.refused, RevokedError)

@@ -16,11 +16,11 @@ from django.conf import settings
 from django.test import Client as WebClient
 
 from deploy.endpoint.authority import Authority
-from endpoints.gridftp.trust import TrustFolder
-from endpoints.gridftp.x509 import Credential
-from identity import oauth
-from identity.oauth_clients import Client
-from identity.oauth_errors import (
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential
+from identity.issuers import oauth
+from identity.issuers.oauth_clients import OAuthClient
+from identity.issuers.oauth_errors import (
     BadAnswerError,
     CertificateNotUsableError,
     IssuerMismatchError,
@@ -39,18 +39,18 @@ def trust(authority: Authority) -> TrustFolder:
 
 
 @pytest.fixture
-def client() -> Client:
-    return Client(settings.PUBLIC_URL)
+def client() -> OAuthClient:
+    return OAuthClient(settings.PUBLIC_URL)
 
 
 @pytest.fixture
-def begun(oauth_site: OAuthSite, trust: TrustFolder, client: Client) -> oauth.Begun:
+def begun(oauth_site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.Begun:
     return begin(oauth_site, trust, client)
 
 
 @pytest.fixture
-def finish(trust: TrustFolder, client: Client) -> Callable[..., Credential]:
-    def with_defaults(begun: oauth.Begun, answer: oauth.UserAnswer, **changes) -> Credential:
+def finish(trust: TrustFolder, client: OAuthClient) -> Callable[..., X509Credential]:
+    def with_defaults(begun: oauth.Begun, answer: oauth.UserAnswer, **changes) -> X509Credential:
         values: dict[str, Any] = {"code": answer.code, "state": answer.state, "issuer": answer.issuer, "trust": trust}
         values |= {"lifetime": timedelta(hours=2), "now": datetime.now(UTC), **changes}
         return oauth.finish(begun.secret, HERE, values.pop("client", client), **values)
@@ -58,13 +58,13 @@ def finish(trust: TrustFolder, client: Client) -> Callable[..., Credential]:
     return with_defaults
 
 
-def begin(site: OAuthSite, trust: TrustFolder, client: Client) -> oauth.Begun:
+def begin(site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.Begun:
     server = oauth.parse_server(site.url)
     return oauth.begin(server, HERE, client, redirect_uri=site.redirect_uri, trust=trust)
 
 
 def shown_line(landed_at: str) -> str:
-    """What our callback page shows to a browser that was sent there, for copying."""
+    """Return the line that our callback page shows to the user for copying."""
     parts = urlsplit(landed_at)
     response = WebClient().get(f"{parts.path}?{parts.query}")
     found = re.search(r"<pre>(.*)</pre>", response.content.decode())
@@ -85,14 +85,14 @@ def test_a_user_who_consents_gets_a_certificate_for_a_key_that_was_born_here(oau
 
 
 def test_a_client_with_a_secret_shows_it(oauth_site, trust, finish, authority):
-    client = Client(CONFIDENTIAL, oauth_site.clients[CONFIDENTIAL])
+    client = OAuthClient(CONFIDENTIAL, oauth_site.clients[CONFIDENTIAL])
     begun = begin(oauth_site, trust, client)
     credential = finish(begun, consented(oauth_site, begun), client=client)
     assert credential.identity == authority.user_subject(oauth_site.username)
 
 
 def test_a_client_with_a_wrong_secret_is_told_so(oauth_site, trust, finish):
-    client = Client(CONFIDENTIAL, "wrong")
+    client = OAuthClient(CONFIDENTIAL, "wrong")
     begun = begin(oauth_site, trust, client)
     with pytest.raises(RefusedError) as caught:
         finish(begun, consented(oauth_site, begun), client=client)

@@ -17,11 +17,12 @@ from urllib.parse import parse_qs
 import pytest
 
 from deploy.endpoint.authority import Authority, Identity
-from endpoints.gridftp.trust import TrustFolder
-from identity import oauth
-from identity.https import MAX_ANSWER
-from identity.oauth_clients import Client
-from identity.oauth_errors import (
+from identity.gsi.trust import TrustFolder
+from identity.http.https_client import MAX_ANSWER
+from identity.http.web_address import parse_url
+from identity.issuers import oauth
+from identity.issuers.oauth_clients import OAuthClient
+from identity.issuers.oauth_errors import (
     CertificateNotUsableError,
     IssuerMismatchError,
     OAuthError,
@@ -32,12 +33,11 @@ from identity.oauth_errors import (
     ServerTooSlowError,
     ServerUnreachableError,
 )
-from identity.web_address import parse_url
 from tests.lying_https import LyingServer, Script, answer, drip
 
 HERE = ["127.0.0.1"]
 SECRET, CODE, TOKEN = "the-client-secret", "the-code-of-the-user", "the-token-of-the-user"
-CLIENT = Client("waybill", SECRET)
+CLIENT = OAuthClient("waybill", SECRET)
 CALLBACK = "https://waybill.example.org/oauth/callback"
 GOOD_TOKEN = json.dumps({"access_token": TOKEN, "token_type": "Bearer"}).encode()
 
@@ -87,7 +87,7 @@ def not_found(_: bytes) -> Iterator[bytes]:
 
 
 def parts(**scripts: Script) -> Script:
-    """By the path of the request; what is not named is not there."""
+    """Select a script by the path of the request; other paths are not found."""
 
     def script(request: bytes) -> Iterator[bytes]:
         path = request.split(b" ")[1].decode().partition("?")[0].strip("/")

@@ -1,6 +1,6 @@
-"""A server for its own account only: whom the kernel names as the owner of a connection's other end is who is served.
+"""A server for its own account only: the kernel must name that account as the owner of the client's socket.
 
-What another account tries needs a second account, so root's run of the tests tries it.
+The tests with another account need root, which can start processes of another account.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def server(serve, folder):
 
 
 def as_another(script: str) -> str:
-    """What a process of another account prints."""
+    """Run a script as another account and return its output."""
     done = subprocess.run([*AS_ANOTHER, script], capture_output=True, timeout=30, check=True)
     return done.stdout.decode()
 
@@ -48,7 +48,7 @@ def test_a_client_over_ipv6_has_an_owner_too():
 
 
 def test_one_that_is_closed_already_is_nobodys():
-    """The kernel lists it with root's number, whoever it was."""
+    """The kernel lists a closed socket with root's user id, whichever account opened it."""
     with listen() as listener:
         connect(listener.getsockname()).close()
         with accept(listener) as left:

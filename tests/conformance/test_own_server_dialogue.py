@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from endpoints.gridftp.server import Limits, Server
+from endpoints.gridftp.server import GridFtpServer, ServerLimits
 from endpoints.gridftp.server.admission import Admission
 from tests.ftp_dialogue import Dialogue, connect, listen
 from tests.waiting import eventually
@@ -82,8 +82,9 @@ def test_help_tells_every_command(dialogue):
         ("NOOP", 200), ("noop", 200), ("SYST", 215), ("TYPE I", 200), ("TYPE A N", 200), ("TYPE L 8", 200),
         ("TYPE E", 504), ("MODE S", 200), ("MODE e", 200), ("MODE B", 504), ("STRU F", 200), ("STRU R", 504),
         ("ALLO 100", 200), ("SBUF 1000000", 200), ("SBUF x", 501), ("SBUF 999999999999", 501),
-        ("SITE STORBUFSIZE 1000", 200), ("DCAU N", 200), ("DCAU A", 504), ("PBSZ 1048576", 200), ("PROT C", 200),
-        ("PROT P", 536), ("TREV RESTART 1", 200), ("TREV PERF 0", 200), ("TREV RESTART -1", 501), ("TREV FOO 1", 501),
+        ("SITE STORBUFSIZE 1000", 200), ("DCAU N", 200), ("DCAU A", 200), ("PBSZ 1048576", 200), ("PROT C", 200),
+        ("PROT P", 200), ("PROT S", 536), ("DCSC D", 200),
+        ("TREV RESTART 1", 200), ("TREV PERF 0", 200), ("TREV RESTART -1", 501), ("TREV FOO 1", 501),
         ("TREV", 501), ("OPTS RETR Parallelism=4,4,4;", 200), ("OPTS RETR Parallelism=x;", 501), ("OPTS RETR", 501),
         ("OPTS RETR BlockSize=1000;StripeLayout=Blocked;", 200), ("OPTS UTF8 ON", 200), ("OPTS", 501),
         ("OPTS FOO x", 501), ("OPTS MLST Type;Size;", 200), ("OPTS MLST", 200), ("OPTS CKSM Markers=1;", 200),
@@ -96,7 +97,7 @@ def test_help_tells_every_command(dialogue):
         ("EPRT |1|127.0.0.1|80|", 504), ("EPRT |1|localhost|50000|", 501), ("EPRT |1|::1|50000|", 501), ("EPRT", 501),
         ("EPRT |1|127.0.0.1|x|", 501), ("EPRT |1|127.0.0.1|99999|", 504), ("SPOR 127,0,0,1,200,0", 200),
         ("SPOR 127,0,0,1,200,0 127,0,0,1,200,1", 501), ("SPAS", 229), ("EPSV", 229), ("EPSV 1", 229), ("EPSV 2", 522),
-        ("EPSV ALL", 200), ("ABOR", 226), ("AUTH TLS", 500), ("FOO", 500), ("", 500), (" ", 500), ("STOR", 501),
+        ("EPSV ALL", 200), ("ABOR", 226), ("AUTH TLS", 502), ("FOO", 500), ("", 500), (" ", 500), ("STOR", 501),
         ("RNTO /x", 503), ("CWD /", 250), ("CDUP", 250), ("CWD /none", 550), ("PWD", 257), ("STAT", 211),
     ],
 )  # fmt: skip
@@ -146,7 +147,7 @@ def test_abor_may_come_with_its_telnet_signals(dialogue):
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_line_too_long_ends_the_session(serve, ended):
-    server = serve(limits=Limits(line=1000))
+    server = serve(limits=ServerLimits(line=1000))
     with Dialogue(server.port) as dialogue:
         dialogue.sock.sendall(b"SIZE /" + b"x" * 2000 + (b"\r\n" if ended else b""))
         assert dialogue.next_reply().code == 500
@@ -158,7 +159,7 @@ def test_a_line_too_long_ends_the_session(serve, ended):
 
 def test_thousands_of_pipelined_commands_are_answered_in_order(serve):
     """More than the queue takes: the client is read from when there is room, not dropped."""
-    server = serve(limits=Limits(queue=50))
+    server = serve(limits=ServerLimits(queue=50))
     with Dialogue(server.port) as dialogue:
         lines = [f"SIZE /{number}" if number % 2 else "NOOP" for number in range(5000)]
         outcomes = dialogue.ask_all(*lines)
@@ -166,7 +167,7 @@ def test_thousands_of_pipelined_commands_are_answered_in_order(serve):
 
 
 def test_one_session_too_many_is_turned_away_until_another_ends(serve):
-    server = serve(limits=Limits(sessions=2))
+    server = serve(limits=ServerLimits(sessions=2))
     first, second = Dialogue(server.port), Dialogue(server.port)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as third:
         assert third.recv(100).startswith(b"421")
@@ -178,7 +179,7 @@ def test_one_session_too_many_is_turned_away_until_another_ends(serve):
 
 
 def sessions_from(address, port):
-    """As many as the server takes from this address, and its words to the one that is too many."""
+    """Open as many sessions as the server takes from this address. Return them and the greeting of the refused one."""
     taken: list[socket.socket] = []
     while True:
         one = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(address, 0))
@@ -190,7 +191,7 @@ def sessions_from(address, port):
 
 
 def test_no_client_takes_the_places_of_all(serve):
-    server = serve(limits=Limits(sessions=8))
+    server = serve(limits=ServerLimits(sessions=8))
     first, refusal = sessions_from("127.0.0.1", server.port)
     second, _ = sessions_from("127.0.0.2", server.port)
     third, _ = sessions_from("127.0.0.3", server.port)
@@ -207,7 +208,7 @@ def test_no_client_takes_the_places_of_all(serve):
 
 
 def test_the_share_of_an_address_can_be_fixed(serve):
-    server = serve(limits=Limits(sessions=8, sessions_per_address=3))
+    server = serve(limits=ServerLimits(sessions=8, sessions_per_address=3))
     taken = [sessions_from(f"127.0.0.{number}", server.port)[0] for number in (1, 2, 3)]
     assert [len(sessions) for sessions in taken] == [3, 3, 2]
     for one in itertools.chain(*taken):
@@ -215,7 +216,7 @@ def test_the_share_of_an_address_can_be_fixed(serve):
 
 
 def test_a_network_of_ipv6_is_one_client():
-    admission = Admission(Limits(sessions_per_address=2))
+    admission = Admission(ServerLimits(sessions_per_address=2))
     assert [admission.enter(f"2001:db8:0:7::{number}") for number in (1, 2)] == ["", ""]
     assert admission.enter("2001:db8:0:7:ffff::1") != ""
     assert admission.enter("2001:db8:0:8::1") == ""
@@ -227,7 +228,7 @@ def test_a_network_of_ipv6_is_one_client():
 
 
 def test_commands_do_not_put_off_the_login(serve):
-    server = serve(limits=Limits(login_seconds=0.5))
+    server = serve(limits=ServerLimits(login_seconds=0.5))
     with Dialogue(server.port, login=False) as dialogue:
         code = 200
         while code == 200:
@@ -238,14 +239,14 @@ def test_commands_do_not_put_off_the_login(serve):
 
 
 def test_a_session_without_a_login_is_ended(serve):
-    server = serve(limits=Limits(login_seconds=0.1))
+    server = serve(limits=ServerLimits(login_seconds=0.1))
     with Dialogue(server.port, login=False) as dialogue:
         assert dialogue.next_reply().code == 421
         assert dialogue.is_closed()
 
 
 def test_an_idle_session_is_ended_and_a_busy_one_is_not(serve, folder):
-    server = serve(limits=Limits(login_seconds=10, idle_seconds=0.3, connect_seconds=1.5))
+    server = serve(limits=ServerLimits(login_seconds=10, idle_seconds=0.3, connect_seconds=1.5))
     with Dialogue(server.port) as idle, Dialogue(server.port) as busy:
         busy.demand("MODE E")
         busy.passive()
@@ -262,7 +263,7 @@ def test_an_idle_session_is_ended_and_a_busy_one_is_not(serve, folder):
 def test_a_client_that_never_reads_is_let_go(serve, folder):
     for number in range(3000):
         (folder / f"{number:0200}").touch()
-    server = serve(limits=Limits(reply_seconds=0.3))
+    server = serve(limits=ServerLimits(reply_seconds=0.3))
     with Dialogue(server.port) as dialogue:
         dialogue.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         dialogue.send(*["MLSC /"] * 40)
@@ -329,7 +330,7 @@ def _free_range(count: int) -> int:
 
 def test_an_ipv6_client_is_served_by_epsv(folder):
     try:
-        server = Server(folder, "::1")
+        server = GridFtpServer(folder, "::1")
         server.start()
     except OSError:
         pytest.skip("no IPv6 on this machine")
@@ -374,6 +375,6 @@ def test_the_command_says_what_is_wrong_with_its_options(arguments):
 
 def test_a_server_without_its_folder_or_port_does_not_start(folder, serve):
     with pytest.raises(FileNotFoundError):
-        Server(folder / "none").start()
+        GridFtpServer(folder / "none").start()
     with pytest.raises(OSError, match="in use"):
-        Server(folder, port=serve().port).start()
+        GridFtpServer(folder, port=serve().port).start()

@@ -1,7 +1,7 @@
 """A failing file never shifts its successors: between two servers of ours, and with the toolkit's on the other side.
 
 When the toolkit's server is the one that fails, nothing that its partner does can help: that is the client's to
-notice, and `endpoints.gridftp.pair` does.
+notice, and `endpoints.gridftp.third_party.pair` does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer
-from endpoints.gridftp.server import Limits, Server
+from endpoints.gridftp.server import GridFtpServer, ServerLimits
 from tests.ftp_dialogue import Dialogue, ThirdParty, connect
 
 COUNT = 7
-LIMITS = Limits(connect_seconds=5, stall_seconds=5)
+LIMITS = ServerLimits(connect_seconds=5, stall_seconds=5)
 
 
 @dataclass
@@ -38,7 +38,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def own(folder: Path, stack: ExitStack) -> Side:
-    server = stack.enter_context(Server(folder, limits=LIMITS))
+    server = stack.enter_context(GridFtpServer(folder, limits=LIMITS))
     return Side(folder, server.port, "")
 
 

@@ -1,4 +1,4 @@
-"""What our server does to files and folders without moving data, and how it lists them."""
+"""Commands of our server on files and folders that move no file data, and its listings."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.ranges import RangeSet
-from endpoints.gridftp.server import Limits
+from endpoints.gridftp.server import ServerLimits
 from tests.ftp_dialogue import Dialogue, ThirdParty
 
 pytestmark = pytest.mark.toolkit
@@ -108,7 +108,10 @@ def test_the_clients_other_options_work(serve, folder, other):
 
 def test_a_missing_file_is_an_error_for_the_client_and_hangs_nobody(serve, folder, other, way):
     (folder / "f").write_bytes(b"x")
-    source, destination = serve(limits=Limits(connect_seconds=5)), serve(other, limits=Limits(connect_seconds=5))
+    source, destination = (
+        serve(limits=ServerLimits(connect_seconds=5)),
+        serve(other, limits=ServerLimits(connect_seconds=5)),
+    )
     done = subprocess.run(
         [CLIENT, *way, f"ftp://127.0.0.1:{source.port}/none", f"ftp://127.0.0.1:{destination.port}/x"],
         capture_output=True,

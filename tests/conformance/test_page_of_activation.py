@@ -21,7 +21,7 @@ from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.myproxy import MyProxyServer
 from endpoints import registry
-from endpoints.openings import parse_openings
+from endpoints.addresses.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User

@@ -27,11 +27,11 @@ from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from endpoints import registry
-from endpoints.gridftp.proxies import sign_proxy
+from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint
-from endpoints.openings import parse_openings
-from endpoints.permissions import Verb
+from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
+from identity.gsi.proxies import sign_proxy
 from identity.models import User
 from tests.integration.activated import activate, filled, proxy_of, push
 from tests.integration.rest import Answer, Api, assert_error
@@ -175,7 +175,7 @@ def test_a_certificate_from_an_oauth_server_logs_in(
 def test_a_sign_in_that_another_user_began_is_none_of_mine(
     api: Api, bob: User, place: Callable[..., Endpoint], oauth_site: OAuthSite
 ) -> None:
-    """Else one could be made to use somebody else's credential."""
+    """Otherwise a user could be made to use another user's credential."""
     place(oauth_server=oauth_site.url, public=True)
     mine = api.get("/endpoint/place/activation_requirements").body
     [url] = [row["value"] for row in mine["DATA"] if row["name"] == "authorization_url"]
@@ -195,7 +195,7 @@ def test_an_ssh_key_logs_in(api: Api, alice: User, folder: Path, tmp_path: Path,
     assert sshd.fingerprint(key) in answer.body["subject"]
     _sees_the_files(api, folder, answer, "Activated.SshKeyCredential")
     for wrong in ("", "SHA256:" + "A" * 43):
-        server = registry.servers(registry.resolve(alice, "place", Verb.VIEW))[0]
+        server = registry.servers(registry.resolve(alice, "place", Permission.VIEW))[0]
         registry.update_server(alice, "place", server.pk, replace(spec, subject=wrong))
         answer = api.get("/operation/endpoint/place/ls", path=str(folder))
         assert_error(answer, 502, "ExternalError.DirListingFailed.ServerMismatch")

@@ -14,9 +14,9 @@ import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import operations, registry
-from endpoints.gridftp.server import Server
+from endpoints.addresses.openings import parse_openings
+from endpoints.gridftp.server import GridFtpServer
 from endpoints.models import Endpoint
-from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
@@ -88,7 +88,7 @@ def place(
     alice: User,
     register: Register,
     folder: Path,
-    serve: Callable[..., Server],
+    serve: Callable[..., GridFtpServer],
     toolkit_server_factory: Callable[..., ToolkitServer],
 ) -> Iterator[Place]:
     (folder / "folder").mkdir()
@@ -343,7 +343,7 @@ def test_an_endpoint_without_a_server_is_said_to_have_none(alice: User) -> None:
 
 
 def test_the_gate_keeps_operations_away_from_loopback(
-    alice: User, serve: Callable[..., Server], folder: Path, settings: Any
+    alice: User, serve: Callable[..., GridFtpServer], folder: Path, settings: Any
 ) -> None:
     settings.ALLOW_TARGETS = ()
     registry.create(alice, {"name": "place"}, [ServerSpec("127.0.0.1", serve().port, "ftp")])
@@ -375,5 +375,6 @@ def test_a_folder_of_too_many_files_is_refused(place: Place, monkeypatch: pytest
     (place.folder / "many").mkdir(0o755)
     for number in range(120):
         (place.folder / "many" / str(number)).touch()
-    monkeypatch.setattr(operations.list_directory, "__kwdefaults__", {"limit": 100})
+    defaults = {**(operations.list_directory.__kwdefaults__ or {}), "limit": 100}
+    monkeypatch.setattr(operations.list_directory, "__kwdefaults__", defaults)
     assert_error(place.ls("many"), 502, "ExternalError.DirListingFailed.SizeLimit")

@@ -14,8 +14,8 @@ import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
-from endpoints.gridftp.server import Server
-from endpoints.openings import parse_openings
+from endpoints.addresses.openings import parse_openings
+from endpoints.gridftp.server import GridFtpServer
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import make_user
@@ -58,7 +58,7 @@ def register(alice: User, *ports: int) -> Api:
 
 
 @pytest.fixture
-def own(alice: User, folder: Path, serve: Callable[..., Server]) -> Place:
+def own(alice: User, folder: Path, serve: Callable[..., GridFtpServer]) -> Place:
     return Place(register(alice, serve().port), folder, "")
 
 
@@ -98,7 +98,7 @@ def test_five_thousand_entries_come_whole_and_in_pages(place: Callable[[], Place
 
 
 def test_an_account_without_permission_is_told_so_by_our_server(
-    alice: User, tree: Path, serve: Callable[..., Server]
+    alice: User, tree: Path, serve: Callable[..., GridFtpServer]
 ) -> None:
     here = Place(register(alice, serve(read_only=True).port), tree, "")
     assert_error(here.post("mkdir", path="new"), 502, "ExternalError.MkdirFailed.PermissionDenied")
@@ -117,7 +117,9 @@ def test_a_local_account_comes_with_a_later_version(own: Place, tree: Path) -> N
     assert not (tree / "new").exists()
 
 
-def test_the_next_server_is_asked_when_one_is_down(alice: User, tree: Path, serve: Callable[..., Server]) -> None:
+def test_the_next_server_is_asked_when_one_is_down(
+    alice: User, tree: Path, serve: Callable[..., GridFtpServer]
+) -> None:
     here = Place(register(alice, free_port(), serve().port), tree, "")
     assert here.names("sub") == ["inner"]
 
@@ -126,7 +128,7 @@ def test_the_next_address_of_a_name_is_asked_when_one_is_down(
     own: Place, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens at the first of the two."""
-    monkeypatch.setattr("endpoints.gate.resolve_target", lambda *_, **__: ["127.0.0.9", "127.0.0.1"])
+    monkeypatch.setattr("endpoints.addresses.gate.resolve_target", lambda *_, **__: ["127.0.0.9", "127.0.0.1"])
     assert own.names()
 
 
@@ -138,7 +140,7 @@ def test_a_server_that_hangs_is_given_up(alice: User, folder: Path, settings: An
 
 
 def test_a_target_that_the_gate_refuses_is_never_called(
-    alice: User, folder: Path, serve: Callable[..., Server], settings: Any
+    alice: User, folder: Path, serve: Callable[..., GridFtpServer], settings: Any
 ) -> None:
     here = Place(register(alice, serve().port), folder, "")
     assert here.get("ls", "").status == 200

@@ -5,8 +5,10 @@ alice shares; bob has been given something, and has no credential and no account
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,15 @@ import pytest
 
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
-from endpoints import registry, rules, shares
+from endpoints import registry
+from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.facts import FACTS
-from endpoints.gridftp.server import Server
-from endpoints.gridftp.server.registry import SITE
+from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.server.commands.table import SITE
 from endpoints.models import AccessRule, Endpoint
-from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
-from endpoints.rules import RuleSpec
+from endpoints.sharing import access_rules, shares
+from endpoints.sharing.access_rules import RuleSpec
 from identity.models import User
 from tests.integration.activated import proxy_of, push
 from tests.integration.cast import make_user
@@ -37,7 +40,7 @@ class Share:
     """alice#share, the folder "shared" of what alice#host serves."""
 
     folder: Path
-    #: What stands before the paths of `folder` on the host.
+    #: The prefix of the paths of `folder` on the host.
     root: str
     alice: User
     bob: User
@@ -48,7 +51,7 @@ class Share:
         return shares.create(self.alice, str(self.host.pk), f"{self.root}/{path}", {"name": name})
 
     def give(self, path: str, permissions: str) -> AccessRule:
-        return rules.create(self.alice, "share", RuleSpec("identity", str(self.bob.pk), path, permissions))
+        return access_rules.create(self.alice, "share", RuleSpec("identity", str(self.bob.pk), path, permissions))
 
     def ls(self, path: str | None = None, who: str = "bob", **query: Any) -> Answer:
         given = {} if path is None else {"path": path}
@@ -64,6 +67,13 @@ class Share:
         document = {"old_path": old, "new_path": new}
         return self.api[who].post("/operation/endpoint/alice%23share/rename", document)
 
+    def read(self, path: str, who: str = "bob") -> Answer:
+        return self.api[who].get("/operation/endpoint/alice%23share/file", path=path)
+
+    def write(self, path: str, data: bytes, who: str = "bob") -> Answer:
+        query = {"path": path}
+        return self.api[who].call("PUT", "/operation/endpoint/alice%23share/file", query=query, raw=data)
+
     def symlink(self, target: str, path: str, who: str = "bob", endpoint: str = "alice%23share") -> Answer:
         document = {"DATA_TYPE": "symlink", "symlink_target": target, "path": path}
         return self.api[who].post(f"/operation/endpoint/{endpoint}/symlink", document)
@@ -76,7 +86,7 @@ def loopback(settings: Any) -> None:
 
 
 def furnish(folder: Path) -> None:
-    """What is shared, what lies beside it, and links of all kinds."""
+    """Create the shared folder, files and folders beside it, and links of all kinds."""
     for name in ("shared/in/deep", "shared/ro", "secret", "shared-not"):
         (folder / name).mkdir(parents=True)
     for name in ("shared/file", "shared/in/file", "shared/ro/file", "secret/file", "shared-not/file"):
@@ -115,7 +125,7 @@ def share(
     db: None,
     loopback: None,
     folder: Path,
-    serve: Callable[..., Server],
+    serve: Callable[..., GridFtpServer],
     toolkit_server_factory: Callable[..., ToolkitServer],
 ) -> Iterator[Share]:
     furnish(folder)
@@ -168,6 +178,29 @@ def test_what_may_be_read_may_not_be_changed(share: Share) -> None:
     assert share.mkdir("/in/new").status == 202
 
 
+def test_files_are_read_and_written_where_rules_allow_it_and_nowhere_else(share: Share) -> None:
+    assert_error(share.read("/file"), 404, "EndpointNotFound")
+    share.give("/", "r")
+    assert share.read("/file").body == b"shared/file"
+    assert_error(share.write("/new", b"x"), 403, "PermissionDenied")
+    share.give("/in/", "rw")
+    assert_error(share.write("/new", b"x"), *DENIED)
+    assert share.write("/in/new", b"x").status == 200
+    assert (share.folder / "shared/in/new").read_bytes() == b"x"
+    assert_error(share.read("/in/../../secret/file"), 400)
+    assert_error(share.read("/file", "charlie"), 404, "EndpointNotFound")
+
+
+def test_files_outside_of_a_share_stay_out_of_reach_of_links(share: Share) -> None:
+    share.give("/", "rw")
+    secret = (share.folder / "secret" / "file").read_bytes()
+    for path in ("/out-file", "/out/file", "/in/up/secret/file", "/out-etc/passwd"):
+        assert share.read(path).status in (403, 404), path
+        answer = share.write(path, b"mine")
+        assert answer.status in (200, 403, 404, 502), path
+    assert (share.folder / "secret" / "file").read_bytes() == secret
+
+
 def test_the_folder_of_a_rule_and_the_one_that_is_shared_stay_where_they_are(share: Share) -> None:
     share.give("/in/", "rw")
     assert_error(share.rename("/in", "/in/deep/in"), *DENIED)
@@ -213,6 +246,18 @@ def test_a_listing_shows_where_links_lead_as_paths_of_the_share_and_nothing_of_w
         assert (row["type"], row["size"], row["link_target"], row["user"]) == ("link", 0, None, None)
     assert "secret" not in share.ls("/").body["DATA"].__repr__()
     assert str(share.folder) not in share.ls("/").body.__repr__()
+
+
+def test_a_streamed_listing_of_a_share_shows_the_same(share: Share) -> None:
+    share.give("/", "r")
+    answer = share.api["bob"].get("/operation/endpoint/alice%23share/listing", path="/")
+    rows = [json.loads(line) for line in answer.body.splitlines()]
+    by_name = itemgetter("name")
+    assert sorted(rows[1:-1], key=by_name) == sorted(share.ls("/").body["DATA"], key=by_name)
+    assert rows[0]["absolute_path"] == "/"
+    assert "secret" not in str(answer.body)
+    refused = share.api["charlie"].get("/operation/endpoint/alice%23share/listing", path="/")
+    assert_error(refused, 404, "EndpointNotFound")
 
 
 def test_nothing_is_done_behind_a_link_that_leads_out(share: Share) -> None:
@@ -305,7 +350,7 @@ def test_the_whole_of_a_server_may_be_shared(share: Share) -> None:
     path = f"{share.root}/shared/"
     rows = {row["name"]: row for row in api.get("/operation/endpoint/whole/ls", path=path).body["DATA"]}
     assert {"in", "file", "out"} <= rows.keys()
-    rules.create(share.alice, str(whole.pk), RuleSpec("identity", str(share.bob.pk), f"{path}in/", "r"))
+    access_rules.create(share.alice, str(whole.pk), RuleSpec("identity", str(share.bob.pk), f"{path}in/", "r"))
     bobs = share.api["bob"]
     assert set(names(bobs.get(f"/operation/endpoint/{whole.pk}/ls", path=f"{path}in"))) == {"deep", "file", "up"}
     for out in (path, f"{path}in/up", f"{share.root}/secret", "/~/~/x"):
@@ -331,14 +376,14 @@ HIDING = tuple(fact for fact in FACTS if fact != "UNIX.slink")
 
 
 def test_a_server_that_tells_no_links_is_shared_whole_or_not_at_all(
-    db: None, loopback: None, folder: Path, serve: Callable[..., Server]
+    db: None, loopback: None, folder: Path, serve: Callable[..., GridFtpServer]
 ) -> None:
     furnish(folder)
     share = shared_by(make_user("alice"), folder, "", serve(facts=HIDING).port)
     share.give("/", "rw")
     for answer in (share.ls("/"), share.ls("/out"), share.stat("/file"), share.mkdir("/new")):
         assert_error(answer, *DENIED)
-        assert "do not tell symbolic links" in answer.body["message"]
+        assert "do not report symbolic links" in answer.body["message"]
     assert_error(share.symlink("in", "/shared/new", "alice", "host"), 502, "ExternalError.SymlinkFailed.Unsupported")
     shares.create(share.alice, str(share.host.pk), "/", {"name": "whole"})
     answer = share.api["alice"].get("/operation/endpoint/whole/ls", path="/shared/in")
@@ -346,7 +391,7 @@ def test_a_server_that_tells_no_links_is_shared_whole_or_not_at_all(
 
 
 def test_a_server_that_cannot_keep_a_session_in_a_folder_serves_no_share(
-    db: None, loopback: None, folder: Path, serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+    db: None, loopback: None, folder: Path, serve: Callable[..., GridFtpServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     furnish(folder)
     monkeypatch.delitem(SITE, b"RESTRICT")
@@ -389,7 +434,7 @@ def test_the_owners_credential_serves_all_who_are_given_something(
     assert share.mkdir("/in/new").status == 202
     assert share.rename("/in/file", "/in/new/file").status == 200
     assert_error(share.ls("/in", "charlie"), 404, "EndpointNotFound")
-    # bob's own credential for the host is not asked for, nor is he let in there.
+    # bob has no access to the host itself, and the service does not ask for a credential of bob for it.
     assert_error(share.api["bob"].get("/operation/endpoint/alice%23host/ls", path="/"), 404, "EndpointNotFound")
     AccessRule.objects.all().delete()
     assert_error(share.ls("/in"), 404, "EndpointNotFound")

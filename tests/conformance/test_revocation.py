@@ -1,4 +1,4 @@
-"""Who was revoked after the credential was given: each session is opened as if nobody had looked before."""
+"""Certificates that are revoked after the activation: each new session checks the revocation lists again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Scope
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import REVOKED, GsiLogin
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.trust import TrustFolder
+from identity.gsi.proxies import make_proxy
+from identity.gsi.trust import TrustFolder
 from tests.grid import credential_of, open_session
 
 pytestmark = pytest.mark.toolkit
@@ -65,7 +65,7 @@ async def test_a_user_who_was_revoked_meanwhile_opens_no_session(place: Place) -
     place.revoke(place.alice)
     assert place.trust.stamp != before, "sessions that are kept warm are told by it"
     fault = await place.refusal(login)
-    assert (fault.kind, fault.scope, fault.advice) == (Kind.NO_CREDENTIALS, Scope.ENDPOINT, REVOKED)
+    assert (fault.kind, fault.scope, fault.advice) == (Kind.NO_CREDENTIALS, FaultScope.ENDPOINT, REVOKED)
     assert place.alice.subject in fault.raw
     assert place.alice.subject not in fault.advice, "it may be read by those with whom an endpoint is shared"
     await (await open_session(place.server.port, place.login(place.issuer.issue_user("bob")))).close()
@@ -73,7 +73,7 @@ async def test_a_user_who_was_revoked_meanwhile_opens_no_session(place: Place) -
 
 async def test_a_list_that_cannot_be_used_is_the_operators_matter(place: Place) -> None:
     login = place.login()
-    # Of another authority than the server's, whose own certificate would be refused by it first.
+    # The list is of another authority than the server's: else the server's own certificate would be refused first.
     other = Authority(place.issuer.folder.parent / "other", namespace="/O=Fourth")
     for path in other.certificates.iterdir():
         shutil.copy(path, place.trust.path)

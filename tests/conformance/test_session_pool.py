@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import workers.pool
+import workers.session_pool
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.login import ANONYMOUS, Login
-from endpoints.gridftp.server import Server
-from workers.pool import IDLE_SECONDS, MAX_IDLE, MAX_IDLE_OF_ALL, Address, Door, SessionPool
+from endpoints.gridftp.server import GridFtpServer
+from workers.session_pool import IDLE_SECONDS, MAX_IDLE, MAX_IDLE_OF_ALL, Address, SessionKey, SessionPool
 
 
 class Clock:
@@ -36,13 +36,13 @@ async def pool(clock: Clock) -> AsyncIterator[SessionPool]:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[Address]:
-    server = Server(tmp_path)
+    server = GridFtpServer(tmp_path)
     server.start()
     yield Address("127.0.0.1", server.port)
     server.stop()
 
 
-def door(address: Address, key: str, opened: list[str] | None = None) -> Door:
+def door(address: Address, key: str, opened: list[str] | None = None) -> SessionKey:
     """Notes when somebody logs in there."""
 
     async def login() -> Login:
@@ -50,7 +50,7 @@ def door(address: Address, key: str, opened: list[str] | None = None) -> Door:
             opened.append(key)
         return ANONYMOUS
 
-    return Door(address, key, login)
+    return SessionKey(address, key, login)
 
 
 async def test_a_warm_session_is_given_to_the_same_key_only(pool: SessionPool, address: Address) -> None:
@@ -100,9 +100,9 @@ async def test_few_are_kept_of_each_login_and_of_all(pool: SessionPool, address:
 async def test_few_are_kept_to_all_servers_together(
     pool: SessionPool, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.pool, "MAX_IDLE_ANYWHERE", 3)
+    monkeypatch.setattr(workers.session_pool, "MAX_IDLE_ANYWHERE", 3)
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(Server(tmp_path)) for _ in range(5)]
+        servers = [stack.enter_context(GridFtpServer(tmp_path)) for _ in range(5)]
         doors = [door(Address("127.0.0.1", server.port), "alice") for server in servers]
         sessions = [await pool.take(one) for one in doors]
         for one, session in zip(doors, sessions, strict=True):
@@ -134,6 +134,6 @@ async def test_a_login_that_cannot_be_made_says_nothing_of_the_server(
 
     no_login: Callable[[], Awaitable[Login]] = login
     with pytest.raises(FaultError):
-        await pool.take(Door(address, "alice", no_login))
+        await pool.take(SessionKey(address, "alice", no_login))
     assert not pool.absences.left_out(address)
     assert pool.in_use(address) == 0

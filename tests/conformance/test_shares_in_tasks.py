@@ -16,20 +16,21 @@ from django.db.models import Q
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
-from endpoints.gridftp.server import Server
-from endpoints.gridftp.server.registry import SITE
+from endpoints.addresses.openings import parse_openings
+from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.server.commands.table import SITE
 from endpoints.models import AccessRule, Endpoint
-from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
-from identity import vault
 from identity.models import Group, Membership, User
+from identity.vault import store as vault
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share
 from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from transferapi.tasks.models import Event, File, Lease, Task
+from transferapi.tasks.worker import leases
 from workers import runtime
-from workers.pool import SessionPool
+from workers.session_pool import SessionPool
 from workers.store import close_connections
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ def site(
     request: pytest.FixtureRequest,
     alice: User,
     folder: Path,
-    serve: Callable[..., Server],
+    serve: Callable[..., GridFtpServer],
     toolkit_server_factory: Callable[..., ToolkitServer],
 ) -> Site:
     """alice's; in it lies what she shares, and a secret beside it."""
@@ -103,7 +104,7 @@ def site(
 
 
 @pytest.fixture
-def home(bob: User, tmp_path: Path, serve: Callable[..., Server]) -> Site:
+def home(bob: User, tmp_path: Path, serve: Callable[..., GridFtpServer]) -> Site:
     """bob's own, with nothing in it."""
     folder = tmp_path / "home"
     folder.mkdir()
@@ -114,10 +115,10 @@ def home(bob: User, tmp_path: Path, serve: Callable[..., Server]) -> Site:
 
 async def work(task: Task) -> str:
     """One slice of it, as a worker takes it; its status then."""
-    taken = await asyncio.to_thread(in_thread, lambda: runtime.take(task.pk))
-    if taken is not None:
+    taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
+    if isinstance(taken, leases.Grant):
         pool = SessionPool()
-        slice_, _ = runtime.prepare(*taken, pool, asyncio.Event())
+        slice_, _ = runtime.prepare(taken, pool, asyncio.Event())
         await slice_
         pool.close()
         await asyncio.sleep(0)
@@ -125,14 +126,14 @@ async def work(task: Task) -> str:
 
 
 async def try_once(task: Task) -> None:
-    """Until something of it has met a fault, or it is over."""
+    """Run the task until it has met a fault or has ended."""
     stop = asyncio.Event()
-    taken = await asyncio.to_thread(in_thread, lambda: runtime.take(task.pk))
-    assert taken is not None
+    taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
+    assert isinstance(taken, leases.Grant)
     pool = SessionPool()
-    slice_, _ = runtime.prepare(*taken, pool, stop)
+    slice_, _ = runtime.prepare(taken, pool, stop)
     running = asyncio.create_task(slice_)
-    while not await asyncio.to_thread(in_thread, lambda: has_tried(task)):  # noqa: ASYNC110 (the database tells it)
+    while not await asyncio.to_thread(in_thread, lambda: has_tried(task)):  # noqa: ASYNC110 (the database is polled)
         await asyncio.sleep(0.02)
     stop.set()
     await running
@@ -240,7 +241,7 @@ def test_the_owners_credential_opens_the_host_for_all_who_may(
     assert (task.nice_status, task.waits_at) == ("NO_CREDENTIALS", share)
     proxy = proxy_of(identity_of("alice"))
     vault.store(
-        alice, vault.endpoint_binding(host.pk), vault.Kind.X509, proxy.to_pem(), subject=proxy.identity,
+        alice, vault.endpoint_binding(host.pk), vault.CredentialKind.X509, proxy.to_pem(), subject=proxy.identity,
         expires_at=proxy.expires_at,
     )  # fmt: skip
     assert status(task) == "ACTIVE", "her activation lets it go on"
@@ -496,7 +497,12 @@ def test_a_rule_that_came_instead_lets_it_go_on(site: Site, home: Site, bob: Use
 
 
 def test_a_server_that_cannot_keep_a_session_in_a_folder_serves_no_share(
-    monkeypatch: pytest.MonkeyPatch, alice: User, bob: User, home: Site, folder: Path, serve: Callable[..., Server]
+    monkeypatch: pytest.MonkeyPatch,
+    alice: User,
+    bob: User,
+    home: Site,
+    folder: Path,
+    serve: Callable[..., GridFtpServer],
 ) -> None:
     (folder / "shared").mkdir()
     (folder / "shared" / "one").write_text("1")

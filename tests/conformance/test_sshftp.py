@@ -17,15 +17,14 @@ from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
-from endpoints import sshftp
-from endpoints.gridftp import lane as lanes
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.data_security import DataSecurity, agree, obstacle, secure
-from endpoints.gridftp.faults import FaultError, Kind, Scope
-from endpoints.gridftp.lane import ThirdPartyLane
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.gridftp.login import Login
-from endpoints.gridftp.pair import FileRefused, FileReturned, FileSettled, Transfer
-from endpoints.sshftp import SshLogin
+from endpoints.gridftp.third_party import lane as lanes
+from endpoints.gridftp.third_party.data_security import DataSecurity, agree, obstacle, secure
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileSettled, Transfer
+from endpoints.ssh.login import SshLogin, valid_fingerprint
 from tests.conformance.test_gsi_lanes import ProxiedPath
 from tests.data_proxy import DataProxy
 from tests.grid import login_of, open_session
@@ -152,7 +151,7 @@ async def test_the_key_of_warm_sessions_tells_accounts_keys_and_hosts_apart(serv
 
 async def test_a_key_that_is_not_authorized_is_refused(server, tmp_path):
     fault = await refusal(server.port, ssh_login(server, key_pair(tmp_path, name="other")))
-    assert (fault.kind, fault.scope) == (Kind.AUTH, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.AUTH, FaultScope.ENDPOINT)
     assert server.username in fault.advice
     assert "authorized_keys" in fault.advice
 
@@ -173,7 +172,7 @@ async def test_keys_of_the_account_that_we_run_as_are_never_tried(server, tmp_pa
 
 async def test_without_a_registered_host_key_the_fingerprint_is_told_and_nothing_else_done(server, key):
     fault = await refusal(server.port, ssh_login(server, key, host_key=""))
-    assert (fault.kind, fault.scope) == (Kind.GSI_DN_MISMATCH, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.GSI_DN_MISMATCH, FaultScope.ENDPOINT)
     assert server.fingerprint() in fault.advice
     assert "register" in fault.advice
     assert "Accepted" not in server.log.read_text(), "the key was never shown to a host that nobody knows"
@@ -215,7 +214,7 @@ async def test_a_host_without_the_sshftp_command_is_told_apart(ssh_server_factor
     server = ssh_server_factory(sshftp=False)
     server.authorize(key)
     fault = await refusal(server.port, ssh_login(server, key))
-    assert (fault.kind, fault.scope) == (Kind.UNSUPPORTED, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.UNSUPPORTED, FaultScope.ENDPOINT)
     assert "globus-gridftp-server-enable-sshftp" in fault.advice
 
 
@@ -240,7 +239,7 @@ async def test_an_account_that_may_run_no_commands_is_told_apart(ssh_server_fact
     server = ssh_server_factory("MaxSessions 0")
     server.authorize(key)
     fault = await refusal(server.port, ssh_login(server, key))
-    assert (fault.kind, fault.scope) == (Kind.ENDPOINT_ERROR, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.ENDPOINT_ERROR, FaultScope.ENDPOINT)
     assert "run commands" in fault.advice
 
 
@@ -263,7 +262,7 @@ async def test_a_host_with_old_or_slow_algorithms_only_is_refused(ssh_server_fac
 async def test_a_closed_port_is_a_connection_that_failed(key, server):
     server.stop()
     fault = await refusal(server.port, ssh_login(server, key))
-    assert (fault.kind, fault.scope) == (Kind.CONNECT_FAILED, Scope.ENDPOINT)
+    assert (fault.kind, fault.scope) == (Kind.CONNECT_FAILED, FaultScope.ENDPOINT)
 
 
 async def test_nothing_of_the_key_is_logged(server, key, caplog):
@@ -290,7 +289,7 @@ async def move(shared: Path, source: GridFTPSession, destination: GridFTPSession
                 flying += 1
             for event in await lane.events():
                 flying -= isinstance(event, FileSettled | FileRefused | FileReturned)
-                assert not isinstance(event, FileRefused) or event.fault.scope is Scope.SESSION, event.fault
+                assert not isinstance(event, FileRefused) or event.fault.scope is FaultScope.SESSION, event.fault
                 if isinstance(event, FileSettled):
                     settled.add(str(event.tag))
     lane.release()
@@ -357,7 +356,7 @@ async def test_an_anonymous_server_gets_no_key_and_both_move_in_clear(server, lo
 async def test_a_host_without_a_folder_of_authorities_moves_data_bare_and_says_what_cures_it(
     ssh_server_factory, key, shared
 ):
-    """As a host is after the toolkit was installed and enable-sshftp was run."""
+    """A host has no such folder after the installation of the toolkit and enable-sshftp."""
     fresh = ssh_server_factory(trusting=False)
     fresh.authorize(key)
     login = ssh_login(fresh, key)
@@ -398,6 +397,6 @@ async def test_an_sshd_that_is_killed_in_the_middle_loses_the_lane_and_nothing_e
 
 
 def test_a_fingerprint_is_what_ssh_keygen_prints(key):
-    assert sshftp.valid_fingerprint(sshd.fingerprint(key))
+    assert valid_fingerprint(sshd.fingerprint(key))
     for text in ("", "SHA256:abc", sshd.fingerprint(key) + "=", "MD5:" + "aa:" * 16, sshd.fingerprint(key) + "\n"):
-        assert not sshftp.valid_fingerprint(text)
+        assert not valid_fingerprint(text)

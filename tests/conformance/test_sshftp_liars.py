@@ -16,7 +16,7 @@ from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from deploy.endpoint import sshd
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.sshftp import SshLogin
+from endpoints.ssh.login import SshLogin
 from tests.grid import open_session
 from tests.ssh_grid import (
     NEEDS_SSHD,
@@ -88,7 +88,10 @@ async def test_what_is_not_ssh_is_told_apart_and_costs_little(login, words):
 
 
 class Flood(paramiko.ServerInterface):
-    """Lets everybody in, and sends without regard to the window of the channel."""
+    """Lets everybody in, greets, and once `begin` is set sends without regard to the window of the channel."""
+
+    def __init__(self) -> None:
+        self.begin = threading.Event()
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         return AUTH_SUCCESSFUL
@@ -103,6 +106,7 @@ class Flood(paramiko.ServerInterface):
     def _flood(self, channel: paramiko.Channel) -> None:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             channel.sendall(b"220 flood\r\n")
+            self.begin.wait(30)
             channel.out_window_size = 2**31
             for _ in range(2000):
                 channel.sendall(b"x" * 32768)
@@ -116,9 +120,10 @@ async def test_a_server_that_does_not_keep_to_the_window_is_left_before_it_fills
         accepted, _ = await asyncio.to_thread(listener.accept)
         liar = paramiko.Transport(accepted)
         liar.add_server_key(host)
-        await asyncio.to_thread(liar.start_server, server=Flood())
+        await asyncio.to_thread(liar.start_server, server=(flood := Flood()))
         connection = await connecting
     connection.pause()
+    flood.begin.set()
     ours = next(one for one in threads() if isinstance(one, paramiko.Transport) and one is not liar)
     await until(lambda: not ours.is_alive())
     connection.resume()

@@ -16,9 +16,9 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Kind
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileRefused, FileReturned, FileSettled, Transfer
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileSettled, Transfer
 
 pytestmark = pytest.mark.toolkit
 
@@ -75,7 +75,7 @@ def transfer(place: Place, name: str, ranges: RangeSet | None = None) -> Transfe
 
 
 async def move(place: Place, lane: ThirdPartyLane, names: list[str]) -> tuple[set[str], dict[str, Kind], bool]:
-    """What was settled, what was refused, and whether the number of octets was told for each."""
+    """Move the files. Return the settled and refused names, and whether each settled file has a number of octets."""
     waiting, flying = deque(names), 0
     settled: set[str] = set()
     refused: dict[str, Kind] = {}

@@ -11,37 +11,29 @@ from typing import Any
 
 import pytest
 
-import workers.engine.transport
+import workers.engine.tuning.transport
 import workers.sessions
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import Login
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileSettled
 from tests.grid import login_of
-from workers.engine.fakes import MemoryStore, MemoryWallet
-from workers.engine.fleet import NO_UDT
-from workers.engine.ports import (
-    TCP,
-    UDT,
-    EndpointRef,
-    FileRow,
-    LaneEvent,
-    LaneProgress,
-    LaneSettled,
-    TaskSpec,
-    Transport,
-)
-from workers.engine.run import Outcome, run_slice
-from workers.engine.transport import KEY
-from workers.pool import REFUSED_SECONDS, Door, SessionPool
-from workers.sessions import Place, Places, PooledLane, RealSessions
+from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
+from workers.engine.fakes import MemoryCredentials, MemoryStore
+from workers.engine.lanes.lane_pool import NO_UDT
+from workers.engine.ports import TCP, UDT, Lane, Transport
+from workers.engine.slice import SliceResult, run_slice
+from workers.engine.tuning.transport import KEY
+from workers.session_pool import REFUSED_SECONDS, SessionKey, SessionPool
+from workers.sessions import Place, Places, RealSessions
 
 WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
 FILES = 8
 SIZE = 200_000
-SPEC = TaskSpec("t", False, EndpointRef("1", "go#ep1"), EndpointRef("2", "go#ep2"), {}, max_sessions=5)
+SPEC = TaskSpec("t", False, TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2"), {}, max_sessions=5)
 
 
 class World:
@@ -63,18 +55,19 @@ class World:
             SPEC, Places(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
         )
 
-    async def move(self, lane: PooledLane, path: Callable[[str], str]) -> list[LaneEvent]:
-        """What became of each file."""
+    async def move(self, lane: Lane, path: Callable[[str], str]) -> list[FileEvent]:
+        """Move all files, and return the event of each."""
         lane.use_streams(2)
         for index in range(FILES):
             lane.feed(FileRow(index, 1, path(f"file{index}"), path(f"copy{index}"), SIZE))
-        events: list[LaneEvent] = []
+        events: list[FileEvent] = []
         async with asyncio.timeout(30):
             while len(events) < FILES:
-                events += [event for event in await lane.events() if not isinstance(event, LaneProgress)]
+                events += [event for event in await lane.events() if not isinstance(event, FileProgress)]
         for event in events:
-            if isinstance(event, LaneSettled):
-                index = event.file.id
+            if isinstance(event, FileSettled):
+                assert isinstance(event.tag, FileRow)
+                index = event.tag.id
                 assert (self.root / f"copy{index}").read_bytes() == (self.root / f"file{index}").read_bytes()
         return events
 
@@ -82,7 +75,7 @@ class World:
         """All by one lane; what it moved by."""
         lane = await sessions.lane(transport=wanted)
         events = await self.move(lane, path)
-        assert [type(event) for event in events] == [LaneSettled] * FILES
+        assert [type(event) for event in events] == [FileSettled] * FILES
         await lane.close()
         return sessions.transport
 
@@ -107,10 +100,10 @@ async def run_task(world: World, source: int, destination: int, **facts: object)
     async with asyncio.timeout(40):
         while store.status == "ACTIVE":
             slice_ = run_slice(
-                spec, store.lease(), world.sessions(source, destination), MemoryWallet(clock), clock,
+                spec, store.lease(), world.sessions(source, destination), MemoryCredentials(clock), clock,
                 slice_seconds=30, stop=asyncio.Event(), jitter=lambda: 0.0,
             )  # fmt: skip
-            if await slice_ is Outcome.RELEASED:
+            if await slice_ is SliceResult.RELEASED:
                 await asyncio.sleep(max(0.0, (store.next_run_at - clock.now()).total_seconds()))
     for index in range(FILES):
         assert (world.root / f"copy{index}").read_bytes() == (world.root / f"file{index}").read_bytes()
@@ -139,7 +132,7 @@ async def test_udt_is_used_between_servers_that_allow_it(
     before = udp_sockets()
     lane = await sessions.lane(transport=UDT)
     events = await world.move(lane, world.full)
-    assert [type(event) for event in events] == [LaneSettled] * FILES
+    assert [type(event) for event in events] == [FileSettled] * FILES
     assert len(udp_sockets() - before) >= 2, "both servers have opened some"
     await lane.close()
     assert sessions.transport == UDT
@@ -176,7 +169,7 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
     sessions = world.sessions(good.port, bad.port)
     lane = await sessions.lane(transport=UDT)
     events = await world.move(lane, world.full)
-    assert not [event for event in events if isinstance(event, LaneSettled)]
+    assert not [event for event in events if isinstance(event, FileSettled)]
     assert not lane.alive
     await lane.close()
     assert await world.move_all(sessions, UDT, world.full) == TCP
@@ -199,7 +192,7 @@ async def test_what_a_task_measured_tells_the_next_one_what_to_use(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MIN_OCTETS", "MIN_AVERAGE"):
-        monkeypatch.setattr(workers.engine.transport, name, 1)
+        monkeypatch.setattr(workers.engine.tuning.transport, name, 1)
     ports = [toolkit_server_factory(world.root, *WHITELIST, "-threads", "1").port for _ in range(2)]
     knowledge: dict[str, Any] = {}
     for options, names in (({}, {"tcp"}), ({"perf_udt": True}, {"tcp", "udt"})):
@@ -225,7 +218,7 @@ async def test_buffers_of_tcp_are_set_on_both_sides(
 
 
 async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
-    with Server(world.root) as one, Server(world.root) as two:
+    with GridFtpServer(world.root) as one, GridFtpServer(world.root) as two:
         sessions = world.sessions(one.port, two.port)
         wanted = Transport(buffer=1 << 20)
         assert await world.move_all(sessions, wanted, lambda name: f"/{name}") == wanted
@@ -262,7 +255,7 @@ async def test_udt_between_servers_with_gsi_keeps_the_protection(
         replace(SPEC, options={"encrypt_data": encrypt}),
         Places({side: [Place("127.0.0.1", end.port)] for side, end in ((Side.SOURCE, one), (Side.DESTINATION, two))}),
         world.pool,
-        door=lambda side, address, _: Door(address, f"alice {side}", login),
+        session_key=lambda side, address, _: SessionKey(address, f"alice {side}", login),
         resolve=lambda host, _: [host],
         accept_address=lambda _: True,
     )

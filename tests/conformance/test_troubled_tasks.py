@@ -15,19 +15,19 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
-from endpoints.gridftp.server import Server
+from endpoints.addresses.openings import parse_openings
+from endpoints.gridftp.server import GridFtpServer
 from endpoints.models import Endpoint
-from endpoints.openings import parse_openings
 from endpoints.registry import ServerSpec
-from identity import vault
 from identity.models import User
+from identity.vault import store as vault
 from tests.conformance.test_shares_in_tasks import run, told, try_once
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit
 from tests.integration.shared import give, make_share
-from transferapi.rest import documents
-from transferapi.tasks.models import Event, Task
-from transferapi.tasks.protection import CODE
+from transferapi.rest.transfer.tasks import documents
+from transferapi.tasks.models import WITH_OWNERS, Event, Task
+from transferapi.tasks.worker.protection import CODE
 from workers.store import close_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,7 +48,7 @@ def alice() -> User:
 
 
 @pytest.fixture
-def good(alice: User, folder: Path, serve: Callable[..., Server]) -> Endpoint:
+def good(alice: User, folder: Path, serve: Callable[..., GridFtpServer]) -> Endpoint:
     """An endpoint with nothing wrong."""
     (folder / "file").write_text("content")
     return anonymous(alice, "good", serve().port)
@@ -76,7 +76,12 @@ def gsi(
         proxy = proxy_of(identity_of("alice"))
         binding = vault.endpoint_binding(endpoint.pk)
         vault.store(
-            alice, binding, vault.Kind.X509, proxy.to_pem(), subject=proxy.identity, expires_at=proxy.expires_at
+            alice,
+            binding,
+            vault.CredentialKind.X509,
+            proxy.to_pem(),
+            subject=proxy.identity,
+            expires_at=proxy.expires_at,
         )
         return endpoint
 
@@ -85,7 +90,7 @@ def gsi(
 
 
 def seen(task: Task) -> dict[str, Any]:
-    return documents.task(Task.objects.select_related("owner", "source__owner", "destination__owner").get(pk=task.pk))
+    return documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=task.pk))
 
 
 def after_a_fault(task: Task) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def speaking(words: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_a_server_that_is_down_is_named_until_it_is_up(
-    alice: User, good: Endpoint, serve: Callable[..., Server], side: str
+    alice: User, good: Endpoint, serve: Callable[..., GridFtpServer], side: str
 ) -> None:
     port = free_port()
     down = anonymous(alice, "down", port)

@@ -16,16 +16,17 @@ from unittest.mock import patch
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.faults import Kind, Side
-from endpoints.gridftp.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.sessions.remote import RemoteSession
 from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
 from tests.proxy import Deed, MisbehavingProxy, Plan
-from workers.engine.fakes import MemoryStore, MemoryWallet
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
+from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.fakes.clock import EPOCH
-from workers.engine.ports import EndpointRef, TaskSpec
-from workers.engine.run import run_slice
-from workers.pool import Door, SessionPool
+from workers.engine.slice import run_slice
+from workers.session_pool import SessionKey, SessionPool
 from workers.sessions import Place, Places, RealSessions
 
 #: Seconds of the task in one of ours: backoff is not what is tried here.
@@ -55,8 +56,9 @@ class MortalPool(SessionPool):
         super().__init__()
         self.all: list[GridFTPSession] = []
 
-    async def take(self, door: Door) -> GridFTPSession:
+    async def take(self, door: SessionKey) -> RemoteSession:
         session = await super().take(door)
+        assert isinstance(session, GridFTPSession)
         self.all.append(session)
         return session
 
@@ -175,7 +177,7 @@ class _Task:
                 self.spec(),
                 lease,
                 self.sessions(pool),
-                MemoryWallet(self.clock),
+                MemoryCredentials(self.clock),
                 self.clock,
                 slice_seconds=300.0,
                 stop=self.stop,
@@ -194,7 +196,7 @@ class _Task:
         await asyncio.sleep(0)
 
     async def mend(self) -> None:
-        """Who looks after the servers: what was killed comes back; what hopelessly fails is canceled."""
+        """Play the operator: restart servers that were killed, and cancel the task if only hopeless files are left."""
         while True:
             await asyncio.sleep(0.02)
             await self.arena.ready()
@@ -223,8 +225,8 @@ class _Task:
         return TaskSpec(
             task_id="t",
             is_delete=False,
-            source=EndpointRef("1", "go#ep1"),
-            destination=EndpointRef("2", "go#ep2", self.case.stream),
+            source=TaskEndpoint("1", "go#ep1"),
+            destination=TaskEndpoint("2", "go#ep2", self.case.stream),
             options={"tuning": "paper"},
             max_sessions=4,
             suspect_up_to=self.suspect_up_to,
@@ -234,7 +236,7 @@ class _Task:
         )
 
     def sessions(self, pool: SessionPool) -> RealSessions:
-        places = Places({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()}, self.case.stream)
+        places = Places({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()})
         return RealSessions(self.spec(), places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
 
     def check(self) -> None:

@@ -15,9 +15,16 @@ from typing import NamedTuple
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import (
+    FileProgress,
+    FileRefused,
+    FileReturned,
+    FileSettled,
+    PairEvent,
+    Transfer,
+)
 from tests.faults.scenes import REAL_REFUSALS, SCENES, Arena, Piece, on_disk
 from tests.faults.stations import Station
 from tests.proxy import Deed, MisbehavingProxy, Plan, Step
@@ -30,7 +37,7 @@ ATTEMPTS = 8
 
 
 class Trouble(enum.Enum):
-    """What happens at the step."""
+    """The fault that is injected at the step."""
 
     REFUSED = Deed.REFUSE
     PERMANENT_ERROR = Deed.PERMANENT_ERROR
@@ -275,7 +282,7 @@ class _Run:
         self.waiting.append(_Sending(sending.piece, transfer))
 
     def is_lied_to(self) -> bool:
-        """Whether the destination seems never to have opened a file that it did, or would not remove one."""
+        """Whether the fault hides that the destination opened a file, or prevents the deletion of one."""
         step, trouble = self.verdict.case.step, self.verdict.case.trouble
         falsified = trouble in (Trouble.PERMANENT_ERROR, Trouble.TRANSIENT_ERROR)
         return step is not None and (step.verb == "DELE" or (falsified and step.verb == "STOR"))

@@ -1,4 +1,4 @@
-"""What is moved in the matrix, where it lies, and how one tells whether it arrived."""
+"""The files that the matrix moves, their folders, and the check of their arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from endpoints.gridftp.faults import Kind
 from endpoints.gridftp.ranges import RangeSet
-from endpoints.gridftp.slots import HEAD
+from endpoints.gridftp.third_party.slots import HEAD
 from tests.faults.stations import KINDS, Station
 
 #: Octets that lie at the destination of a file that is to be continued, beyond the head, which is not trusted.
@@ -21,7 +21,7 @@ BEGUN = 500_000
 
 @dataclass(frozen=True)
 class Piece:
-    """One file of a scene. begun: most of it lies at the destination already, and is told as its ranges."""
+    """One file of a scene. begun: the destination has most of it already, and its ranges are reported as present."""
 
     name: str
     size: int
@@ -36,12 +36,12 @@ class Piece:
 
     @cached_property
     def content(self) -> bytes:
-        """Its own in every part: octets of any other file at any place are noticed."""
+        """Different from the content of other files in every part, so that misplaced octets are noticed."""
         seed = hashlib.sha256(self.name.encode()).digest()
         return (seed * (self.size // len(seed) + 1))[: self.size]
 
 
-#: Two of one size stand side by side: nothing but their content tells them apart.
+#: Neighbours have the same size in some scenes: only their content distinguishes them.
 SCENES: dict[str, tuple[Piece, ...]] = {
     "plain": (Piece("a", 5000), Piece("b", 0), Piece("c", 300_000), Piece("d", 300_000)),
     "refused": (
@@ -57,7 +57,7 @@ SCENES: dict[str, tuple[Piece, ...]] = {
         Piece("c", 1000, temporary=True),
     ),
 }
-#: What a file that cannot be moved is refused with.
+#: The kinds of fault of a file that cannot be moved.
 REAL_REFUSALS = {Kind.FILE_NOT_FOUND, Kind.IS_A_DIRECTORY, Kind.PERMISSION_DENIED}
 
 
@@ -71,7 +71,7 @@ class Arena:
         self.there = root / "there"
 
     async def ready(self) -> None:
-        """What was killed serves again."""
+        """Restart the servers that were killed."""
         await self.source.start()
         await self.destination.start()
 
@@ -85,7 +85,7 @@ class Arena:
         self.destination.end()
 
     async def left_over(self) -> int:
-        """Sessions of servers that do not end though their clients are gone. They are ended the hard way."""
+        """Count the server sessions that do not end though their clients are gone, and kill them."""
         count = await self.source.empty() + await self.destination.empty()
         if count:
             self.end()
@@ -119,12 +119,12 @@ class Arena:
         return path.is_file() and path.read_bytes() == piece.content
 
     def wrong(self, pieces: Collection[Piece]) -> list[str]:
-        """Those of these, all settled, that are not what they should be."""
+        """Names of these settled pieces whose files are missing or wrong."""
         return [piece.name for piece in pieces if not self.is_right(piece)]
 
 
 def on_disk(piece: Piece) -> RangeSet | None:
-    """As an earlier lane would have told it."""
+    """Return the ranges on disk, as an earlier lane would have reported them."""
     return RangeSet([(HEAD, HEAD + BEGUN)]) if piece.begun else None
 
 

@@ -35,15 +35,15 @@ class Station(ABC):
 
     @abstractmethod
     def path(self, path: Path) -> bytes:
-        """What a client calls this file."""
+        """The name of this file for a client."""
 
     @abstractmethod
     def processes(self, client_port: int) -> list[int]:
-        """Those that serve the client at this port."""
+        """Ids of the processes that serve the client at this port."""
 
     @abstractmethod
     def sessions(self) -> int:
-        """How many clients are served, or what remains of it."""
+        """Number of clients that are served, or whose sessions remain."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -151,7 +151,7 @@ class OwnStation(Station):
         words += [sys.executable, "-m", "endpoints.gridftp.server", "--root", str(self.root)]
         self._process = spawn([*words, "--port", str(self._port)], log=subprocess.DEVNULL)
         async with asyncio.timeout(20):
-            while not await _answers(self._port):  # noqa: ASYNC110 (another process; nothing to be told by)
+            while not await _answers(self._port):  # noqa: ASYNC110 (another process, which only polling can observe)
                 await asyncio.sleep(0.01)
 
     def end(self) -> None:
@@ -182,7 +182,7 @@ def _connections() -> Iterator[tuple[int, int, str, str]]:
 
 
 def _inode(local: int, remote: int) -> str | None:
-    """Of the server's end of the connection between these ports."""
+    """Inode of the server's socket of the connection between these ports."""
     return next((inode for one, two, _, inode in _connections() if (one, two) == (local, remote)), None)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
-from endpoints.gridftp.slots import HEAD
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import HEAD, FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from tests.data_proxy import Cut, DataProxy
 from tests.faults.scenes import Arena, arena
 from tests.proxy import MisbehavingProxy
@@ -34,7 +33,7 @@ async def open_lane(*proxies: MisbehavingProxy) -> ThirdPartyLane:
 
 
 async def outcome(lane: ThirdPartyLane) -> tuple[PairEvent, RangeSet]:
-    """The event that ends the file, and what the last marker before it told."""
+    """Return the event that ends the file, and the ranges of the last marker before it."""
     told = RangeSet()
     while True:
         async with asyncio.timeout(60):

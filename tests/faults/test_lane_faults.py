@@ -13,8 +13,8 @@ import pytest
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Kind
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.faults.lane_matrix import Case, Trouble, Verdict, cases_of, run_case
 from tests.faults.scenes import Arena, arena
 from tests.proxy import Step, Watch

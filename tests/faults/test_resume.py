@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +12,12 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Kind, make_fault
-from endpoints.gridftp.lane import ThirdPartyLane
-from endpoints.gridftp.pair import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from endpoints.gridftp.ranges import RangeSet
-from endpoints.gridftp.server import Server
+from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from tests.data_proxy import DataProxy
+from tests.memory import folder_in_memory
 from tests.proxy import MisbehavingProxy
 
 SIZE = 2**30
@@ -28,12 +27,9 @@ RATE = SIZE / 4
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """In memory where there is one: the file is large and lives for seconds."""
-    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    path = Path(tempfile.mkdtemp(prefix="waybill-resume-", dir=shared_memory))
-    path.chmod(0o777)
-    yield path
-    shutil.rmtree(path)
+    """A folder for one large file that lives for seconds."""
+    with folder_in_memory("waybill-resume-", 0o777) as path:
+        yield path
 
 
 def make_large(path: Path) -> list[tuple[int, bytes]]:
@@ -105,6 +101,6 @@ async def test_between_the_toolkits_servers(folder: Path, toolkit_server_factory
 
 async def test_between_our_servers(folder: Path) -> None:
     marks = make_large(folder / "source")
-    with Server(folder) as one, Server(folder) as two:
+    with GridFtpServer(folder) as one, GridFtpServer(folder) as two:
         trusted, moved = await resume(folder, one.port, two.port, "")
     check(folder, marks, trusted, moved)

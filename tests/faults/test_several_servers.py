@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
-from endpoints.gridftp.faults import FaultError, Scope, Side
-from endpoints.gridftp.server import Server
-from workers.engine.fakes import MemoryStore, MemoryWallet
-from workers.engine.ports import EndpointRef, TaskSpec
-from workers.engine.run import Outcome, run_slice
-from workers.pool import LONGEST_ABSENCE, Address, SessionPool
-from workers.pooled import PooledSession
+from endpoints.gridftp.faults import FaultError, FaultScope, Side
+from endpoints.gridftp.server import GridFtpServer
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
+from workers.engine.fakes import MemoryCredentials, MemoryStore
+from workers.engine.slice import SliceResult, run_slice
+from workers.pooled_sessions import PooledSession
+from workers.session_pool import LONGEST_ABSENCE, Address, SessionPool
 from workers.sessions import Place, Places, RealSessions
 
 FILES = 1500
@@ -41,7 +41,7 @@ class Cluster:
 
     kind: str
     root: Path
-    servers: dict[Address, Server | ToolkitServer]
+    servers: dict[Address, GridFtpServer | ToolkitServer]
     places: dict[Side, list[Place]]
 
     def __post_init__(self) -> None:
@@ -62,7 +62,9 @@ class Cluster:
 
     async def session(self, side: Side) -> PooledSession:
         """One session, given back at once."""
-        sessions = self.sessions(TaskSpec("t", False, EndpointRef("1", "a"), EndpointRef("2", "b"), {}, max_sessions=3))
+        sessions = self.sessions(
+            TaskSpec("t", False, TaskEndpoint("1", "a"), TaskEndpoint("2", "b"), {}, max_sessions=3)
+        )
         session = await sessions.session(side)
         await session.stat(self.path("from"))
         await sessions.give_back(session)
@@ -74,7 +76,9 @@ class Cluster:
 
     def start_again(self, address: Address) -> None:
         new = (
-            Server(self.root, port=address.port) if self.kind == "own" else ToolkitServer(self.root, port=address.port)
+            GridFtpServer(self.root, port=address.port)
+            if self.kind == "own"
+            else ToolkitServer(self.root, port=address.port)
         )
         new.start()
         self.servers[address] = new
@@ -84,20 +88,20 @@ class Cluster:
         clock = RealClock()
         store = MemoryStore(clock, [(self.path(origin), self.path(to), True)], deadline=timedelta(minutes=2))
         options: dict[str, object] = {"tuning": "fixed", "perf_cc": LANES, "perf_p": 2, "perf_pp": 10}
-        source, destination = EndpointRef("1", "go#ep1"), EndpointRef("2", "go#ep2")
+        source, destination = TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2")
         async with asyncio.timeout(60):
             while store.status == "ACTIVE":
                 spec = TaskSpec("t", False, source, destination, options, max_sessions=LANES + 2)
                 slice_ = asyncio.create_task(
                     run_slice(
-                        spec, store.lease(), self.sessions(spec), MemoryWallet(clock), clock, slice_seconds=30,
+                        spec, store.lease(), self.sessions(spec), MemoryCredentials(clock), clock, slice_seconds=30,
                         stop=asyncio.Event(), jitter=lambda: 0.0,
                     )
                 )  # fmt: skip
                 while not slice_.done():
                     meanwhile()
                     await asyncio.sleep(0.002)
-                if slice_.result() is Outcome.RELEASED:
+                if slice_.result() is SliceResult.RELEASED:
                     await asyncio.sleep(max(0.0, (store.next_run_at - clock.now()).total_seconds()))
         assert store.status == "SUCCEEDED"
         names = sorted(os.listdir(self.root / origin))
@@ -113,11 +117,11 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         for index in range(count):
             (tmp_path / folder / f"file{index:04}").write_bytes(index.to_bytes(4) * 2000)
     hand_over(tmp_path, stop_at=Path(tempfile.gettempdir()))
-    servers: dict[Address, Server | ToolkitServer] = {}
+    servers: dict[Address, GridFtpServer | ToolkitServer] = {}
     places: dict[Side, list[Place]] = {}
     for side in (Side.SOURCE, Side.DESTINATION):
         for _ in range(2):
-            server = Server(tmp_path) if request.param == "own" else ToolkitServer(tmp_path)
+            server = GridFtpServer(tmp_path) if request.param == "own" else ToolkitServer(tmp_path)
             server.start()
             servers[Address("127.0.0.1", server.port)] = server
             places.setdefault(side, []).append(Place("127.0.0.1", server.port))
@@ -171,7 +175,7 @@ async def test_an_endpoint_is_unreachable_only_when_none_of_its_servers_is_left(
     cluster.pool.close()
     with pytest.raises(FaultError) as caught:
         await cluster.session(Side.SOURCE)
-    assert caught.value.fault.scope is Scope.ENDPOINT
+    assert caught.value.fault.scope is FaultScope.ENDPOINT
     assert caught.value.fault.side is Side.SOURCE
     # Both are left out: one of them is asked all the same.
     cluster.start_again(two)

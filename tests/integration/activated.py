@@ -9,13 +9,13 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 
 from deploy.endpoint.authority import Identity
-from endpoints.gridftp.proxies import make_proxy, sign_proxy
-from endpoints.gridftp.x509 import Credential
+from identity.gsi.proxies import make_proxy, sign_proxy
+from identity.gsi.x509 import X509Credential
 from tests.grid import credential_of
 from tests.integration.rest import Answer, Api
 
 
-def proxy_of(identity: Identity, *, hours: float = 1.0, now: datetime | None = None, **more: Any) -> Credential:
+def proxy_of(identity: Identity, *, hours: float = 1.0, now: datetime | None = None, **more: Any) -> X509Credential:
     """A proxy as a user makes it."""
     now = now or datetime.now(UTC)
     return make_proxy(credential_of(identity), lifetime=timedelta(hours=hours), now=now, **more)
@@ -31,7 +31,7 @@ def activate(api: Api, name: object, form: str, **values: object) -> Answer:
     return api.post(f"/endpoint/{name}/activate", document(form, **values))
 
 
-def push(api: Api, name: object, credential: Credential) -> Answer:
+def push(api: Api, name: object, credential: X509Credential) -> Answer:
     """Activate with a proxy as it lies in a file."""
     return activate(api, name, "proxy", proxy=credential.to_pem().decode("ascii"))
 
@@ -52,7 +52,7 @@ def requirements_of(api: Api, name: str) -> dict[str, Any]:
 
 
 def signed(requirements: dict[str, Any], identity: Identity, **more: Any) -> str:
-    """What a client makes of the public key."""
+    """Sign the public key of the requirements, as a client does, and return the proxy chain in PEM."""
     [key] = [row["value"] for row in requirements["DATA"] if row["name"] == "public_key"]
     issuer = credential_of(identity)
     lifetime = more.pop("lifetime", timedelta(hours=3))

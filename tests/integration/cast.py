@@ -13,9 +13,10 @@ from django.db import connection
 from endpoints import registry
 from endpoints.models import Endpoint
 from identity.models import User
-from transferapi.tasks import leases, submission
-from transferapi.tasks.leases import Grant
+from transferapi.tasks import submission
 from transferapi.tasks.models import Task
+from transferapi.tasks.worker import leases
+from transferapi.tasks.worker.leases import Grant
 
 
 def make_user(name: str) -> User:
@@ -26,7 +27,9 @@ def make_endpoint(
     owner: User, name: str, *, public: bool = False, max_sessions: int = 32, scheme: str = "ftp"
 ) -> Endpoint:
     """scheme: what decides on the credential that is needed; "ftp": none."""
-    spec = registry.ServerSpec.parse(f"{scheme}://{name}.example.org:2811")
+    # A host key that is given is not read from the host.
+    subject = f"SHA256:{'A' * 43}" if scheme in ("ssh", "sftp") else ""
+    spec = registry.ServerSpec.parse(f"{scheme}://{name}.example.org:2811", subject)
     endpoint = registry.create(owner, {"name": name, "display_name": name, "public": public}, [spec])
     Endpoint.objects.filter(pk=endpoint.pk).update(max_sessions=max_sessions)
     return endpoint
@@ -73,7 +76,7 @@ def later(seconds: float) -> datetime:
 
 
 def all_at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """What each gives back or raises when all begin at the same moment, each with its own connection."""
+    """Run all actions at the same moment, each with its own connection. Return the result or exception of each."""
     start = threading.Barrier(len(actions))
     results: list[Any] = [TimeoutError()] * len(actions)
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import transaction
+from pytest_django import DjangoDbBlocker
 
 from deploy.endpoint.authority import Authority, Identity
 from endpoints.models import Endpoint
 from identity.models import User
+from tests.integration import expectations
 from tests.integration.cast import make_endpoint, make_user
+from tests.integration.expectations import World
 from tests.integration.pages import PASSWORD
+from tests.integration.rest import Api
 
 
 @pytest.fixture
@@ -70,7 +75,7 @@ def gsi1(alice: User) -> Endpoint:
 
 @pytest.fixture
 def gsi2(alice: User) -> Endpoint:
-    """As gsi1."""
+    """A second endpoint like gsi1."""
     return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
 
 
@@ -102,3 +107,13 @@ def passwords(alice: User, redis_server: Any, settings: Any) -> None:
     cache.clear()
     alice.set_password(PASSWORD)
     alice.save()
+
+
+@pytest.fixture(scope="module")
+def world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    """The cast and the stage, made once: each test runs in a savepoint of this transaction and is rolled back."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        users = {name: make_user(name) for name in ("alice", "bob", "charlie")}
+        apis = {name: Api(user, root="") for name, user in users.items()}
+        yield World(users, expectations.stage_of(users["alice"], users["bob"]), {**apis, "nobody": Api(root="")})
+        transaction.set_rollback(True)

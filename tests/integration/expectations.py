@@ -1,6 +1,6 @@
-"""What everybody gets from each route: the table behind `test_rest_access`. A route that is not here fails the suite.
+"""Expected status of each user at each route: the table of `test_rest_access`. Routes without a line fail the suite.
 
-To add a route is one line in `EXPECTED`; a new kind of thing in a path (`<str:thing>`) is one line in `things_of`.
+A new route is one line in `EXPECTED`; a new kind of variable in a path (`<str:thing>`) is one line in `things_of`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from endpoints import bookmarks, pausing, registry
+from endpoints import bookmarks, pause_rules, registry
+from endpoints.gridftp.agent.keys import AgentKey
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.registry import ServerSpec
-from identity import certificates, groups, memberships, tokens
-from identity.memberships import Action, Verb
-from identity.models import User
+from identity import certificate_subjects, tokens
+from identity.groups import memberships
+from identity.groups import services as groups
+from identity.groups.memberships import MembershipAction, MembershipVerb
+from identity.models import Passkey, User, UserSession
 from identity.provider import applications
+from identity.sessions import open_sessions
+from identity.ssh_keys import services as ssh_keys
 from tests.integration.cast import submit, transfer_request
-from transferapi.tasks import webhooks
+from tests.integration.rest import Api
 from transferapi.tasks.models import AdminCancel
+from transferapi.tasks.notify import webhooks
 from transferapi.timers import services
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
@@ -41,7 +47,7 @@ class Row:
     body: dict[str, Any] | None = None
     query: str = ""
     anonymous: int = 401
-    #: A directory: it tells the same to all who are signed in.
+    #: A directory: it returns the same to all users who are signed in.
     directory: bool = False
 
 
@@ -65,6 +71,7 @@ _SUBMISSION = {"submission_id": str(uuid.UUID(int=1))}
 _BOTH = {"source_endpoint": "{endpoint}", "destination_endpoint": "{endpoint}"}
 _TRANSFER = {**_SUBMISSION, **_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
 _J = "jobs/<str:timer>"
+CSR = AgentKey(7).request("agent")
 _ONCE = {"type": "once", "datetime": "2036-01-01T00:00:00Z"}
 _TIMED = {**_BOTH, "DATA": [{"source_path": "/a", "destination_path": "/elsewhere"}]}
 _CALLBACK = "https://actions.automate.globus.org/transfer/transfer/run"
@@ -90,25 +97,38 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", f"{_E}/server/<str:server>"): Row(200, 404, 200),
     ("PUT", f"{_E}/server/<str:server>"): Row(200, 403, 403, _SERVER),
     ("DELETE", f"{_E}/server/<str:server>"): Row(200, 403, 403),
+    ("DELETE", f"{_E}/ssh_program"): Row(400, 400, 400),
     ("GET", f"{_E}/activation_requirements"): Row(200, 200, 200),
     ("POST", f"{_E}/autoactivate"): Row(200, 200, 200),
     ("POST", f"{_E}/activate"): Row(200, 403, 200, {"DATA": []}),
     ("POST", f"{_E}/deactivate"): Row(200, 403, 200),
     # ---- operations and submissions
     ("GET", f"{_O}/ls"): Row(502, 502, 502),
+    ("GET", f"{_O}/listing"): Row(502, 502, 502),
+    ("GET", f"{_O}/destination"): Row(502, 502, 502, query="?path=/a"),
     ("GET", f"{_O}/stat"): Row(502, 502, 502, query="?path=/a"),
     ("POST", f"{_O}/mkdir"): Row(502, 502, 502, {"path": "/a"}),
     ("POST", f"{_O}/rename"): Row(502, 502, 502, {"old_path": "/a", "new_path": "/b"}),
     ("POST", f"{_O}/symlink"): Row(502, 403, 502, {"symlink_target": "a", "path": "/b"}),
+    ("GET", f"{_O}/file"): Row(502, 502, 502, query="?path=/a"),
+    ("PUT", f"{_O}/file"): Row(502, 502, 502, query="?path=/a"),
+    ("GET", f"{_O}/upload"): Row(200, 200, 200, query="?path=/a"),
+    ("DELETE", f"{_O}/upload"): Row(502, 502, 502, query="?path=/a"),
     ("GET", f"{V}/submission_id"): Row(200),
     ("POST", f"{V}/transfer"): Row(202, 202, 202, _TRANSFER),
     ("POST", f"{V}/delete"): Row(202, 202, 202, _DELETE),
+    ("POST", f"{V}/transfer/check"): Row(200, 200, 200, _TRANSFER),
+    ("POST", f"{V}/delete/check"): Row(200, 200, 200, _DELETE),
     ("GET", f"{V}/forecast"): Row(200, 200, 200, query=_FORECAST),
     # ---- tasks: their owner's alone
     ("GET", f"{V}/task_list"): Row(200),
     ("GET", _T): Row(200),
     ("PUT", _T): Row(200, body={"label": "changed"}),
     ("POST", f"{_T}/cancel"): Row(200),
+    ("POST", f"{_T}/pause"): Row(200),
+    ("POST", f"{_T}/resume"): Row(200),
+    ("POST", f"{_T}/retry"): Row(409),
+    ("POST", f"{_T}/run_again"): Row(400),
     ("GET", f"{_T}/event_list"): Row(200),
     ("GET", f"{_T}/successful_transfers"): Row(200),
     ("GET", f"{_T}/skipped_errors"): Row(200),
@@ -194,6 +214,8 @@ EXPECTED: dict[tuple[str, str], Row] = {
     # ---- webhooks and streams of events: their owner's alone
     ("GET", f"{V}/event_stream"): Row(200),
     ("GET", f"{_T}/event_stream"): Row(200),
+    ("GET", f"{V}/mail_preference"): Row(200),
+    ("PUT", f"{V}/mail_preference"): Row(200, body={"enabled": False}),
     ("GET", f"{V}/webhook_list"): Row(200),
     ("POST", f"{V}/webhook"): Row(201, body={"url": "https://1.1.1.1/"}),
     ("GET", _W): Row(200),
@@ -231,12 +253,26 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", "v2/api/certificate_subjects"): Row(200),
     ("POST", "v2/api/certificate_subjects"): Row(403, body={"subject": "/O=Grid/CN=Somebody"}),
     ("DELETE", "v2/api/certificate_subjects/<str:subject>"): Row(200),
+    ("GET", "v2/api/ssh_keys"): Row(200),
+    ("POST", "v2/api/ssh_keys"): Row(400, body={"public_key": "ssh-ed25519 AAAA"}),
+    ("DELETE", "v2/api/ssh_keys/<path:key>"): Row(200),
+    ("GET", "v2/api/passkeys"): Row(200),
+    ("DELETE", "v2/api/passkeys/<str:passkey>"): Row(200),
+    ("GET", "v2/api/sessions"): Row(200),
+    ("DELETE", "v2/api/sessions/<str:session>"): Row(200),
+    ("POST", "shell"): Row(200, body={}),
+    ("POST", f"{_E}/setup_key"): Row(409, 403, 403),
+    ("GET", f"{_E}/agent"): Row(409, 403, 403),
+    ("DELETE", f"{_E}/agent"): Row(409, 403, 403),
     # ---- open to everybody
-    ("GET", ""): Row(200, anonymous=200),
+    ("POST", "connect/setup"): Row(403, body={"secret": "x", "request": CSR}, anonymous=403, directory=True),
+    ("POST", "connect/renew"): Row(403, body={"chain": "x", "signature": "x"}, anonymous=403, directory=True),
+    ("GET", "connect/version"): Row(200, anonymous=200, directory=True),
     ("GET", f"{V}/openapi"): Row(200, anonymous=200),
 }
 
-#: Of anything that may be in a path: what it is called in bodies, queries and here.
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJCwH4x5WMvqZ0BaHl6sG7rB0mFh9R0bUrLlVY9eVfHx alice"
+#: Names of the objects that may be in a path, as bodies, queries and this module use them.
 Things = dict[str, str]
 
 
@@ -247,6 +283,15 @@ class Stage:
     private: Things
     public: Things
     shared: Things
+
+
+@dataclass(frozen=True)
+class World:
+    """The cast, the things that they have (see `expectations`), and a client of the API for each of them."""
+
+    users: dict[str, User]
+    stage: Stage
+    apis: dict[str, Api]
 
 
 def stage_of(alice: User, bob: User) -> Stage:
@@ -264,8 +309,8 @@ def stage_of(alice: User, bob: User) -> Stage:
 def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> Things:
     """One of each kind of thing, which is alice's."""
     group = groups.create(alice, name="alice's people").group
-    application, _ = applications.make(alice, applications.Spec("alice's portal"))
-    memberships.act(alice, group.pk, [Action(Verb.ADD, bob.pk)])
+    application, _ = applications.make(alice, applications.ApplicationSpec("alice's portal"))
+    memberships.act(alice, group.pk, [MembershipAction(MembershipVerb.ADD, bob.pk)])
     return {
         "group": str(group.pk),
         "timer": str(_timer(alice, private, public).pk),
@@ -275,7 +320,10 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
         "task": str(submit(alice, private, public).pk),
         "bookmark": str(bookmarks.create(alice, name="alice's place", endpoint=str(public.pk), path="/").pk),
         "token": str(tokens.make(alice, "alice's")[0].pk),
-        "subject": str(certificates.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"]).pk),
+        "subject": str(certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"]).pk),
+        "key": str(ssh_keys.add(alice, SSH_KEY).id),
+        "passkey": str(Passkey.objects.create(user=alice, label="alice's", credential_id=b"1", public_key=b"1").pk),
+        "session": _session(alice),
         "identity": str(alice.pk),
         "client": application.client_id,
         "credential": str(applications.secrets_of(application)[0].pk),
@@ -283,9 +331,15 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     }
 
 
+def _session(user: User) -> str:
+    expires = datetime.now(UTC) + timedelta(hours=1)
+    UserSession.objects.create(session_key="alices", session_data="", expire_date=expires, user=user)
+    return open_sessions.of(user)[0].id
+
+
 def _rule_of_tomorrow(owner: User, endpoint: Endpoint) -> PauseRule:
     fields = {"start_time": datetime.now(UTC) + timedelta(days=1)}
-    return pausing.create(owner, str(endpoint.pk), fields)
+    return pause_rules.create(owner, str(endpoint.pk), fields)
 
 
 def _canceled(user: User) -> AdminCancel:
@@ -307,7 +361,7 @@ def _about(endpoint: Endpoint) -> Things:
 
 
 def _role(endpoint: Endpoint) -> str:
-    """Of dave."""
+    """Create a role of dave, and return its id."""
     row, _ = Role.objects.get_or_create(
         endpoint=endpoint, principal_type="identity", principal=DAVE, role="activity_manager"
     )

@@ -40,7 +40,7 @@ def _breaking() -> Iterator[bytes]:
 
 
 def _fill(connection: Any) -> None:
-    """As if the client had taken nothing of much that was sent before."""
+    """Fill the buffers of the connection, as if the client had stopped reading."""
     with contextlib.suppress(OSError):
         while True:
             connection.send(b"x" * 65536)

@@ -14,7 +14,7 @@ from django.test import Client
 
 from identity.models import User
 from identity.provider import applications, authorization
-from identity.provider.applications import Spec
+from identity.provider.applications import ApplicationSpec
 from tests.integration.rest import Answer, read
 
 HERE = "http://127.0.0.1:8000/"
@@ -34,7 +34,7 @@ class App:
         return basic(self.id, self.secret or "")
 
     def post(self, path: str, form: dict[str, str], headers: dict[str, str] | None = None) -> Answer:
-        """As it proves who it is by itself: by Basic, or by its id alone."""
+        """POST a form as this application: with Basic, or with its id alone if it has no secret."""
         if headers is None:
             headers = self.basic if self.secret else {}
         return post(path, form if self.secret else {"client_id": self.id, **form}, headers)
@@ -70,7 +70,7 @@ class App:
 
 
 def make(user: User, *redirect_uris: str, public: bool = False, name: str = "portal") -> App:
-    application, secret = applications.make(user, Spec(name, public, redirect_uris))
+    application, secret = applications.make(user, ApplicationSpec(name, public, redirect_uris))
     return App(application.client_id, secret.value if secret else None)
 
 
@@ -94,7 +94,7 @@ def challenge(verifier: str) -> str:
 
 
 def answered(location: str) -> dict[str, str]:
-    """What stands in the query of where the user is sent."""
+    """Return the query parameters of the address of a redirect."""
     return dict(parse_qsl(urlsplit(location).query))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.stack.web import StreamWorker
+from deploy.web.worker import StreamWorker
 
 
 class QuickWorker(StreamWorker):
@@ -13,6 +13,6 @@ class QuickWorker(StreamWorker):
 
 
 class HastyWorker(QuickWorker):
-    """What the kernel takes in the place of the client gives the client no minute more."""
+    """A high minimum rate, so that octets in the kernel's buffers give the client little more time."""
 
     SLOWEST = 2_000_000

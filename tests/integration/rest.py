@@ -86,7 +86,8 @@ class Api:
 def read(answer: HttpResponseBase) -> Answer:
     """A body that is no JSON is given as the octets it is."""
     content = b"" if answer.headers.get("Content-Type") == "text/event-stream" else answer.getvalue()
-    is_json = answer.headers.get("Content-Type", "").split(";")[0].endswith("json")
+    kind = answer.headers.get("Content-Type", "").split(";")[0]
+    is_json = kind.endswith("json") and not kind.endswith("ndjson")
     return Answer(
         answer.status_code,
         dict(answer.headers.items()),

@@ -9,7 +9,7 @@ from identity.models import User
 
 
 def make_share(host: Endpoint, name: str, folder: str = "/shared/", *, owner: User | None = None) -> Endpoint:
-    """A folder of the host, shared by the host's owner, or by another one, whom he lets do so."""
+    """Create a share of a folder of the host, by the host's owner or by another user whom the host allows to share."""
     if owner is not None and owner != host.owner:
         host.allow_guest_collections = True
         host.save(update_fields=["allow_guest_collections"])

@@ -1,14 +1,14 @@
-"""Where on a shared endpoint a user may read and write, and what its paths are on the host."""
+"""Paths of a shared endpoint that a user may read and write, and their paths on the host."""
 
 from __future__ import annotations
 
 import pytest
 
-from endpoints import access
-from endpoints.access import Access
 from endpoints.errors import NotPermittedError, PathNotPermittedError
 from endpoints.models import AccessRule, Endpoint, Role
-from endpoints.permissions import Verb
+from endpoints.permissions import Permission
+from endpoints.sharing import access
+from endpoints.sharing.access import Access
 from identity.models import User
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ def make_share(alice: User, host: Endpoint, host_path: str = "/data/shared/") ->
     return Endpoint.objects.create(owner=alice, name=host_path.strip("/") or "whole", host=host, host_path=host_path)
 
 
-def ground(user: User, share: Endpoint, *rules: tuple[str, str], verb: Verb = Verb.BROWSE) -> Access:
+def ground(user: User, share: Endpoint, *rules: tuple[str, str], verb: Permission = Permission.BROWSE) -> Access:
     """With these (path, permissions)."""
     for path, permissions in rules:
         AccessRule.objects.create(
@@ -63,7 +63,7 @@ def test_reading_is_not_writing(bob: User, share: Endpoint) -> None:
 
 
 def test_who_is_to_write_is_told_of_nothing_that_he_only_reads(bob: User, share: Endpoint) -> None:
-    found = ground(bob, share, ("/a/", "r"), ("/b/", "rw"), verb=Verb.WRITE)
+    found = ground(bob, share, ("/a/", "r"), ("/b/", "rw"), verb=Permission.WRITE)
     assert not found.allows("/a/x", write=False)
     assert found.allows("/b/x", write=True)
 
@@ -72,8 +72,8 @@ def test_who_is_to_write_is_told_of_nothing_that_he_only_reads(bob: User, share:
 def test_the_owner_and_those_who_manage_access_need_no_rule(alice: User, bob: User, share: Endpoint, role: str) -> None:
     Role.objects.create(endpoint=share, principal_type="identity", principal=bob.pk, role=role)
     for user in (alice, bob):
-        found = access.of(user, share, Verb.WRITE)
-        assert found.grounds is None
+        found = access.of(user, share, Permission.WRITE)
+        assert found.allowed_paths is None
         assert found.actor_id == alice.pk
         assert found.allows("/anything", write=True)
         for out in ("/../x", "/a/../../x", "x", "", "/.."):
@@ -85,9 +85,9 @@ def test_the_owner_and_those_who_manage_access_need_no_rule(alice: User, bob: Us
 def test_without_a_rule_there_is_no_access(bob: User, charlie: User, share: Endpoint) -> None:
     ground(bob, share, ("/a/", "r"))
     with pytest.raises(NotPermittedError):
-        access.of(charlie, share, Verb.BROWSE)
+        access.of(charlie, share, Permission.BROWSE)
     with pytest.raises(NotPermittedError):
-        access.of(bob, share, Verb.WRITE)
+        access.of(bob, share, Permission.WRITE)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_without_a_rule_there_is_no_access(bob: User, charlie: User, share: Endp
 def test_paths_of_a_share_lie_below_its_folder(
     alice: User, ep1: Endpoint, host_path: str, path: str, real: str
 ) -> None:
-    found = access.of(alice, make_share(alice, ep1, host_path), Verb.BROWSE)
+    found = access.of(alice, make_share(alice, ep1, host_path), Permission.BROWSE)
     assert found.host == ep1
     assert found.real(path) == real
     assert found.shown(real) == ("/" + path.removeprefix("/~").lstrip("/"))
@@ -118,20 +118,20 @@ def test_paths_of_a_share_lie_below_its_folder(
 
 def test_the_home_of_the_owner_is_not_reached_through_a_server_that_is_shared_whole(alice: User, ep1: Endpoint) -> None:
     """There is nothing before its paths: "/~/x" would be taken for a path from the home, and not for a name."""
-    found = access.of(alice, make_share(alice, ep1, "/"), Verb.BROWSE)
+    found = access.of(alice, make_share(alice, ep1, "/"), Permission.BROWSE)
     for path in ("/~/~/x", "/~/~"):
         with pytest.raises(PathNotPermittedError):
             found.real(path)
 
 
 def test_nothing_is_told_of_a_path_elsewhere_on_the_host(alice: User, share: Endpoint) -> None:
-    found = access.of(alice, share, Verb.BROWSE)
+    found = access.of(alice, share, Permission.BROWSE)
     for path in ("/data/sharedness/x", "/data", "/etc/passwd", "/data/shared-not"):
         assert found.shown(path) == "/"
 
 
 def test_on_an_endpoint_that_is_no_share_the_server_decides(alice: User, ep1: Endpoint) -> None:
-    found = access.of(alice, ep1, Verb.BROWSE)
+    found = access.of(alice, ep1, Permission.BROWSE)
     assert not found.shared
     assert found.actor_id == alice.pk
     assert found.allows("/../x", write=True)
@@ -139,12 +139,12 @@ def test_on_an_endpoint_that_is_no_share_the_server_decides(alice: User, ep1: En
 
 
 def test_a_session_is_fenced_in_by_the_rules(alice: User, bob: User, share: Endpoint) -> None:
-    assert access.of(alice, share, Verb.BROWSE).fences() == [("/data/shared/", True)]
+    assert access.of(alice, share, Permission.BROWSE).folders() == [("/data/shared/", True)]
     found = ground(bob, share, ("/a/", "r"), ("/b/", "rw"))
-    assert found.fences() == [("/data/shared/a/", False), ("/data/shared/b/", True)]
+    assert found.folders() == [("/data/shared/a/", False), ("/data/shared/b/", True)]
 
 
 def test_of_many_rules_a_session_is_told_those_that_it_needs(bob: User, share: Endpoint) -> None:
     found = ground(bob, share, *((f"/{number}/", "r") for number in range(access.MANY + 1)), ("/7/x/", "rw"))
-    assert found.fences(["/~/7/x/y"]) == [("/data/shared/7/", False), ("/data/shared/7/x/", True)]
-    assert len(found.fences()) == access.MANY + 2
+    assert found.folders(["/~/7/x/y"]) == [("/data/shared/7/", False), ("/data/shared/7/x/", True)]
+    assert len(found.folders()) == access.MANY + 2

@@ -7,7 +7,7 @@ from django.test import Client
 
 from identity.models import User
 from tests.integration.rest import Api
-from transferapi.rest.confined_answers import POLICY
+from transferapi.rest.http.security_headers import POLICY
 from webui.assets import address
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ import yaml
 
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.home import Home
-from identity.vault_keys import new_key
+from identity.vault.keys import new_key
 from transferapi.config import CHECKOUT
 
 SECRETS = {name: secrets.token_hex(32) for name in ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "WAYBILL_SECRET_KEY")}
@@ -32,7 +32,7 @@ def check(environ: dict[str, str]) -> tuple[int, str]:
 
 
 def of_compose(**env_file: str) -> dict[str, str]:
-    """What docker compose makes of the environment in its file."""
+    """Return the environment of the service "web" as docker compose computes it from its file."""
     document = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
     given = {**SECRETS, **env_file}
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,21 +17,28 @@ import psycopg2
 import pytest
 from django.db import connection, transaction
 from django.test import Client
+from gunicorn.config import Config  # type: ignore[import-untyped]
 
 from deploy.stack.redis import Redis
+from deploy.web.connections import Connection, Stage
+from deploy.web.patience import Patience
+from deploy.web.worker import HandedOver, HandOver
 from endpoints.models import Endpoint
 from identity import tokens
+from identity.clock import moment
 from identity.models import ApiToken, User
 from tests.integration.cast import submit, take
 from tests.integration.rest import Api, assert_error
 from tests.integration.test_mails import fail, succeed
 from tests.waiting import eventually
-from transferapi.rest import hub, outlets
-from transferapi.tasks import events, feed, moves, work
-from transferapi.tasks.clock import moment
+from transferapi.rest.push import event_broadcaster, stream_transport
+from transferapi.rest.push.event_streams import HAND_OVER
+from transferapi.tasks import events, moves
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.feed import Cursor, Snapshot
 from transferapi.tasks.models import Event, Task
+from transferapi.tasks.notify import feed
+from transferapi.tasks.notify.feed import Cursor, Snapshot
+from transferapi.tasks.worker import history, slice_end
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,12 +93,12 @@ class Listener:
         return [one.data["status"] for one in self.told if one.name == "task"]
 
     def close(self) -> None:
-        """As a browser that goes away: the server notices with the next octets."""
+        """Close the response, as a browser does that goes away: the server notices at its next send."""
         self.response.close()
 
 
 def parse(raw: bytes) -> Iterator[Told]:
-    """As the HTML standard has it, near enough."""
+    """Parse an event stream like the HTML standard, simplified."""
     for block in raw.decode("ascii").split("\n\n")[:-1]:
         told = Told()
         for line in block.split("\n"):
@@ -104,7 +115,7 @@ def parse(raw: bytes) -> Iterator[Told]:
 @pytest.fixture(autouse=True)
 def _stopped() -> Iterator[None]:
     yield
-    hub.stop()
+    event_broadcaster.stop()
 
 
 @pytest.fixture
@@ -194,7 +205,7 @@ def test_zero_is_the_beginning(alice: User, task: Task) -> None:
 
 
 def test_what_commits_late_is_not_missed(alice: User, task: Task, database_url: str) -> None:
-    """Its id is smaller than one that was told before it could be seen."""
+    """The late event has a smaller id than an event that the stream has already sent."""
     listener = Listener(alice, f"/task/{task.pk}/event_stream")
     late = psycopg2.connect(database_url)
     late.cursor().execute(
@@ -242,19 +253,19 @@ def test_many_who_write_at_once_are_all_told_once(alice: User, ep1: Endpoint, ep
     eventually(lambda: set(listener.codes) == everything)
     assert len(listener.codes) == len(everything), "none came twice"
     listener.close()
-    # Whoever came back at any of these moments got all the rest.
+    # A listener that reconnects after any of these events gets all later ones.
     had = [one.id for one in listener.told]
     for place in {*places[:: max(1, len(places) // 3)]}:
         again = Listener(alice, "/event_stream", place)
         rest = [one.name for one in listener.told[had.index(place) + 1 :] if one.name not in ("", "task")]
         eventually(lambda again=again, rest=rest: sorted(again.codes) == sorted(rest))  # type: ignore[misc]
         again.close()
-        hub.stop()
+        event_broadcaster.stop()
 
 
 def test_a_long_absence_is_caught_up_page_by_page(alice: User, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "PAGE", 3)
-    monkeypatch.setattr(hub, "PAGE", 3)
+    monkeypatch.setattr(event_broadcaster, "PAGE", 3)
     codes = [f"E{number}" for number in range(10)]
     for code in codes:
         tell(task, code)
@@ -285,7 +296,7 @@ def test_what_would_take_too_long_to_find_among_all_tasks_is_not_sought(
     eventually(lambda: len(first.codes) == 3)
     near = Listener(alice, "/event_stream", place)
     eventually(lambda: near.codes == ["ONE", "TWO", "THREE"])
-    hub.stop()
+    event_broadcaster.stop()
     monkeypatch.setattr(feed, "MOST_LOOKED_THROUGH", 2)
     for far in (Listener(alice, "/event_stream", place), Listener(alice, "/event_stream", "0")):
         eventually(lambda far=far: far.codes == ["missed"])  # type: ignore[misc]
@@ -298,18 +309,18 @@ def test_what_would_take_too_long_to_find_among_all_tasks_is_not_sought(
 def test_a_reader_who_takes_nothing_costs_a_bounded_place_and_catches_up(
     alice: User, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "ROOM", 2000)
-    outlet = outlets.ThreadOutlet()
-    stream = hub.current().open(feed.Scope(alice.pk, task.pk), None, lambda: True, outlet)
+    monkeypatch.setattr(event_broadcaster, "ROOM", 2000)
+    transport = stream_transport.ThreadTransport()
+    stream = event_broadcaster.current().open(feed.FeedScope(alice.pk, task.pk), None, lambda: True, transport)
     eventually(lambda: stream.live)
     codes = [f"E{number}" for number in range(2000)]
     for start in range(0, len(codes), 50):
         tell(task, *codes[start : start + 50])
     eventually(lambda: not stream.live)
     # The room, and what one look brings: all of it would be half a million octets.
-    assert outlet.pending < 2000 + 300 * feed.PAGE
+    assert transport.pending < 2000 + 300 * feed.PAGE
     taken = b""
-    chunks = iter(outlet)
+    chunks = iter(transport)
     while f"event: {codes[-1]}\n".encode() not in taken:
         taken += next(chunks)
     assert [told.name for told in parse(taken) if told.name.startswith("E")] == codes
@@ -334,7 +345,7 @@ def test_the_database_may_go_away_and_nothing_is_missed(alice: User, task: Task,
 def test_a_lost_notification_costs_seconds_and_no_event(
     alice: User, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "SAFETY_SECONDS", 0.2)
+    monkeypatch.setattr(event_broadcaster, "SAFETY_SECONDS", 0.2)
     listener = Listener(alice, f"/task/{task.pk}/event_stream")
     Event.objects.create(task=task, time=moment(), code="SILENT", description="", details="")
     eventually(lambda: listener.codes == ["SILENT"])
@@ -345,12 +356,12 @@ def test_progress_is_told_at_most_once_a_second_and_changes_of_state_at_once(ali
     grant = take(task)
     for files in range(50):
         Task.objects.filter(pk=task.pk).update(files=files)
-        work.event(task.pk, grant.epoch, NewEvent("PROGRESS", ""))
+        history.add_event(task.pk, grant.epoch, NewEvent("PROGRESS", ""))
     eventually(lambda: listener.codes.count("PROGRESS") == 50)
     eventually(lambda: any(one.data["files"] == 49 for one in listener.told if one.name == "task"))
     assert len(listener.statuses) < 25
     Task.objects.filter(pk=task.pk).update(files=0)
-    work.fail(task.pk, grant.epoch, "X", "x")
+    slice_end.fail(task.pk, grant.epoch, "X", "x")
     eventually(lambda: listener.over)
     assert listener.statuses[-1] == "FAILED"
 
@@ -408,14 +419,14 @@ def test_errors_are_documents_whatever_the_client_accepts(bob: User, task: Task)
 def test_who_may_not_listen_any_more_is_hung_up_on(
     alice: User, task: Task, monkeypatch: pytest.MonkeyPatch, shut_out: Callable[[User], object]
 ) -> None:
-    monkeypatch.setattr(hub, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(event_broadcaster, "CHECK_SECONDS", 0.1)
     listener = Listener(alice, "/event_stream")
     shut_out(alice)
     eventually(lambda: listener.over)
 
 
 def _changes_password(browser: Client, user: User) -> None:
-    """From elsewhere: the row of this session stays."""
+    """Change the password outside of this session, whose row stays."""
     user.set_password("another horse battery")
     user.save()
 
@@ -424,7 +435,7 @@ def _changes_password(browser: Client, user: User) -> None:
 def test_a_stream_ends_with_its_session(
     alice: User, redis_server: Redis, monkeypatch: pytest.MonkeyPatch, ends: Callable[[Client, User], object]
 ) -> None:
-    monkeypatch.setattr(hub, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(event_broadcaster, "CHECK_SECONDS", 0.1)
     browser = Client()
     browser.force_login(alice)
     answer = browser.get("/v0.10/event_stream", headers={"Accept": "text/event-stream"})
@@ -432,10 +443,10 @@ def test_a_stream_ends_with_its_session(
     taken = b""
     while b"id: " not in taken:
         taken += next(chunks)
-    monkeypatch.setattr(outlets, "HEARTBEAT_SECONDS", 0.05)
-    assert next(chunks) == outlets.HEARTBEAT, "as long as he is signed in he may listen"
+    monkeypatch.setattr(stream_transport, "HEARTBEAT_SECONDS", 0.05)
+    assert next(chunks) == stream_transport.HEARTBEAT, "as long as he is signed in he may listen"
     ends(browser, alice)
-    assert set(chunks) <= {outlets.HEARTBEAT}
+    assert set(chunks) <= {stream_transport.HEARTBEAT}
 
 
 def test_head_gets_no_stream(alice: User, task: Task) -> None:
@@ -447,13 +458,13 @@ def test_head_gets_no_stream(alice: User, task: Task) -> None:
 def test_a_user_has_so_many_streams_and_no_more(
     alice: User, bob: User, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "MOST_OF_A_USER", 2)
+    monkeypatch.setattr(event_broadcaster, "MOST_OF_A_USER", 2)
     listeners = [Listener(alice, "/event_stream"), Listener(alice, f"/task/{task.pk}/event_stream")]
     refused = Api(alice).get("/event_stream")
     assert_error(refused, 429, "ClientError.TooManyRequests")
     assert int(refused.headers["Retry-After"]) > 0
     other = Listener(bob, "/event_stream")
-    monkeypatch.setattr(hub, "MOST_IN_THREADS", 3)
+    monkeypatch.setattr(event_broadcaster, "MOST_IN_THREADS", 3)
     assert_error(Api(bob).get("/event_stream"), 429, "ClientError.TooManyRequests")
     moves.cancel(alice, task.pk)
     eventually(lambda: listeners[1].over)
@@ -461,8 +472,67 @@ def test_a_user_has_so_many_streams_and_no_more(
     assert not other.over
 
 
+class _Waits:
+    """No thread waits for a client."""
+
+    def begin(self, connection: Connection) -> bool:
+        return False
+
+    def end(self, connection: Connection) -> None:
+        raise AssertionError("it has not begun")
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[tuple[Connection, socket.socket]]:
+    """A connection of the web server that has read a request, and the client's end of it."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]) as client:
+        plain, address = server.accept()
+        patience = Patience(reading=30.0, slowest=1, idle=30.0)
+        served = Connection(plain, address, server.getsockname(), Config(), patience, _Waits())
+        client.sendall(b"GET /v0.10/event_stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        select.select([plain], [], [], 30)
+        served.step()
+        assert served.stage is Stage.WORKING
+        try:
+            yield served, client
+        finally:
+            served.close()
+
+
+def test_a_stream_whose_client_takes_nothing_gives_its_place_back(alice: User) -> None:
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
+    for _ in range(event_broadcaster.MOST_OF_A_USER + 1):
+        with connected() as (served, _):
+            while not served.unsent:
+                served.sock.sendall(bytes(1 << 20))
+            answer = Client().get("/v0.10/event_stream", headers=headers, **{HAND_OVER: HandOver(served)})  # type: ignore[arg-type]
+            assert answer.status_code == 200, answer.content
+            assert served.request.should_close()
+            body = iter(answer.streaming_content)  # type: ignore[attr-defined]
+            assert next(body).endswith(b"\n\n")
+            with pytest.raises(ConnectionResetError):
+                next(body)
+            answer.close()
+    Listener(alice, "/event_stream")
+
+
+def test_a_stream_whose_client_takes_all_keeps_its_place(alice: User) -> None:
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
+    with ExitStack() as open_ones:
+        for _ in range(event_broadcaster.MOST_OF_A_USER):
+            served, _ = open_ones.enter_context(connected())
+            answer = Client().get("/v0.10/event_stream", headers=headers, **{HAND_OVER: HandOver(served)})  # type: ignore[arg-type]
+            assert answer.status_code == 200, answer.content
+            body = iter(answer.streaming_content)  # type: ignore[attr-defined]
+            next(body)
+            with pytest.raises(HandedOver):
+                next(body)
+            answer.close()
+        assert_error(Api(alice).get("/event_stream"), 429, "ClientError.TooManyRequests")
+
+
 def test_a_quiet_stream_gives_signs_of_life(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(stream_transport, "HEARTBEAT_SECONDS", 0.05)
     listener = Listener(alice, "/event_stream")
     eventually(lambda: listener.raw.count(b"\n\n: \n\n") >= 2)
 

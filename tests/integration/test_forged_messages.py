@@ -1,4 +1,4 @@
-"""Who can write to Redis forges messages and values of the cache: nothing of it runs, and no worker ends by it."""
+"""Messages and cache values of an attacker with write access to Redis: no code of theirs runs, no worker stops."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from django.core.cache import cache
 
 from deploy.stack.child import spawn, stop
 from deploy.stack.redis import Redis
-from identity import signing_in
+from identity import password_sign_in
 from identity.hidden import Secret
 from tests.integration.pages import PASSWORD
 from tests.waiting import eventually
-from transferapi.rest import fairness
-from workers.broker import OF_A_ROW, OURS, wake_up
+from transferapi.rest.http import rate_limit
+from workers.broker import OF_A_ROW, OURS, rebuild
 from workers.celery import app as celery_app
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -101,7 +101,7 @@ class Worker:
         return None
 
     def refusals(self) -> int:
-        return self.text().count("was thrown away: it is none of ours")
+        return self.text().count("was discarded: it is not one of this service")
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
@@ -198,7 +198,7 @@ def test_redis_takes_no_message_of_more_than_a_megabyte(broker: Redis, longest: 
 @pytest.mark.parametrize("task", sorted(name for name in celery_app.tasks if name.startswith(OURS)))
 def test_what_the_service_sends_is_taken(task: str) -> None:
     row = [str(uuid.uuid4())] if task in OF_A_ROW else []
-    said = wake_up(call(*row, task=task, expires="2026-11-22T10:00:00+00:00"))
+    said = rebuild(call(*row, task=task, expires="2026-11-22T10:00:00+00:00"))
     assert (said["headers"]["task"], said["headers"]["expires"]) == (task, "2026-11-22T10:00:00+00:00")
     assert json.loads(base64.b64decode(said["body"]))[0] == row
 
@@ -212,7 +212,7 @@ def test_a_message_asks_for_one_of_our_tasks_and_nothing_after_it() -> None:
     }
     id_ = str(uuid.uuid4())
     asked = envelope(json.dumps([[id_], {}, embedded]).encode(), reply_to="x", eta="2099-01-01", ignore_result=False)
-    said = wake_up(asked)
+    said = rebuild(asked)
     assert json.loads(base64.b64decode(said["body"])) == [[id_], {}, dict.fromkeys(embedded)]
     assert not {"eta", "reply_to"} & said["headers"].keys()
     assert said["headers"]["ignore_result"]
@@ -238,16 +238,16 @@ def test_a_forged_bucket_counts_as_none(redis_server: Redis, settings: Any, valu
             client.lpush(f"waybill:rate:user:{user}", "x")
         else:
             client.set(f"waybill:rate:user:{user}", value)
-    taken = [fairness.take(user, "192.0.2.1") for _ in range(51)]
+    taken = [rate_limit.take(user, "192.0.2.1") for _ in range(51)]
     assert None not in taken
     assert [one.wait > 0 for one in taken if one] == [False] * 50 + [True]
 
 
 def test_a_forged_counter_of_sign_ins_lets_nobody_in(passwords: None, redis_server: Redis) -> None:
     with redis.Redis.from_url(redis_server.url()) as client:
-        client.set(cache.make_key(signing_in._counter("name", "alice")), "x")
-    with pytest.raises(signing_in.CountingFailedError):
-        signing_in.sign_in("alice", Secret(PASSWORD), "192.0.2.1")
+        client.set(cache.make_key(password_sign_in._counter("name", "alice")), "x")
+    with pytest.raises(password_sign_in.CountingFailedError):
+        password_sign_in.sign_in("alice", Secret(PASSWORD), "192.0.2.1")
 
 
 def test_a_session_lies_in_the_database_alone(passwords: None, redis_server: Redis) -> None:

@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from identity import groups, memberships
-from identity.group_errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
-from identity.groups import Policies, Role, Standing, Status
-from identity.memberships import Action, Refusal, Verb
+from identity.groups import memberships
+from identity.groups import services as groups
+from identity.groups.errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
+from identity.groups.memberships import ActionRefusal, MembershipAction, MembershipVerb
+from identity.groups.services import GroupRole, MembershipContext, MembershipStatus, Policies
 from identity.models import Group, Membership, User
 from tests.integration.cast import all_at_once, make_user
 
@@ -23,14 +24,16 @@ def group(alice: User) -> Group:
     return groups.create(alice, name="beamline").group
 
 
-def act(user: User, group: Group, verb: Verb, *whom: User, role: Role = Role.MEMBER, **fields: object) -> list[str]:
+def act(
+    user: User, group: Group, verb: MembershipVerb, *whom: User, role: GroupRole = GroupRole.MEMBER, **fields: object
+) -> list[str]:
     """The status of each that it was done to, or the code of the refusal."""
-    actions = [Action(verb, one.pk, role, fields) for one in whom or [user]]
+    actions = [MembershipAction(verb, one.pk, role, fields) for one in whom or [user]]
     found = memberships.act(user, group.pk, actions)
-    return [one.result.code if isinstance(one.result, Refusal) else one.result.status for one in found]
+    return [one.result.code if isinstance(one.result, ActionRefusal) else one.result.status for one in found]
 
 
-def standing(user: User, group: Group) -> tuple[str, str] | None:
+def activation_status(user: User, group: Group) -> tuple[str, str] | None:
     row = Membership.objects.filter(user=user, group=group).first()
     return None if row is None else (row.role, row.status)
 
@@ -55,7 +58,7 @@ def test_who_makes_a_group_is_its_admin(alice: User) -> None:
     assert (made.name, made.description, made.terms_and_conditions) == ("beamline", "two\nlines", "be kind")
     assert (made.group_visibility, made.group_members_visibility) == ("private", "managers")
     assert (made.join_requests, made.signup_fields) == (True, ["institution", "city"])
-    assert standing(alice, made) == ("admin", "active")
+    assert activation_status(alice, made) == ("admin", "active")
     assert groups.of(alice) == [made.pk]
 
 
@@ -87,7 +90,7 @@ def test_policies_have_their_words(alice: User, group: Group, named: dict[str, o
 
 def test_a_private_group_exists_for_those_who_are_in_it_or_on_the_way(alice: User, bob: User, group: Group) -> None:
     seen = {}
-    for status in Status:
+    for status in MembershipStatus:
         put(bob, group, status)
         try:
             seen[str(status)] = groups.get(bob, group.pk).group == group
@@ -102,7 +105,7 @@ def test_a_private_group_exists_for_those_who_are_in_it_or_on_the_way(alice: Use
 def test_a_group_may_be_seen_by_everybody(alice: User, charlie: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated")
     seen = groups.get(charlie, group.pk)
-    assert seen == Standing(group, None)
+    assert seen == MembershipContext(group, None)
     assert not any((seen.active, seen.manages, seen.administers, seen.sees_members))
 
 
@@ -134,7 +137,7 @@ def test_with_the_group_goes_what_it_gave(alice: User, bob: User, group: Group) 
 def test_my_groups_are_those_that_i_stand_so_to(alice: User, bob: User, group: Group) -> None:
     public = groups.create(alice, name="another", policies=Policies(group_visibility="authenticated")).group
     assert [one.group.name for one in groups.mine(alice)] == ["another", "beamline"]
-    for status in Status:
+    for status in MembershipStatus:
         put(bob, group, status)
         put(bob, public, status)
         found = [one.group for one in groups.mine(bob, [status])]
@@ -169,7 +172,7 @@ def test_managers_count_who_stands_how(alice: User, bob: User, group: Group) -> 
     assert groups.counts(bob) == {}
     found = groups.counts(alice)[group.pk]
     assert {status: number for status, number in found.items() if number} == {"active": 2, "pending": 1}
-    assert set(found) == set(Status)
+    assert set(found) == set(MembershipStatus)
 
 
 def test_who_is_in_very_many_groups_makes_no_other(alice: User, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,57 +192,57 @@ def test_the_groups_of_a_user_are_one_question(
 
 
 def test_an_invitation_is_accepted_and_a_member_leaves(alice: User, bob: User, group: Group) -> None:
-    assert act(alice, group, Verb.INVITE, bob, role=Role.MANAGER) == ["invited"]
+    assert act(alice, group, MembershipVerb.INVITE, bob, role=GroupRole.MANAGER) == ["invited"]
     assert groups.of(bob) == []
-    assert act(bob, group, Verb.ACCEPT) == ["active"]
-    assert standing(bob, group) == ("manager", "active")
-    assert act(bob, group, Verb.LEAVE) == ["left"]
-    assert standing(bob, group) == ("member", "left")
-    assert act(alice, group, Verb.ADD, bob) == ["HAS_LEFT"]
-    assert act(alice, group, Verb.INVITE, bob) == ["invited"]
-    assert act(bob, group, Verb.DECLINE) == ["declined"]
+    assert act(bob, group, MembershipVerb.ACCEPT) == ["active"]
+    assert activation_status(bob, group) == ("manager", "active")
+    assert act(bob, group, MembershipVerb.LEAVE) == ["left"]
+    assert activation_status(bob, group) == ("member", "left")
+    assert act(alice, group, MembershipVerb.ADD, bob) == ["HAS_LEFT"]
+    assert act(alice, group, MembershipVerb.INVITE, bob) == ["invited"]
+    assert act(bob, group, MembershipVerb.DECLINE) == ["declined"]
 
 
 def test_a_request_to_join_is_approved_or_rejected(alice: User, bob: User, charlie: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated", join_requests=True)
     for user in (bob, charlie):
-        assert act(user, group, Verb.REQUEST_JOIN) == ["pending"]
-        assert act(user, group, Verb.REQUEST_JOIN) == ["MEMBERSHIP_EXISTS"]
-    assert act(alice, group, Verb.INVITE, bob) == ["WRONG_STATUS"]
-    assert act(alice, group, Verb.APPROVE, bob) == ["active"]
-    assert act(alice, group, Verb.REJECT, charlie) == ["rejected"]
-    assert standing(bob, group) == ("member", "active")
-    assert act(charlie, group, Verb.REQUEST_JOIN) == ["pending"]
+        assert act(user, group, MembershipVerb.REQUEST_JOIN) == ["pending"]
+        assert act(user, group, MembershipVerb.REQUEST_JOIN) == ["MEMBERSHIP_EXISTS"]
+    assert act(alice, group, MembershipVerb.INVITE, bob) == ["WRONG_STATUS"]
+    assert act(alice, group, MembershipVerb.APPROVE, bob) == ["active"]
+    assert act(alice, group, MembershipVerb.REJECT, charlie) == ["rejected"]
+    assert activation_status(bob, group) == ("member", "active")
+    assert act(charlie, group, MembershipVerb.REQUEST_JOIN) == ["pending"]
 
 
 def test_nobody_comes_in_where_nobody_may_ask(alice: User, bob: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated")
-    assert act(bob, group, Verb.REQUEST_JOIN) == ["FORBIDDEN"]
-    assert act(bob, group, Verb.JOIN) == ["FORBIDDEN"]
+    assert act(bob, group, MembershipVerb.REQUEST_JOIN) == ["FORBIDDEN"]
+    assert act(bob, group, MembershipVerb.JOIN) == ["FORBIDDEN"]
     policies(alice, group, join_requests=True)
-    assert act(bob, group, Verb.JOIN) == ["FORBIDDEN"]
-    assert standing(bob, group) is None
-    act(alice, group, Verb.INVITE, bob)
-    assert act(bob, group, Verb.JOIN) == ["active"]
+    assert act(bob, group, MembershipVerb.JOIN) == ["FORBIDDEN"]
+    assert activation_status(bob, group) is None
+    act(alice, group, MembershipVerb.INVITE, bob)
+    assert act(bob, group, MembershipVerb.JOIN) == ["active"]
 
 
 def test_adding_needs_no_answer_but_that_he_allows_it(alice: User, bob: User, charlie: User, group: Group) -> None:
     groups.set_allows_adding(charlie, False)
     assert (groups.allows_adding(bob), groups.allows_adding(charlie)) == (True, False)
-    assert act(alice, group, Verb.ADD, bob, charlie) == ["active", "ADD_NOT_ALLOWED"]
-    assert act(alice, group, Verb.ADD, bob) == ["MEMBERSHIP_EXISTS"]
-    assert act(alice, group, Verb.INVITE, bob, charlie) == ["MEMBERSHIP_EXISTS", "invited"]
+    assert act(alice, group, MembershipVerb.ADD, bob, charlie) == ["active", "ADD_NOT_ALLOWED"]
+    assert act(alice, group, MembershipVerb.ADD, bob) == ["MEMBERSHIP_EXISTS"]
+    assert act(alice, group, MembershipVerb.INVITE, bob, charlie) == ["MEMBERSHIP_EXISTS", "invited"]
     groups.set_allows_adding(charlie, True)
-    assert act(alice, group, Verb.ADD, charlie) == ["active"]
+    assert act(alice, group, MembershipVerb.ADD, charlie) == ["active"]
 
 
 def test_who_is_removed_is_given_nothing_any_more(alice: User, bob: User, charlie: User, group: Group) -> None:
     put(bob, group, "active", "manager")
     put(charlie, group, "invited")
-    assert act(alice, group, Verb.REMOVE, bob, charlie) == ["removed", "removed"]
-    assert standing(bob, group) == ("member", "removed")
+    assert act(alice, group, MembershipVerb.REMOVE, bob, charlie) == ["removed", "removed"]
+    assert activation_status(bob, group) == ("member", "removed")
     assert groups.of(bob) == []
-    assert act(alice, group, Verb.REMOVE, bob, alice) == ["WRONG_STATUS", "FORBIDDEN"]
+    assert act(alice, group, MembershipVerb.REMOVE, bob, alice) == ["WRONG_STATUS", "FORBIDDEN"]
 
 
 # ---- what each may do
@@ -249,32 +252,32 @@ def test_managers_let_members_in_and_make_nobody_more_than_that(
     alice: User, bob: User, charlie: User, group: Group
 ) -> None:
     put(bob, group, "active", "manager")
-    for role in (Role.MANAGER, Role.ADMIN):
-        assert act(bob, group, Verb.ADD, charlie, role=role) == ["FORBIDDEN"]
-        assert act(bob, group, Verb.INVITE, charlie, role=role) == ["FORBIDDEN"]
-    assert act(bob, group, Verb.ADD, charlie) == ["active"]
+    for role in (GroupRole.MANAGER, GroupRole.ADMIN):
+        assert act(bob, group, MembershipVerb.ADD, charlie, role=role) == ["FORBIDDEN"]
+        assert act(bob, group, MembershipVerb.INVITE, charlie, role=role) == ["FORBIDDEN"]
+    assert act(bob, group, MembershipVerb.ADD, charlie) == ["active"]
     with pytest.raises(GroupForbiddenError):
-        act(bob, group, Verb.CHANGE_ROLE, charlie, role=Role.MANAGER)
-    assert act(alice, group, Verb.CHANGE_ROLE, charlie, role=Role.MANAGER) == ["active"]
-    assert act(bob, group, Verb.REMOVE, alice, charlie) == ["FORBIDDEN", "removed"]
+        act(bob, group, MembershipVerb.CHANGE_ROLE, charlie, role=GroupRole.MANAGER)
+    assert act(alice, group, MembershipVerb.CHANGE_ROLE, charlie, role=GroupRole.MANAGER) == ["active"]
+    assert act(bob, group, MembershipVerb.REMOVE, alice, charlie) == ["FORBIDDEN", "removed"]
 
 
-@pytest.mark.parametrize("role", [Role.ADMIN, Role.MANAGER])
-@pytest.mark.parametrize("verb", [Verb.INVITE, Verb.ADD])
+@pytest.mark.parametrize("role", [GroupRole.ADMIN, GroupRole.MANAGER])
+@pytest.mark.parametrize("verb", [MembershipVerb.INVITE, MembershipVerb.ADD])
 def test_a_manager_does_not_undo_what_an_admin_has_offered(
-    alice: User, bob: User, charlie: User, group: Group, role: Role, verb: Verb
+    alice: User, bob: User, charlie: User, group: Group, role: GroupRole, verb: MembershipVerb
 ) -> None:
     put(bob, group, "active", "manager")
-    assert act(alice, group, Verb.INVITE, charlie, role=role) == ["invited"]
+    assert act(alice, group, MembershipVerb.INVITE, charlie, role=role) == ["invited"]
     assert act(bob, group, verb, charlie) == ["FORBIDDEN"]
-    assert standing(charlie, group) == (role, "invited")
-    assert act(alice, group, Verb.INVITE, charlie) == ["invited"]
-    assert act(bob, group, verb, charlie) == ["invited" if verb is Verb.INVITE else "active"]
+    assert activation_status(charlie, group) == (role, "invited")
+    assert act(alice, group, MembershipVerb.INVITE, charlie) == ["invited"]
+    assert act(bob, group, verb, charlie) == ["invited" if verb is MembershipVerb.INVITE else "active"]
 
 
-@pytest.mark.parametrize("verb", sorted(set(Verb) - memberships.OWN))
+@pytest.mark.parametrize("verb", sorted(set(MembershipVerb) - memberships.OWN))
 def test_members_and_strangers_do_nothing_to_others(
-    alice: User, bob: User, charlie: User, group: Group, verb: Verb
+    alice: User, bob: User, charlie: User, group: Group, verb: MembershipVerb
 ) -> None:
     put(bob, group, "active")
     with pytest.raises(GroupForbiddenError):
@@ -288,29 +291,33 @@ def test_members_and_strangers_do_nothing_to_others(
 
 
 @pytest.mark.parametrize("verb", sorted(memberships.OWN))
-def test_nobody_answers_for_another(alice: User, bob: User, group: Group, verb: Verb) -> None:
-    for status in Status:
+def test_nobody_answers_for_another(alice: User, bob: User, group: Group, verb: MembershipVerb) -> None:
+    for status in MembershipStatus:
         put(bob, group, status)
         assert act(alice, group, verb, bob) == ["FORBIDDEN"]
-        assert standing(bob, group) == ("member", status)
+        assert activation_status(bob, group) == ("member", status)
 
 
 @pytest.mark.parametrize(
     ("verb", "right"),
     [
-        (Verb.ACCEPT, {"invited"}), (Verb.DECLINE, {"invited"}), (Verb.LEAVE, {"active"}),
-        (Verb.APPROVE, {"pending"}), (Verb.REJECT, {"pending"}), (Verb.REMOVE, {"active", "invited"}),
-        (Verb.CHANGE_ROLE, {"active"}),
+        (MembershipVerb.ACCEPT, {"invited"}),
+        (MembershipVerb.DECLINE, {"invited"}),
+        (MembershipVerb.LEAVE, {"active"}),
+        (MembershipVerb.APPROVE, {"pending"}),
+        (MembershipVerb.REJECT, {"pending"}),
+        (MembershipVerb.REMOVE, {"active", "invited"}),
+        (MembershipVerb.CHANGE_ROLE, {"active"}),
     ],
-)  # fmt: skip
+)
 def test_an_action_wants_the_membership_that_it_is_about(
-    alice: User, bob: User, group: Group, verb: Verb, right: set[str]
+    alice: User, bob: User, group: Group, verb: MembershipVerb, right: set[str]
 ) -> None:
     policies(alice, group, group_visibility="authenticated")
     actor = bob if verb in memberships.OWN else alice
     assert act(actor, group, verb, bob) == ["WRONG_STATUS"]
     done = set()
-    for status in Status:
+    for status in MembershipStatus:
         put(bob, group, status)
         if act(actor, group, verb, bob) != ["WRONG_STATUS"]:
             done.add(str(status))
@@ -318,20 +325,20 @@ def test_an_action_wants_the_membership_that_it_is_about(
 
 
 def test_the_last_admin_stays(alice: User, bob: User, group: Group) -> None:
-    assert act(alice, group, Verb.LEAVE) == ["LAST_ADMIN"]
-    assert act(alice, group, Verb.CHANGE_ROLE, alice, role=Role.MANAGER) == ["LAST_ADMIN"]
-    assert act(alice, group, Verb.CHANGE_ROLE, alice, role=Role.ADMIN) == ["active"]
+    assert act(alice, group, MembershipVerb.LEAVE) == ["LAST_ADMIN"]
+    assert act(alice, group, MembershipVerb.CHANGE_ROLE, alice, role=GroupRole.MANAGER) == ["LAST_ADMIN"]
+    assert act(alice, group, MembershipVerb.CHANGE_ROLE, alice, role=GroupRole.ADMIN) == ["active"]
     put(bob, group, "invited", "admin")
-    assert act(alice, group, Verb.LEAVE) == ["LAST_ADMIN"]
-    act(bob, group, Verb.ACCEPT)
-    assert act(alice, group, Verb.LEAVE) == ["left"]
-    assert act(bob, group, Verb.LEAVE) == ["LAST_ADMIN"]
+    assert act(alice, group, MembershipVerb.LEAVE) == ["LAST_ADMIN"]
+    act(bob, group, MembershipVerb.ACCEPT)
+    assert act(alice, group, MembershipVerb.LEAVE) == ["left"]
+    assert act(bob, group, MembershipVerb.LEAVE) == ["LAST_ADMIN"]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_of_two_admins_who_leave_at_once_one_stays(alice: User, bob: User, group: Group) -> None:
     put(bob, group, "active", "admin")
-    found = all_at_once([partial(act, user, group, Verb.LEAVE) for user in (alice, bob)])
+    found = all_at_once([partial(act, user, group, MembershipVerb.LEAVE) for user in (alice, bob)])
     assert sorted(found) == [["LAST_ADMIN"], ["left"]]
 
 
@@ -358,36 +365,36 @@ def test_the_actions_that_are_told_to_be_possible_are(alice: User, bob: User, gr
 def test_one_refusal_holds_up_no_other(alice: User, bob: User, charlie: User, group: Group) -> None:
     nobody, gone = User(username="never"), make_user("gone")
     User.objects.filter(pk=gone.pk).update(is_active=False)
-    found = act(alice, group, Verb.ADD, bob, nobody, gone, charlie)
+    found = act(alice, group, MembershipVerb.ADD, bob, nobody, gone, charlie)
     assert found == ["active", "IDENTITY_NOT_FOUND", "IDENTITY_NOT_FOUND", "active"]
 
 
 def test_a_right_that_is_missing_refuses_the_whole_request(alice: User, bob: User, charlie: User, group: Group) -> None:
     put(bob, group, "active", "manager")
-    both = [Action(Verb.ADD, charlie.pk), Action(Verb.CHANGE_ROLE, alice.pk)]
+    both = [MembershipAction(MembershipVerb.ADD, charlie.pk), MembershipAction(MembershipVerb.CHANGE_ROLE, alice.pk)]
     with pytest.raises(GroupForbiddenError):
         memberships.act(bob, group.pk, both)
-    assert standing(charlie, group) is None
+    assert activation_status(charlie, group) is None
 
 
 def test_a_request_is_bounded_and_names_each_once(alice: User, bob: User, group: Group) -> None:
-    twice = [Action(Verb.ADD, bob.pk), Action(Verb.INVITE, bob.pk)]
-    many = [Action(Verb.ADD, uuid.uuid4()) for _ in range(memberships.MAX_ACTIONS + 1)]
+    twice = [MembershipAction(MembershipVerb.ADD, bob.pk), MembershipAction(MembershipVerb.INVITE, bob.pk)]
+    many = [MembershipAction(MembershipVerb.ADD, uuid.uuid4()) for _ in range(memberships.MAX_ACTIONS + 1)]
     for actions in ([], twice, many):
         with pytest.raises(GroupInvalidError):
             memberships.act(alice, group.pk, actions)
-    assert standing(bob, group) is None
+    assert activation_status(bob, group) is None
 
 
 def test_a_group_is_full_one_day(alice: User, bob: User, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memberships, "MAX_MEMBERS", 2)
     dora = make_user("dora")
-    assert act(alice, group, Verb.ADD, bob, dora) == ["active", "LIMIT_EXCEEDED"]
-    assert act(alice, group, Verb.INVITE, dora) == ["LIMIT_EXCEEDED"]
+    assert act(alice, group, MembershipVerb.ADD, bob, dora) == ["active", "LIMIT_EXCEEDED"]
+    assert act(alice, group, MembershipVerb.INVITE, dora) == ["LIMIT_EXCEEDED"]
     policies(alice, group, group_visibility="authenticated", join_requests=True)
-    assert act(dora, group, Verb.REQUEST_JOIN) == ["LIMIT_EXCEEDED"]
-    assert act(bob, group, Verb.LEAVE) == ["left"]
-    assert act(dora, group, Verb.REQUEST_JOIN) == ["pending"]
+    assert act(dora, group, MembershipVerb.REQUEST_JOIN) == ["LIMIT_EXCEEDED"]
+    assert act(bob, group, MembershipVerb.LEAVE) == ["left"]
+    assert act(dora, group, MembershipVerb.REQUEST_JOIN) == ["pending"]
 
 
 def test_a_request_costs_the_same_questions_before_its_rows(
@@ -395,22 +402,22 @@ def test_a_request_costs_the_same_questions_before_its_rows(
 ) -> None:
     people = [make_user(f"user{number}") for number in range(5)]
     with django_assert_max_num_queries(9 + len(people)):
-        act(alice, group, Verb.ADD, *people)
+        act(alice, group, MembershipVerb.ADD, *people)
 
 
-# ---- what members tell of themselves
+# ---- details that members give of themselves
 
 
 def test_a_group_wants_to_know_before_it_lets_in(alice: User, bob: User, charlie: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated", join_requests=True, signup_fields=["institution", "city"])
-    assert act(bob, group, Verb.REQUEST_JOIN) == ["FIELDS_MISSING"]
-    assert act(bob, group, Verb.REQUEST_JOIN, city="x" * 257, institution="y") == ["FIELDS_INVALID"]
-    assert act(bob, group, Verb.REQUEST_JOIN, city="Oslo", institution="Example", shoe_size=44) == ["pending"]
+    assert act(bob, group, MembershipVerb.REQUEST_JOIN) == ["FIELDS_MISSING"]
+    assert act(bob, group, MembershipVerb.REQUEST_JOIN, city="x" * 257, institution="y") == ["FIELDS_INVALID"]
+    assert act(bob, group, MembershipVerb.REQUEST_JOIN, city="Oslo", institution="Example", shoe_size=44) == ["pending"]
     assert Membership.objects.get(user=bob).fields == {"institution": "Example", "city": "Oslo"}
-    assert act(alice, group, Verb.INVITE, charlie) == ["invited"]
-    assert act(charlie, group, Verb.ACCEPT) == ["FIELDS_MISSING"]
+    assert act(alice, group, MembershipVerb.INVITE, charlie) == ["invited"]
+    assert act(charlie, group, MembershipVerb.ACCEPT) == ["FIELDS_MISSING"]
     groups.set_fields(charlie, group.pk, {"institution": "Example", "city": "Bergen"})
-    assert act(charlie, group, Verb.ACCEPT) == ["active"]
+    assert act(charlie, group, MembershipVerb.ACCEPT) == ["active"]
 
 
 def test_only_who_is_on_the_way_in_tells_of_himself(alice: User, bob: User, group: Group) -> None:

@@ -1,25 +1,25 @@
-"""What slices leave behind of the way between two endpoints."""
+"""The measurements of a pair of endpoints that slices store for later tasks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
 import pytest
 
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, submit_delete, take
-from transferapi.tasks import history
 from transferapi.tasks.models import PathMemory, Run, Task
-from transferapi.tasks.rows import RunFacts
+from transferapi.tasks.records import SliceMeasurement
+from transferapi.tasks.worker import history
 from workers import store
-from workers.engine import ports
-from workers.store import PostgresTaskStore, task_spec
+from workers.store import PostgresTaskStore
 
 pytestmark = pytest.mark.django_db
 
-FACTS = RunFacts(2.5, 10, 1000, 1, 0.06, 4, 2, 20, True)
+FACTS = SliceMeasurement(2.5, 10, 1000, 1, 0.06, 4, 2, 20, True)
 
 
 @pytest.fixture
@@ -31,10 +31,14 @@ def runs_between(source: Endpoint, destination: Endpoint) -> list[Run]:
     return list(Run.objects.filter(source=source, destination=destination).order_by("ended_at"))
 
 
+def measurement(run: Run) -> SliceMeasurement:
+    return SliceMeasurement(**{field.name: getattr(run, field.name) for field in fields(SliceMeasurement)})
+
+
 def test_a_run_is_kept_with_its_pair_of_endpoints(task: Task, ep1: Endpoint, ep2: Endpoint) -> None:
     history.learn(task.pk, None, FACTS)
     (run,) = runs_between(ep1, ep2)
-    assert RunFacts(*(getattr(run, name) for name in RunFacts._fields)) == FACTS
+    assert measurement(run) == FACTS
     assert run.task_id == task.pk
     assert not PathMemory.objects.exists()
     assert runs_between(ep2, ep1) == []
@@ -43,13 +47,13 @@ def test_a_run_is_kept_with_its_pair_of_endpoints(task: Task, ep1: Endpoint, ep2
 def test_the_next_task_of_the_pair_is_told_what_the_last_one_learned(
     alice: User, ep1: Endpoint, ep2: Endpoint, task: Task
 ) -> None:
-    assert task_spec(take(task)).knowledge == {}
+    assert take(task).spec.knowledge == {}
     history.learn(task.pk, {"lanes": 8, "old": True}, None)
     history.learn(task.pk, {"lanes": 16}, None)
     assert PathMemory.objects.count() == 1
     assert not Run.objects.exists()
-    assert task_spec(take(submit(alice, ep1, ep2))).knowledge == {"lanes": 16}
-    assert task_spec(take(submit(alice, ep2, ep1))).knowledge == {}
+    assert take(submit(alice, ep1, ep2)).spec.knowledge == {"lanes": 16}
+    assert take(submit(alice, ep2, ep1)).spec.knowledge == {}
 
 
 def test_a_delete_has_no_pair_to_learn_of(alice: User, ep1: Endpoint) -> None:
@@ -66,7 +70,7 @@ def test_the_latest_runs_of_a_pair_are_kept_and_those_of_others_left_alone(
     other = submit(alice, ep2, ep1)
     for this in (other, task):
         for number in range(3 if this is other else 7):
-            history.learn(this.pk, None, FACTS._replace(files=number), later(number))
+            history.learn(this.pk, None, replace(FACTS, files=number), later(number))
     assert [run.files for run in runs_between(ep1, ep2)] == [4, 5, 6]
     assert [run.files for run in runs_between(ep2, ep1)] == [0, 1, 2]
 
@@ -80,7 +84,6 @@ def threads(transactional_db: None) -> Iterator[None]:
 @pytest.mark.django_db(transaction=True)
 def test_the_engine_learns_through_its_port(threads: None, task: Task) -> None:
     grant = take(task)
-    run = ports.Run(2.5, 10, 1000, 1, None, 4, 2, 20, whole=True)
-    asyncio.run(PostgresTaskStore(grant).learn({"lanes": 4}, run))
-    assert RunFacts(*(getattr(Run.objects.get(), name) for name in RunFacts._fields)) == FACTS._replace(round_trip=None)
+    asyncio.run(PostgresTaskStore(grant).learn({"lanes": 4}, replace(FACTS, round_trip=None)))
+    assert measurement(Run.objects.get()) == replace(FACTS, round_trip=None)
     assert PathMemory.objects.get().knowledge == {"lanes": 4}

@@ -12,11 +12,12 @@ import pytest
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
-from transferapi.tasks import moves, queries, work
+from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.leases import TTL, Grant, Refusal, acquire, heartbeat, next_runnable
 from transferapi.tasks.models import Event, File, Item, Lease, Task
+from transferapi.tasks.worker import history, slice_end
+from transferapi.tasks.worker.leases import TTL, Grant, LeaseRefusal, acquire, heartbeat, next_runnable
 
 T0 = datetime.now(UTC)
 
@@ -40,41 +41,44 @@ def sessions_of(endpoint: Endpoint, now: datetime) -> int:
 def test_a_lease_tells_the_worker_all_that_does_not_change(alice: User, ep1: Endpoint, public: Endpoint) -> None:
     task = submit(alice, ep1, public, options={"perf_cc": 3})
     grant = take(task)
-    assert (grant.epoch, grant.sessions, grant.is_delete, grant.started) == (1, 9, False, False)
-    assert (grant.source.name, grant.destination and grant.destination.name) == ("alice#ep1", "bob#public")
-    assert grant.options["perf_cc"] == 3
+    assert (grant.epoch, grant.spec.max_sessions, grant.spec.is_delete, grant.spec.started) == (1, 9, False, False)
+    assert (grant.spec.source.name, grant.spec.destination and grant.spec.destination.name) == (
+        "alice#ep1",
+        "bob#public",
+    )
+    assert grant.spec.options["perf_cc"] == 3
     assert queries.get(alice, task.pk).phase == "running"
 
 
 def test_a_held_task_is_not_given_to_another_worker(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     take(task, "one")
-    assert acquire(task.pk, "two") is Refusal.HELD
+    assert acquire(task.pk, "two") is LeaseRefusal.HELD
     assert next_runnable() == []
 
 
 def test_an_unknown_or_a_done_task_is_not_given_out(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     moves.cancel(alice, task.pk)
-    assert acquire(task.pk, "worker") is Refusal.NOT_RUNNABLE
-    assert acquire(uuid.uuid4(), "worker") is Refusal.NOT_RUNNABLE
+    assert acquire(task.pk, "worker") is LeaseRefusal.NOT_RUNNABLE
+    assert acquire(uuid.uuid4(), "worker") is LeaseRefusal.NOT_RUNNABLE
 
 
 def test_a_task_in_backoff_runs_when_its_time_has_come(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit_at(0, alice, ep1, ep2)
     grant = take(task, now=at(0))
-    work.release(task.pk, grant.epoch, at(60), 4, now=at(1))
-    assert acquire(task.pk, "worker", now=at(59)) is Refusal.NOT_DUE
+    slice_end.release(task.pk, grant.epoch, at(60), 4, now=at(1))
+    assert acquire(task.pk, "worker", now=at(59)) is LeaseRefusal.NOT_DUE
     assert next_runnable(now=at(59)) == []
     assert next_runnable(now=at(60)) == [task.pk]
     again = take(task, now=at(60))
-    assert (again.epoch, again.connection_failures, again.suspect_up_to) == (2, 4, 0)
+    assert (again.epoch, again.spec.connection_failures, again.spec.suspect_up_to) == (2, 4, 0)
 
 
 def test_a_task_in_backoff_runs_at_its_deadline_at_the_latest(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2, now=at(0), deadline=at(30))
     grant = take(task, now=at(0))
-    work.release(task.pk, grant.epoch, at(60), now=at(1))
+    slice_end.release(task.pk, grant.epoch, at(60), now=at(1))
     assert next_runnable(now=at(30)) == [task.pk]
 
 
@@ -83,7 +87,7 @@ def test_a_heartbeat_keeps_the_lease_alive(alice: User, ep1: Endpoint, ep2: Endp
     grant = take(task, now=at(0))
     for second in range(1, 20):
         heartbeat(task.pk, grant.epoch, now=at(second))
-        assert acquire(task.pk, "thief", now=at(second)) is Refusal.HELD
+        assert acquire(task.pk, "thief", now=at(second)) is LeaseRefusal.HELD
     beat = heartbeat(task.pk, grant.epoch, now=at(20))
     assert (beat.cancel_requested, beat.deadline) == (False, at(1_000_000))
 
@@ -105,10 +109,10 @@ def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_
     old = take(task, "dead", now=at(0))
     item = Item.objects.get(task=task)
     file = File.objects.create(task=task, item=item, source_path="/a", destination_path="/b", key=b"k" * 16)
-    assert acquire(task.pk, "heir", now=at(5.9)) is Refusal.HELD
+    assert acquire(task.pk, "heir", now=at(5.9)) is LeaseRefusal.HELD
     assert next_runnable(now=at(6)) == [task.pk]
     new = take(task, "heir", now=at(6))
-    assert (new.epoch, new.suspect_up_to) == (old.epoch + 1, file.pk)
+    assert (new.epoch, new.spec.suspect_up_to) == (old.epoch + 1, file.pk)
     with pytest.raises(LeaseLostError):
         heartbeat(task.pk, old.epoch, now=at(6))
     heartbeat(task.pk, new.epoch, now=at(7))
@@ -119,9 +123,9 @@ def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_
 def test_a_started_event_is_remembered_for_the_next_slice(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     grant = take(task)
-    work.event(task.pk, grant.epoch, NewEvent("STARTED", "begun", {"concurrency": 2}))
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
-    assert take(task).started
+    history.add_event(task.pk, grant.epoch, NewEvent("STARTED", "begun", {"concurrency": 2}))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
+    assert take(task).spec.started
 
 
 def test_a_user_has_three_transfers_and_three_deletes_under_way(alice: User, bob: User, ep1: Endpoint) -> None:
@@ -131,19 +135,19 @@ def test_a_user_has_three_transfers_and_three_deletes_under_way(alice: User, bob
     for tasks in (transfers, deletes):
         results = [acquire(task.pk, "worker") for task in tasks]
         assert [isinstance(result, Grant) for result in results] == [True, True, True, False, False]
-        assert results[3] is results[4] is Refusal.QUOTA
+        assert results[3] is results[4] is LeaseRefusal.QUOTA
     take(submit(bob, wide, wide, ("/a", "/b")))
 
 
 def test_the_oldest_waiting_tasks_of_a_user_come_first(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     tasks = [submit_at(number, alice, ep1, ep2) for number in range(6)]
-    assert acquire(tasks[5].pk, "worker", now=at(10)) is Refusal.QUOTA
-    assert acquire(tasks[3].pk, "worker", now=at(10)) is Refusal.QUOTA
+    assert acquire(tasks[5].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
+    assert acquire(tasks[3].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
     assert next_runnable(now=at(10)) == [task.pk for task in tasks[:3]]
     grants = [take(task, now=at(10)) for task in (tasks[2], tasks[0], tasks[1])]
-    work.release(tasks[2].pk, grants[0].epoch, at(11), now=at(11))
+    slice_end.release(tasks[2].pk, grants[0].epoch, at(11), now=at(11))
     assert next_runnable(now=at(12)) == [tasks[3].pk]
-    assert acquire(tasks[2].pk, "worker", now=at(12)) is Refusal.QUOTA
+    assert acquire(tasks[2].pk, "worker", now=at(12)) is LeaseRefusal.QUOTA
     take(tasks[3], now=at(12))
 
 
@@ -170,7 +174,13 @@ def test_an_endpoint_gives_no_more_sessions_than_it_has(alice: User, ep1: Endpoi
     Endpoint.objects.filter(pk=small.pk).update(public=True)
     tasks = [submit_at(number, user, small, end) for number, (user, end) in enumerate(zip(users, ends, strict=True))]
     results = [acquire(task.pk, "worker", now=at(10)) for task in tasks]
-    assert [getattr(result, "sessions", result) for result in results] == [9, 5, 3, 3, Refusal.QUOTA]
+    assert [result.spec.max_sessions if isinstance(result, Grant) else result for result in results] == [
+        9,
+        5,
+        3,
+        3,
+        LeaseRefusal.QUOTA,
+    ]
     assert sessions_of(small, at(10)) == 20
 
 
@@ -178,9 +188,9 @@ def test_a_task_within_one_endpoint_counts_on_both_sides(alice: User) -> None:
     small = make_endpoint(alice, "small", max_sessions=7)
     task = submit(alice, small, small, ("/a", "/b"), now=at(0))
     grant = take(task, now=at(1))
-    assert grant.sessions == 3
+    assert grant.spec.max_sessions == 3
     assert sessions_of(small, at(1)) == 6
-    assert acquire(submit_at(2, alice, small, make_endpoint(alice, "z")).pk, "worker", now=at(3)) is Refusal.QUOTA
+    assert acquire(submit_at(2, alice, small, make_endpoint(alice, "z")).pk, "worker", now=at(3)) is LeaseRefusal.QUOTA
 
 
 def test_what_waits_for_a_full_endpoint_holds_up_only_one_place_of_its_user(
@@ -192,14 +202,14 @@ def test_what_waits_for_a_full_endpoint_holds_up_only_one_place_of_its_user(
     others = [submit_at(10 + number, alice, ep1, ep2) for number in range(3)]
     for grant in bobs:
         heartbeat(grant.task_id, grant.epoch, now=at(5))
-    assert acquire(waiting[0].pk, "worker", now=at(10)) is Refusal.QUOTA
+    assert acquire(waiting[0].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
     heartbeat(bobs[0].task_id, bobs[0].epoch, now=at(10))
     heartbeat(bobs[1].task_id, bobs[1].epoch, now=at(10))
     assert next_runnable(now=at(13)) == [others[0].pk, others[1].pk]
-    assert acquire(others[2].pk, "worker", now=at(13)) is Refusal.QUOTA
+    assert acquire(others[2].pk, "worker", now=at(13)) is LeaseRefusal.QUOTA
     take(others[0], now=at(13))
     take(others[1], now=at(13))
-    work.fail(bobs[0].task_id, bobs[0].epoch, "TEST", "done", now=at(14))
+    slice_end.fail(bobs[0].task_id, bobs[0].epoch, "TEST", "done", now=at(14))
     heartbeat(bobs[1].task_id, bobs[1].epoch, now=at(14))
     assert next_runnable(now=at(14)) == [waiting[0].pk]
     take(waiting[0], now=at(14))
@@ -210,7 +220,7 @@ def test_of_many_workers_one_gets_the_task(alice: User, ep1: Endpoint, ep2: Endp
     task = submit(alice, ep1, ep2)
     results = all_at_once([partial(acquire, task.pk, f"w{number}") for number in range(8)])
     assert sum(isinstance(result, Grant) for result in results) == 1
-    assert sum(result is Refusal.HELD for result in results) == 7
+    assert sum(result is LeaseRefusal.HELD for result in results) == 7
 
 
 @pytest.mark.django_db(transaction=True)
@@ -225,8 +235,8 @@ def test_quotas_hold_when_all_ask_at_once(alice: User, bob: User, ep1: Endpoint)
     assert granted
     for user in (alice, bob):
         assert sum(grant.owner_id == user.pk for grant in granted) <= 3
-    assert sum(grant.sessions for grant in granted) == sessions_of(small, datetime.now(UTC)) <= 20
-    assert all(grant.sessions >= 3 for grant in granted)
+    assert sum(grant.spec.max_sessions for grant in granted) == sessions_of(small, datetime.now(UTC)) <= 20
+    assert all(grant.spec.max_sessions >= 3 for grant in granted)
 
 
 def test_nobody_starves_between_two_endpoints_that_others_keep_full(alice: User, bob: User, charlie: User) -> None:
@@ -243,7 +253,7 @@ def test_nobody_starves_between_two_endpoints_that_others_keep_full(alice: User,
         for grant in busy:
             heartbeat(grant.task_id, grant.epoch, now=now)
         done = busy.pop(0)
-        work.fail(done.task_id, done.epoch, "TEST", "its slice is over", now=now)
+        slice_end.fail(done.task_id, done.epoch, "TEST", "its slice is over", now=now)
         for task_id in next_runnable(now=now):
             grant_ = acquire(task_id, "worker", now=now)
             if isinstance(grant_, Grant):
@@ -275,9 +285,9 @@ def test_in_a_random_crowd_quotas_hold_and_everything_ends(alice: User, seed: in
             del running[task_id]
             slices_left[task_id] -= 1
             if not slices_left[task_id]:
-                work.fail(task_id, grant.epoch, "TEST", "done", now=now)
+                slice_end.fail(task_id, grant.epoch, "TEST", "done", now=now)
             elif dice.random() < 0.7:
-                work.release(task_id, grant.epoch, now, now=now)
+                slice_end.release(task_id, grant.epoch, now, now=now)
         for task_id in next_runnable(10, now=now):
             got = acquire(task_id, "worker", now=now)
             if isinstance(got, Grant):

@@ -15,7 +15,7 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from deploy.stack.tls import client_context
+from deploy.web.tls import client_context
 from tests.integration.long_web import MB, PARTS, WHOLE
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
@@ -34,7 +34,7 @@ class Web:
     clients: ExitStack = field(default_factory=ExitStack)
 
     def ask(self, path: str, more: str = "") -> socket.socket:
-        """By a client that has little room, and has read nothing yet."""
+        """Send a request as a client with a small receive buffer that has read nothing yet."""
         plain = self.clients.enter_context(socket.socket())
         plain.settimeout(60)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -105,7 +105,7 @@ def test_a_long_answer_is_made_while_its_client_takes_it(web: Web) -> None:
     eventually(lambda: web.counts()["made"] - before > 4)
     for _ in range(20):
         now = web.counts()
-        # What the kernel takes by itself is a few more.
+        # The kernel's buffers hold a few more parts than the client has read.
         assert (now["open"], now["made"] - before < PARTS // 2) == (1, True)
     answer, taken = answer_to(asked), 0
     while part := answer.read(MB):

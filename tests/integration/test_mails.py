@@ -16,17 +16,20 @@ from django.db import IntegrityError, transaction
 
 from endpoints import registry
 from endpoints.models import Endpoint
+from identity.clock import moment
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.test_renewal import ENDED, give, put_to_bed, share_myproxy, unchecked
 from tests.mail_server import MailServer
 from tests.waiting import eventually
 from transferapi import mail_settings
-from transferapi.tasks import mails, moves, outlook, postman, renewal, settling, work
-from transferapi.tasks.clock import moment
-from transferapi.tasks.forecast import Forecast, Work
-from transferapi.tasks.models import Item, Mail, Task
-from transferapi.tasks.rows import NewFile, SettledFile, Settlement
+from transferapi.tasks import moves
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.forecast.model import Forecast, ForecastWork
+from transferapi.tasks.models import Mail, Task
+from transferapi.tasks.notify import mail_sender, mails
+from transferapi.tasks.records import FoundFile, SettledFile, Settlement
+from transferapi.tasks.worker import renewal, scan_results, settling, slice_end
 
 ADDRESS = "alice@example.org"
 
@@ -49,7 +52,7 @@ def server(settings: Any) -> Iterator[MailServer]:
 
 
 def configure(settings: Any, url: str, timeout: float = 1.0) -> None:
-    """As WAYBILL_MAIL does, with less patience."""
+    """Set the mail settings as WAYBILL_MAIL does, with a shorter timeout."""
     for name, value in mail_settings.parse(url).items():
         setattr(settings, name, value)
     settings.EMAIL_TIMEOUT = timeout
@@ -59,16 +62,16 @@ def configure(settings: Any, url: str, timeout: float = 1.0) -> None:
 def succeed(task: Task) -> None:
     """A worker moves its files, one for each item."""
     grant = take(task)
-    items = Item.objects.filter(task=task)
-    found = [NewFile(item.pk, item.source_path, item.destination_path, 5, None, 0) for item in items]
-    rows = work.file_items_scanned(task.pk, grant.epoch, found)
-    settling.write(task.pk, grant.epoch, Settlement(settled=[SettledFile(row.id, False, None) for row in rows]))
-    work.finish(task.pk, grant.epoch)
+    items = scan_results.unscanned(task.pk, grant.epoch, 100)
+    found = [(item, FoundFile(item.source_path, item.destination_path, 5, None)) for item in items]
+    rows = scan_results.file_items_scanned(task.pk, grant.epoch, found)
+    settling.write(task.pk, grant.epoch, Settlement(settled=[SettledFile(row, row.size) for row in rows]))
+    slice_end.finish(task.pk, grant.epoch)
 
 
 def fail(task: Task, code: str = "QUOTA_EXCEEDED", why: str = "The quota is used up.") -> None:
     grant = take(task)
-    work.fail(task.pk, grant.epoch, code, why)
+    slice_end.fail(task.pk, grant.epoch, code, why)
 
 
 def subjects() -> list[str]:
@@ -111,7 +114,7 @@ def test_who_cancels_a_task_knows_it(alice: User, ep1: Endpoint, ep2: Endpoint) 
 
 def test_a_deletion_is_told_as_one(alice: User, ep1: Endpoint) -> None:
     grant = take(task := submit_delete(alice, ep1))
-    work.fail(task.pk, grant.epoch, "PERMISSION_DENIED", "It may not be.")
+    slice_end.fail(task.pk, grant.epoch, "PERMISSION_DENIED", "It may not be.")
     assert subjects() == ["Waybill: the deletion on alice#ep1 failed"]
     assert "files deleted: 0" in Mail.objects.get().body
 
@@ -121,7 +124,7 @@ def test_a_deletion_is_told_as_one(alice: User, ep1: Endpoint) -> None:
     [
         ("notify_on_succeeded", succeed),
         ("notify_on_failed", fail),
-        ("notify_on_inactive", lambda task: work.suspend(task.pk, take(task).epoch, ENDED)),
+        ("notify_on_inactive", lambda task: slice_end.suspend(task.pk, take(task).epoch, ENDED)),
     ],
 )
 def test_who_does_not_want_to_hear_of_it_does_not(
@@ -216,7 +219,7 @@ def test_an_owner_who_changes_his_servers_all_the_time_sends_no_flood(
         gsi1.servers.update(scheme="gsiftp")
         Endpoint.objects.filter(pk=gsi1.pk).update(myproxy_server=f"myproxy{number}.example.org:7512")
         grant = take(task)
-        work.suspend(grant.task_id, grant.epoch, ENDED, None)
+        slice_end.suspend(grant.task_id, grant.epoch, ENDED, None)
     assert Mail.objects.count() == mails.MAX_WAITS
 
 
@@ -226,7 +229,7 @@ def test_tasks_that_come_to_wait_at_the_same_moment_are_one_mail(alice: User, gs
     share_myproxy(*ids)
     tasks = [unchecked(alice, endpoint, gsi2) for endpoint in ids]
     grants = [take(task) for task in tasks]
-    results = all_at_once([partial(work.suspend, grant.task_id, grant.epoch, ENDED) for grant in grants])
+    results = all_at_once([partial(slice_end.suspend, grant.task_id, grant.epoch, ENDED) for grant in grants])
     assert results == [None] * 3
     assert len(subjects()) == 1
 
@@ -234,13 +237,15 @@ def test_tasks_that_come_to_wait_at_the_same_moment_are_one_mail(alice: User, gs
 def test_a_credential_that_will_not_last_is_told_once_for_all_tasks(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "during", lambda *_: Forecast(Work(1, 1), 7000.0, 7200.0, 9000.0, "a test", 0))
+    monkeypatch.setattr(
+        forecasts, "during", lambda *_: Forecast(ForecastWork(1, 1), 7000.0, 7200.0, 9000.0, "a test", 0)
+    )
     held = give(alice, gsi1, seconds=60)
     for _ in range(3):
         task = unchecked(alice, gsi1, gsi2)
         grant = take(task)
         assert renewal.foresee(task.pk, grant.epoch, gsi1, held)
-        work.release(task.pk, grant.epoch, later(3600))
+        slice_end.release(task.pk, grant.epoch, later(3600))
     mail = Mail.objects.get()
     assert mail.subject.endswith("will need a new credential")
     assert "takes about 2 hours" in mail.body
@@ -262,7 +267,7 @@ def test_no_text_begins_another_header(text: str) -> None:
 def test_the_words_of_a_server_stay_in_the_body(alice: User, ep1: Endpoint, ep2: Endpoint, server: MailServer) -> None:
     words = "550 no\r\n.\r\nQUIT\r\nBcc: eve@example.org\r\n\r\nSubject: you have won"
     fail(submit(alice, ep1, ep2, label="from: alice"), "UNKNOWN", words)
-    assert postman.send_due() == 1
+    assert mail_sender.send_due() == 1
     (message,) = server.mails
     assert message["Bcc"] is None
     assert message["To"] == ADDRESS
@@ -276,7 +281,7 @@ def test_an_address_that_is_none_is_given_up_without_a_word_to_the_server(
 ) -> None:
     User.objects.filter(pk=alice.pk).update(email="alice@example.org\r\nBcc: eve@example.org")
     succeed(submit(User.objects.get(pk=alice.pk), ep1, ep2))
-    assert postman.send_due() == 0
+    assert mail_sender.send_due() == 0
     assert server.mails == []
 
 
@@ -285,8 +290,8 @@ def test_an_address_that_is_none_is_given_up_without_a_word_to_the_server(
 
 def test_a_mail_is_sent_once(alice: User, ep1: Endpoint, ep2: Endpoint, server: MailServer) -> None:
     succeed(submit(alice, ep1, ep2))
-    assert postman.send_due() == 1
-    assert postman.send_due(now=later(10**6)) == 0
+    assert mail_sender.send_due() == 1
+    assert mail_sender.send_due(now=later(10**6)) == 0
     (message,) = server.mails
     assert (message["From"], message["To"]) == ("waybill@data.example.org", ADDRESS)
     assert message["Auto-Submitted"] == "auto-generated"
@@ -307,12 +312,12 @@ def test_a_mail_server_that_does_not_do_it_is_asked_again_and_not_for_ever(
     tries = 0
     with caplog.at_level(logging.WARNING):
         while (due := Mail.objects.get().next_try_at) is not None and tries < 50:
-            assert postman.send_due(now=due) == 0
-            assert postman.send_due(now=due) == 0, "not before its time"
+            assert mail_sender.send_due(now=due) == 0
+            assert mail_sender.send_due(now=due) == 0, "not before its time"
             tries += 1
             assert Mail.objects.get().attempts == tries
             now = due
-    assert tries == postman.TRIES
+    assert tries == mail_sender.TRIES
     assert now - moment() > timedelta(hours=2)
     assert "is given up" in caplog.text
     assert Mail.objects.get().sent_at is None
@@ -324,9 +329,9 @@ def test_a_mail_server_that_comes_back_gets_it(alice: User, ep1: Endpoint, ep2: 
     server = MailServer("busy")
     configure(settings, f"smtp://127.0.0.1:{server.port}?starttls=no")
     succeed(submit(alice, ep1, ep2))
-    assert postman.send_due() == 0
+    assert mail_sender.send_due() == 0
     server.mode = "take"
-    assert postman.send_due(now=later(postman.FIRST_PAUSE + 1)) == 1
+    assert mail_sender.send_due(now=later(mail_sender.FIRST_PAUSE + 1)) == 1
     assert len(server.mails) == 1
     server.close()
 
@@ -338,7 +343,7 @@ def test_a_server_that_is_down_is_not_asked_for_each_mail_in_turn(
     configure(settings, f"smtp://127.0.0.1:{server.port}?starttls=no")
     for _ in range(5):
         succeed(submit(alice, ep1, ep2))
-    postman.send_due()
+    mail_sender.send_due()
     assert server.connections == 1
     server.close()
 
@@ -350,8 +355,8 @@ def test_many_senders_send_each_mail_once(alice: User, ep1: Endpoint, ep2: Endpo
 
     def as_a_process_of_its_own() -> int:
         sent = 0
-        while (mail := postman._claim(None)) is not None:
-            sent += postman._try(mail, None)
+        while (mail := mail_sender._claim(None)) is not None:
+            sent += mail_sender._try(mail, None)
         return sent
 
     results = all_at_once([as_a_process_of_its_own] * 4)
@@ -370,13 +375,13 @@ def test_a_server_that_hangs_takes_one_thread_of_a_process(
     from django.db import connection
 
     def send() -> None:
-        postman.send_due()
+        mail_sender.send_due()
         connection.close()
 
     hanging = threading.Thread(target=send)
     hanging.start()
     eventually(lambda: server.connections == 1)
-    assert postman.send_due(now=later(10**6)) == 0
+    assert mail_sender.send_due(now=later(10**6)) == 0
     assert server.connections == 1
     server.close()
     hanging.join(30)
@@ -389,7 +394,7 @@ def test_a_password_does_not_go_to_a_server_without_encryption(
     server = MailServer(offers=("AUTH PLAIN LOGIN",))
     configure(settings, f"smtp://user:open-sesame@127.0.0.1:{server.port}")
     succeed(submit(alice, ep1, ep2))
-    assert postman.send_due() == 0
+    assert mail_sender.send_due() == 0
     assert server.mails == []
     assert "open-sesame" not in caplog.text
     server.close()
@@ -400,7 +405,7 @@ def test_mails_go_to_a_folder_where_that_is_configured(
 ) -> None:
     configure(settings, f"file://{tmp_path}/mails")
     succeed(submit(alice, ep1, ep2))
-    assert postman.send_due() == 1
+    assert mail_sender.send_due() == 1
     (file,) = (tmp_path / "mails").iterdir()
     assert "has succeeded." in file.read_text()
 
@@ -410,7 +415,7 @@ def test_who_has_lost_his_address_meanwhile_is_not_written_to(
 ) -> None:
     succeed(submit(alice, ep1, ep2))
     User.objects.update(email="")
-    postman.send_due()
+    mail_sender.send_due()
     assert server.connections == 0
     assert Mail.objects.get().next_try_at is None
 
@@ -420,5 +425,5 @@ def test_old_mails_are_forgotten_and_those_to_be_sent_are_not(alice: User, ep1: 
         succeed(submit(alice, ep1, ep2))
     first = Mail.objects.order_by("id")[0]
     Mail.objects.filter(pk=first.pk).update(next_try_at=None)
-    assert postman.forget_old() == 0
-    assert postman.forget_old(now=moment() + postman.KEEP + timedelta(days=1)) == 1
+    assert mail_sender.forget_old() == 0
+    assert mail_sender.forget_old(now=moment() + mail_sender.KEEP + timedelta(days=1)) == 1

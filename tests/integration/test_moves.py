@@ -14,12 +14,13 @@ from django.db.models import F
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, take
-from transferapi.tasks import leases, moves, queries, work
+from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import RequestError, StaleStateError, TaskCompleteError, TaskNotFoundError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, File, Item, Lease, Task
 from transferapi.tasks.moves import FAILED, QUEUED, RUNNING, SUCCEEDED, SUSPENDED, CancelResult
 from transferapi.tasks.states import MOVES
+from transferapi.tasks.worker import leases, slice_end
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 STATES = [QUEUED, RUNNING, SUSPENDED, SUCCEEDED, FAILED]
@@ -90,7 +91,7 @@ def test_a_queued_task_is_canceled_at_once(alice: User, task: Task) -> None:
     assert found.completion_time is not None
     assert [event.code for event in queries.events(alice, task.pk).rows] == ["CANCELED", "SUBMITTED"]
     assert moves.cancel(alice, task.pk) is CancelResult.COMPLETE
-    assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE
+    assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_RUNNABLE
 
 
 def test_a_running_task_learns_of_its_cancel_by_its_heartbeat(alice: User, task: Task) -> None:
@@ -100,14 +101,14 @@ def test_a_running_task_learns_of_its_cancel_by_its_heartbeat(alice: User, task:
     assert moves.cancel(alice, task.pk) is CancelResult.ACCEPTED
     assert leases.heartbeat(task.pk, grant.epoch).cancel_requested
     assert state(task) == RUNNING
-    work.fail(task.pk, grant.epoch, "CANCELED", "canceled")
+    slice_end.fail(task.pk, grant.epoch, "CANCELED", "canceled")
     assert state(task) == FAILED
 
 
 def test_a_cancel_that_comes_while_the_worker_gives_the_task_back_is_not_lost(alice: User, task: Task) -> None:
     grant = take(task)
     moves.cancel(alice, task.pk)
-    work.release(task.pk, grant.epoch, later(60))
+    slice_end.release(task.pk, grant.epoch, later(60))
     assert state(task) == FAILED
     assert queries.get(alice, task.pk).fatal_error_code == "CANCELED"
 
@@ -120,7 +121,7 @@ def test_a_cancel_and_a_release_at_once_end_the_task(alice: User, task: Task) ->
         grant = take(task)
         results = all_at_once([
             lambda: moves.cancel(alice, task.pk),
-            partial(work.release, task.pk, grant.epoch, datetime.now(UTC)),
+            partial(slice_end.release, task.pk, grant.epoch, datetime.now(UTC)),
         ])  # fmt: skip
         assert not [result for result in results if isinstance(result, Exception)]
         assert state(task) == FAILED

@@ -141,7 +141,7 @@ def test_prompt_login_asks_for_the_password_once_for_each_question(browser: Brow
         to = browser.get(asked).headers["Location"]
         assert "again=1" in to
         assert browser.get(to).status_code == 200
-        assert "needs your password once more" in browser.text
+        assert "needs that you sign in once more" in browser.text
         assert browser.post("/signin", username="alice", password=PASSWORD, next=asked).headers["Location"] == asked
         assert browser.get(asked).status_code == 200
         assert "code" in sent_to(browser.post(asked, answer="allow"))

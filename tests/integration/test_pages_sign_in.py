@@ -9,13 +9,12 @@ from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth import hashers
-from django.contrib.sessions.models import Session
 from django.test import Client
 
-from identity import signing_in, tokens
+from identity import password_sign_in, tokens
 from identity.hidden import Secret
-from identity.models import User
-from identity.signing_in import (
+from identity.models import User, UserSession
+from identity.password_sign_in import (
     MAX_PASSWORD,
     MOST_OF_A_NAME,
     MOST_OF_A_PAIR,
@@ -24,7 +23,11 @@ from identity.signing_in import (
     TooManyAttemptsError,
     WrongPasswordError,
 )
+from identity.provider import applications
+from identity.provider.applications import ApplicationSpec
+from identity.sessions import store
 from tests.integration.pages import PASSWORD, Browser
+from webui.navigation import first_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
@@ -33,7 +36,7 @@ def test_who_knows_the_password_is_signed_in_and_out_again(alice: User) -> None:
     browser = Browser()
     assert browser.get("/account").headers["Location"] == "/signin?next=%2Faccount"
     answer = browser.sign_in(alice)
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+    assert (answer.status_code, answer.headers["Location"]) == (302, first_page())
     cookie = browser.client.cookies["waybill-session"]
     assert cookie["httponly"]
     assert (cookie["samesite"], cookie["path"]) == ("Lax", "/")
@@ -71,35 +74,35 @@ def test_an_unknown_user_costs_the_same_work(alice: User, monkeypatch: pytest.Mo
     User.objects.create(username="no-password", password=hashers.make_password(None))
     for name in ("alice", "nobody-known", "no-password"):
         with pytest.raises(WrongPasswordError):
-            signing_in.sign_in(name, Secret("wrong"), "")
+            password_sign_in.sign_in(name, Secret("wrong"), "")
     assert len(work) == 3
 
 
 def test_a_long_password_is_refused_before_it_is_hashed(alice: User) -> None:
     with pytest.raises(WrongPasswordError):
-        signing_in.sign_in("alice", Secret("x" * (MAX_PASSWORD + 1)), "")
+        password_sign_in.sign_in("alice", Secret("x" * (MAX_PASSWORD + 1)), "")
 
 
 def guess(name: str, address: str, times: int) -> None:
     for _ in range(times):
         with pytest.raises(WrongPasswordError):
-            signing_in.sign_in(name, Secret("guess"), address)
+            password_sign_in.sign_in(name, Secret("guess"), address)
 
 
 def test_guesses_of_one_name_from_one_address_are_bounded_and_keep_nobody_else_out(alice: User) -> None:
     guess("alice", "127.0.0.2", MOST_OF_A_PAIR)
     with pytest.raises(TooManyAttemptsError):
-        signing_in.sign_in("alice", Secret(PASSWORD), "127.0.0.2")
+        password_sign_in.sign_in("alice", Secret(PASSWORD), "127.0.0.2")
     stranger = Browser(REMOTE_ADDR="127.0.0.2", HTTP_X_FORWARDED_FOR="127.0.0.1")
     answer = stranger.sign_in(alice)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "300")
     assert "Too many attempts. Try again in 5 minutes." in stranger.text
     assert Browser(REMOTE_ADDR="127.0.0.1").sign_in(alice).status_code == 302
-    # Who goes on does not use up what all addresses have together.
+    # Further attempts from a blocked address do not use up the limit of all addresses together.
     for _ in range(MOST_OF_A_NAME):
         with pytest.raises(TooManyAttemptsError):
-            signing_in.sign_in("alice", Secret("guess"), "127.0.0.2")
-    assert signing_in.sign_in("alice", Secret(PASSWORD), "127.0.0.1") == alice
+            password_sign_in.sign_in("alice", Secret("guess"), "127.0.0.2")
+    assert password_sign_in.sign_in("alice", Secret(PASSWORD), "127.0.0.1") == alice
 
 
 @pytest.mark.parametrize("network", ["192.0.2.{}", "2001:db8:{:x}::1"])
@@ -112,7 +115,7 @@ def test_guesses_of_one_name_are_bounded_wherever_they_come_from(alice: User, ne
     for number in range(MOST_OF_A_NAME // MOST_OF_A_PAIR - 1):
         guess("alice", network.format(number), MOST_OF_A_PAIR)
     with pytest.raises(TooManyAttemptsError):
-        signing_in.sign_in("alice", Secret(PASSWORD), network.format(200))
+        password_sign_in.sign_in("alice", Secret(PASSWORD), network.format(200))
     assert Browser(REMOTE_ADDR="198.51.100.1").sign_in(alice).status_code == 429
     # A browser that she has signed in with knows no such bound, wherever it is, and has one of its own.
     before.client.defaults["REMOTE_ADDR"] = network.format(1)
@@ -125,29 +128,29 @@ def test_guesses_of_one_name_are_bounded_wherever_they_come_from(alice: User, ne
 
 
 def test_the_device_of_one_user_is_nothing_to_another(alice: User, bob: User) -> None:
-    token = signing_in.new_device(bob)
-    assert signing_in.device_of(token, "bob")
+    token = password_sign_in.new_device(bob)
+    assert password_sign_in.device_of(token, "bob")
     for other in (token[:-1], "", "x:y:z", token.replace(":", "")):
-        assert signing_in.device_of(other, "bob") == ""
-    assert signing_in.device_of(token, "alice") == ""
+        assert password_sign_in.device_of(other, "bob") == ""
+    assert password_sign_in.device_of(token, "alice") == ""
 
 
 def test_who_signs_in_may_have_mistyped_before(alice: User) -> None:
     for _ in range(3):
         for _ in range(MOST_OF_A_PAIR - 1):
             with pytest.raises(WrongPasswordError):
-                signing_in.sign_in("alice", Secret("mistyped"), "")
-        assert signing_in.sign_in("alice", Secret(PASSWORD), "") == alice
+                password_sign_in.sign_in("alice", Secret("mistyped"), "")
+        assert password_sign_in.sign_in("alice", Secret(PASSWORD), "") == alice
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::{:x}"])
 def test_guesses_from_one_address_are_bounded_whatever_the_name(alice: User, address: str) -> None:
     for number in range(MOST_OF_AN_ADDRESS):
         with pytest.raises(WrongPasswordError):
-            signing_in.sign_in(f"user{number}", Secret("guess"), address.format(number))
+            password_sign_in.sign_in(f"user{number}", Secret("guess"), address.format(number))
     with pytest.raises(TooManyAttemptsError):
-        signing_in.sign_in("alice", Secret(PASSWORD), address.format(9999))
-    assert signing_in.sign_in("alice", Secret(PASSWORD), "198.51.100.1") == alice
+        password_sign_in.sign_in("alice", Secret(PASSWORD), address.format(9999))
+    assert password_sign_in.sign_in("alice", Secret(PASSWORD), "198.51.100.1") == alice
 
 
 def test_the_address_is_the_clients_where_a_front_server_says_so(alice: User, settings: Any) -> None:
@@ -182,7 +185,7 @@ def test_without_redis_nobody_signs_in(alice: User, settings: Any) -> None:
 )
 def test_nobody_is_sent_elsewhere(alice: User, elsewhere: str) -> None:
     answer = Browser().sign_in(alice, after=elsewhere)
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+    assert (answer.status_code, answer.headers["Location"]) == (302, first_page())
 
 
 @pytest.mark.parametrize("uri", ["http://[", "http://[::1", "https://x:99999/", "https://x:y/", "\ud7ff://", "%00"])
@@ -205,7 +208,7 @@ def test_who_is_signed_in_gives_the_password_again_where_that_is_asked(alice: Us
     browser = Browser()
     browser.sign_in(alice)
     assert browser.get("/signin?next=/account&again=1").status_code == 200
-    assert "needs your password once more" in browser.text
+    assert "needs that you sign in once more" in browser.text
     assert 'value="alice"' in browser.page
 
 
@@ -232,28 +235,70 @@ def test_a_session_ends_after_its_time_and_with_its_user(alice: User) -> None:
 def test_sessions_that_are_over_are_forgotten(alice: User) -> None:
     for _ in range(2):
         Browser().sign_in(alice)
-    first, second = Session.objects.values_list("pk", flat=True)
-    Session.objects.filter(pk=first).update(expire_date=datetime.now(UTC) - timedelta(minutes=1))
-    signing_in.forget_sessions()
-    assert [row.pk for row in Session.objects.all()] == [second]
+    first, second = UserSession.objects.values_list("pk", flat=True)
+    UserSession.objects.filter(pk=first).update(expire_date=datetime.now(UTC) - timedelta(minutes=1))
+    store.delete_expired()
+    assert [row.pk for row in UserSession.objects.all()] == [second]
+
+
+def test_one_session_more_than_a_user_may_have_ends_the_oldest(
+    alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST", 3)
+    password_sign_in.set_password(bob, Secret(PASSWORD))
+    other, *browsers = (Browser() for _ in range(5))
+    other.sign_in(bob)
+    for browser in browsers:
+        browser.sign_in(alice)
+    assert [browser.get("/account").status_code for browser in (other, *browsers)] == [200, 302, 200, 200, 200]
+    assert UserSession.objects.filter(user=alice).count() == 3
+
+
+def test_sessions_go_with_their_user(alice: User) -> None:
+    browser = Browser()
+    browser.sign_in(alice)
+    assert UserSession.objects.get().user == alice
+    browser.get("/account")
+    browser.post("/signout")
+    assert not UserSession.objects.exclude(user=None).exists()
+    browser.sign_in(alice)
+    alice.delete()
+    assert not UserSession.objects.exclude(user=None).exists()
+    assert browser.get("/account").status_code == 302
 
 
 def test_a_password_that_is_easy_to_guess_is_refused(alice: User) -> None:
     for easy in ("short", "password1234", "x" * (MAX_PASSWORD + 1)):
         with pytest.raises(PasswordRefusedError):
-            signing_in.set_password(alice, Secret(easy))
-    assert signing_in.sign_in("alice", Secret(PASSWORD), "") == alice
+            password_sign_in.set_password(alice, Secret(easy))
+    assert password_sign_in.sign_in("alice", Secret(PASSWORD), "") == alice
 
 
 def test_the_real_hasher_keeps_no_password(alice: User, settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.PBKDF2PasswordHasher"]
-    signing_in.set_password(alice, Secret("another long one 2"))
+    password_sign_in.set_password(alice, Secret("another long one 2"))
     assert alice.password.startswith("pbkdf2_sha256$")
-    assert signing_in.sign_in("alice", Secret("another long one 2"), "") == alice
+    assert password_sign_in.sign_in("alice", Secret("another long one 2"), "") == alice
 
 
 def test_a_password_is_no_token_and_a_token_no_password(alice: User) -> None:
     token = tokens.issue(alice)
     with pytest.raises(WrongPasswordError):
-        signing_in.sign_in("alice", Secret(token), "")
+        password_sign_in.sign_in("alice", Secret(token), "")
     assert tokens.authenticate(PASSWORD) is None
+
+
+def test_a_link_to_the_sign_in_page_adds_no_address_to_its_policy(alice: User) -> None:
+    """Only an address that a registered application has named may be where its form leads."""
+    browser = Browser()
+    evil = {"client_id": "x", "redirect_uri": "https://evil.example/take", "response_type": "code"}
+    for query in (evil, {"redirect_uri": "https://evil.example/take"}):
+        answer = browser.get("/signin?" + urlencode({"next": "/v2/oauth2/authorize?" + urlencode(query)}))
+        assert answer.headers["Content-Security-Policy"].endswith("form-action 'self'")
+    application, _ = applications.make(alice, ApplicationSpec("portal", redirect_uris=["https://portal.example/back"]))
+    query = {**evil, "client_id": application.client_id}
+    answer = browser.get("/signin?" + urlencode({"next": "/v2/oauth2/authorize?" + urlencode(query)}))
+    assert "evil" not in answer.headers["Content-Security-Policy"]
+    query["redirect_uri"] = "https://portal.example/back"
+    answer = browser.get("/signin?" + urlencode({"next": "/v2/oauth2/authorize?" + urlencode(query)}))
+    assert answer.headers["Content-Security-Policy"].endswith("form-action 'self' https://portal.example")

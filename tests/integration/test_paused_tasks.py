@@ -13,14 +13,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from endpoints import pausing, registry
+from endpoints import pause_rules, registry
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint, PauseRule
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, submit, submit_delete, take
-from transferapi.tasks import leases, moves, outlook, pauses, queries, work
+from transferapi.tasks import moves, queries
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.moves import FAILED, PAUSED, QUEUED, RUNNING, SUSPENDED, CancelResult
-from transferapi.tasks.rows import Trouble
+from transferapi.tasks.worker import leases, slice_end
 
 DAY = timedelta(days=1)
 
@@ -31,8 +34,8 @@ def state(task: Task) -> moves.State:
 
 def rule(user: User, endpoint: Endpoint, *flags: str, **fields: Any) -> PauseRule:
     """A rule with these flags alone; without any, one that stops everything."""
-    wanted: dict[str, object] = {flag: flag in flags for flag in pausing.FLAGS} if flags else {}
-    return pausing.create(user, str(endpoint.pk), {"message": "Maintenance until noon.", **wanted, **fields})
+    wanted: dict[str, object] = {flag: flag in flags for flag in pause_rules.FLAGS} if flags else {}
+    return pause_rules.create(user, str(endpoint.pk), {"message": "Maintenance until noon.", **wanted, **fields})
 
 
 def codes(task: Task) -> list[str]:
@@ -46,7 +49,7 @@ def task(alice: User, ep1: Endpoint, ep2: Endpoint) -> Task:
 
 @pytest.fixture
 def share(bob: User, public: Endpoint) -> Endpoint:
-    """bob's, of a folder of his public endpoint."""
+    """A share of bob, of a folder of the public endpoint, which bob owns."""
     made = registry.create(bob, {"name": "share", "display_name": "share", "public": True})
     Endpoint.objects.filter(pk=made.pk).update(host=public, host_path="/folder/")
     return Endpoint.objects.get(pk=made.pk)
@@ -64,12 +67,12 @@ def test_a_task_that_is_submitted_under_a_rule_is_accepted_and_paused_at_once(
     assert found.nice_status_details == told
     assert codes(task) == ["SUBMITTED", "PAUSED"]
     assert Event.objects.get(task=task, code="PAUSED").description == told
-    assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE
+    assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_RUNNABLE
     assert leases.next_runnable() == []
-    assert outlook.during(found) is None
+    assert forecasts.during(found) is None
 
 
-@pytest.mark.parametrize("flag", pausing.FLAGS)
+@pytest.mark.parametrize("flag", pause_rules.FLAGS)
 def test_each_flag_pauses_what_it_names(alice: User, ep1: Endpoint, ep2: Endpoint, flag: str) -> None:
     rule(alice, ep1, flag)
     stops = {
@@ -86,11 +89,11 @@ def test_each_flag_pauses_what_it_names(alice: User, ep1: Endpoint, ep2: Endpoin
 def test_a_rule_pauses_at_once_what_is_queued_and_taking_it_back_lets_it_go_on(alice: User, task: Task) -> None:
     made = rule(alice, task.source)
     assert state(task) == PAUSED
-    pausing.update(alice, str(made.pk), {"pause_task_transfer_read": False})
+    pause_rules.update(alice, str(made.pk), {"pause_task_transfer_read": False})
     assert state(task) == QUEUED
-    pausing.update(alice, str(made.pk), {"pause_task_transfer_read": True})
+    pause_rules.update(alice, str(made.pk), {"pause_task_transfer_read": True})
     assert state(task) == PAUSED
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     assert state(task) == QUEUED
     assert codes(task) == ["SUBMITTED", "PAUSED", "UNPAUSED", "PAUSED", "UNPAUSED"]
     found = queries.get(alice, task.pk)
@@ -103,13 +106,13 @@ def test_what_nobody_did_at_once_the_sweep_does(alice: User, task: Task) -> None
     assert state(task) == QUEUED, "within the test's transaction no signal is sent"
     assert pauses.settle() == 1
     assert (state(task), pauses.settle()) == (PAUSED, 0)
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     assert (pauses.settle(), state(task)) == (1, QUEUED)
 
 
 def test_a_worker_is_not_given_a_task_that_a_rule_stops(alice: User, task: Task) -> None:
     rule(alice, task.source)
-    assert leases.acquire(task.pk, "worker") is leases.Refusal.PAUSED
+    assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.PAUSED
     assert state(task) == PAUSED
 
 
@@ -122,9 +125,9 @@ def test_a_running_task_learns_of_a_rule_by_its_heartbeat_and_is_paused_when_it_
     assert leases.heartbeat(task.pk, grant.epoch).pause_requested
     assert pauses.settle() == 0, "its worker has it"
     assert state(task) == RUNNING
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     assert state(task) == PAUSED
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     pauses.settle()
     again = take(task)
     assert again.epoch == grant.epoch + 1
@@ -143,7 +146,7 @@ def test_a_rule_holds_from_its_time_on(alice: User, task: Task) -> None:
     assert (pauses.settle(), state(task)) == (0, QUEUED)
     grant = take(task)
     assert not leases.heartbeat(task.pk, grant.epoch).pause_requested
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     assert (pauses.settle(later(101)), state(task)) == (1, PAUSED)
 
 
@@ -155,7 +158,7 @@ def test_a_rule_of_the_host_holds_on_what_is_shared_of_it(
     assert (pauses.settle(), state(task)) == (1, PAUSED)
     told = Task.objects.get(pk=task.pk).nice_status_details
     assert told == "A manager of bob#public has paused transfers from it: Maintenance until noon."
-    pausing.delete(bob, str(made.pk))
+    pause_rules.delete(bob, str(made.pk))
     assert (pauses.settle(), state(task)) == (1, QUEUED)
 
 
@@ -173,7 +176,7 @@ def test_a_paused_task_lives_for_ninety_days_and_has_a_day_when_it_goes_on(alice
     now = datetime.now(UTC)
     assert abs(Task.objects.get(pk=task.pk).deadline - (now + 90 * DAY)) < timedelta(minutes=1)
     assert moves.expire_overdue(now + 89 * DAY) == 0
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     pauses.settle(now + 2 * DAY)
     found = Task.objects.get(pk=task.pk)
     assert found.deadline == now + 3 * DAY
@@ -186,7 +189,7 @@ def test_a_pause_takes_nothing_from_a_deadline_that_is_later(alice: User, ep1: E
     made = rule(alice, ep1)
     pauses.settle()
     assert Task.objects.get(pk=task.pk).deadline == far
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     pauses.settle()
     assert Task.objects.get(pk=task.pk).deadline == far
 
@@ -197,7 +200,7 @@ def test_a_deadline_that_is_named_during_a_pause_holds_in_it_and_after_it(alice:
     named = later(2 * 86400)
     moves.update(alice, task.pk, deadline=named)
     assert Task.objects.get(pk=task.pk).deadline == named
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     pauses.settle()
     assert Task.objects.get(pk=task.pk).deadline == named
 
@@ -221,13 +224,13 @@ def test_a_cancel_comes_before_a_pause(alice: User, task: Task) -> None:
     grant = take(task)
     rule(alice, task.source)
     moves.cancel(alice, task.pk)
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     assert state(task) == FAILED
 
 
 def test_what_waits_for_a_credential_goes_on_waiting_for_that_and_is_paused_afterwards(alice: User, task: Task) -> None:
     grant = take(task)
-    work.suspend(task.pk, grant.epoch, Trouble("NO_CREDENTIALS", "source", "none", ""))
+    slice_end.suspend(task.pk, grant.epoch, Fault(Kind.NO_CREDENTIALS, Side.SOURCE, advice="none", raw=""))
     rule(alice, task.source)
     assert (pauses.settle(), state(task)) == (0, SUSPENDED)
     moves.resume(alice, task.pk)
@@ -240,10 +243,10 @@ def test_a_task_whose_worker_died_is_paused_and_its_files_stay_suspect(alice: Us
     item = Item.objects.get(task=task)
     file = File.objects.create(task=task, item=item, source_path="/a", destination_path="/b", key=b"k" * 16)
     made = rule(alice, task.source)
-    assert leases.acquire(task.pk, "heir", now=now + timedelta(seconds=30)) is leases.Refusal.PAUSED
-    pausing.delete(alice, str(made.pk))
+    assert leases.acquire(task.pk, "heir", now=now + timedelta(seconds=30)) is leases.LeaseRefusal.PAUSED
+    pause_rules.delete(alice, str(made.pk))
     pauses.settle(now + timedelta(seconds=31))
-    assert take(task, now=now + timedelta(seconds=32)).suspect_up_to == file.pk
+    assert take(task, now=now + timedelta(seconds=32)).spec.suspect_up_to == file.pk
 
 
 def test_many_reasons_are_told_in_few_words(alice: User, task: Task) -> None:
@@ -277,7 +280,7 @@ def test_one_look_moves_a_bounded_number(alice: User, ep1: Endpoint, ep2: Endpoi
         submit(alice, ep1, ep2)
     made = rule(alice, ep1)
     assert [pauses.settle(limit=3) for _ in range(4)] == [3, 3, 1, 0]
-    pausing.delete(alice, str(made.pk))
+    pause_rules.delete(alice, str(made.pk))
     assert [pauses.settle(limit=3) for _ in range(4)] == [3, 3, 1, 0]
 
 
@@ -297,10 +300,10 @@ def test_a_rule_that_comes_while_a_worker_takes_the_task_is_not_lost(alice: User
         taken = results[0]
         if isinstance(taken, leases.Grant):
             assert leases.heartbeat(task.pk, taken.epoch).pause_requested
-            work.release(task.pk, taken.epoch, datetime.now(UTC))
+            slice_end.release(task.pk, taken.epoch, datetime.now(UTC))
         else:
             # Which one depends on how much of the pause was written by then: a paused task is in no line, either.
-            assert taken in (leases.Refusal.PAUSED, leases.Refusal.NOT_RUNNABLE, leases.Refusal.QUOTA)
+            assert taken in (leases.LeaseRefusal.PAUSED, leases.LeaseRefusal.NOT_RUNNABLE, leases.LeaseRefusal.QUOTA)
         assert state(task) == PAUSED
         moves.cancel(alice, task.pk)
         PauseRule.objects.all().delete()
@@ -315,8 +318,8 @@ def test_a_rule_that_goes_while_the_worker_gives_the_task_back_holds_nothing_up(
         grant = take(task)
         made = rule(alice, ep1)
         results = all_at_once([
-            partial(work.release, task.pk, grant.epoch, datetime.now(UTC)),
-            partial(pausing.delete, alice, str(made.pk)),
+            partial(slice_end.release, task.pk, grant.epoch, datetime.now(UTC)),
+            partial(pause_rules.delete, alice, str(made.pk)),
         ])  # fmt: skip
         assert not [result for result in results if isinstance(result, Exception)], results
         pauses.settle()
@@ -330,7 +333,7 @@ def test_a_rule_that_comes_during_a_submission_is_not_lost(alice: User, ep1: End
         results = all_at_once([partial(submit, alice, ep1, ep2), partial(rule, alice, ep1)])
         task = results[0]
         assert isinstance(task, Task), results
-        assert leases.acquire(task.pk, "worker") in (leases.Refusal.PAUSED, leases.Refusal.NOT_RUNNABLE)
+        assert leases.acquire(task.pk, "worker") in (leases.LeaseRefusal.PAUSED, leases.LeaseRefusal.NOT_RUNNABLE)
         assert state(task) == PAUSED
         moves.cancel(alice, task.pk)
         PauseRule.objects.all().delete()
@@ -347,13 +350,13 @@ def test_cancels_pauses_and_workers_in_any_order_leave_every_task_where_it_belon
         actions: list[Any] = [pauses.settle, pauses.settle]
         actions += [partial(leases.acquire, task.pk, "worker") for task in tasks]
         actions.append(partial(moves.cancel, alice, tasks[0].pk))
-        actions.append(partial(pausing.delete, alice, str(made.pk)) if made else partial(rule, alice, ep1))
+        actions.append(partial(pause_rules.delete, alice, str(made.pk)) if made else partial(rule, alice, ep1))
         dice.shuffle(actions)
         results = all_at_once(actions)
         assert not [result for result in results if isinstance(result, Exception)], results
         for result in results:
             if isinstance(result, leases.Grant):
-                work.release(result.task_id, result.epoch, datetime.now(UTC))
+                slice_end.release(result.task_id, result.epoch, datetime.now(UTC))
         pauses.settle()
         expected = QUEUED if made else PAUSED
         assert [state(task) for task in tasks] == [FAILED, expected, expected]

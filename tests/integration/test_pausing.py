@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from endpoints import operations, pausing, permissions, registry, roles
+from endpoints import operations, pause_rules, permissions, registry
 from endpoints.errors import (
     EndpointInvalidError,
     EndpointNotFoundError,
@@ -20,16 +20,20 @@ from endpoints.errors import (
     PauseRuleNotFoundError,
     TooManyPauseRulesError,
 )
+from endpoints.files import downloads, uploads
+from endpoints.files.uploads import Part
 from endpoints.models import Endpoint, PauseRule
-from endpoints.pausing import FLAGS, MAX_MESSAGE, MAX_RULES, Operation
-from endpoints.permissions import Verb, may
-from identity import groups, memberships
-from identity.memberships import Action
-from identity.memberships import Verb as GroupVerb
+from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, Operation
+from endpoints.permissions import Permission, may
+from endpoints.sharing import roles
+from identity.groups import memberships
+from identity.groups import services as groups
+from identity.groups.memberships import MembershipAction
+from identity.groups.memberships import MembershipVerb as GroupVerb
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user
 from tests.integration.shared import give, make_share
-from transferapi.rest.errors import _meaning
+from transferapi.rest.http.errors import meaning
 
 
 def ref(endpoint: Endpoint) -> str:
@@ -37,7 +41,7 @@ def ref(endpoint: Endpoint) -> str:
 
 
 def make(user: User, endpoint: Endpoint, **fields: Any) -> PauseRule:
-    return pausing.create(user, ref(endpoint), fields)
+    return pause_rules.create(user, ref(endpoint), fields)
 
 
 def grant(owner: User, endpoint: Endpoint, user: User, role: str) -> None:
@@ -62,14 +66,14 @@ def test_roles_say_who_may_read_and_write_rules(
 ) -> None:
     rule = make(alice, ep1)
     grant(alice, ep1, bob, role)
-    assert (pausing.listed(bob, ref(ep1)) == [rule]) is reads
-    assert pausing.get(bob, str(rule.pk)).pk == rule.pk
-    assert pausing.editable(bob, rule) is writes
-    assert pausing.editable_ones(bob, [rule]) == ({rule.pk} if writes else set())
+    assert (pause_rules.listed(bob, ref(ep1)) == [rule]) is reads
+    assert pause_rules.get(bob, str(rule.pk)).pk == rule.pk
+    assert pause_rules.editable(bob, rule) is writes
+    assert pause_rules.editable_ones(bob, [rule]) == ({rule.pk} if writes else set())
     actions: list[Callable[[], object]] = [
         partial(make, bob, ep1),
-        partial(pausing.update, bob, str(rule.pk), {"message": "bob's"}),
-        partial(pausing.delete, bob, str(rule.pk)),
+        partial(pause_rules.update, bob, str(rule.pk), {"message": "bob's"}),
+        partial(pause_rules.delete, bob, str(rule.pk)),
     ]
     for action in actions:
         if writes:
@@ -84,19 +88,23 @@ def test_who_is_nobody_there_sees_no_rule(
 ) -> None:
     rule = make(alice, ep1)
     for user in (bob, charlie):
-        assert pausing.listed(user) == []
-        for action in (pausing.get, pausing.delete, lambda user, id_: pausing.update(user, id_, {"message": "x"})):
+        assert pause_rules.listed(user) == []
+        for action in (
+            pause_rules.get,
+            pause_rules.delete,
+            lambda user, id_: pause_rules.update(user, id_, {"message": "x"}),
+        ):
             with pytest.raises(PauseRuleNotFoundError):
                 action(user, str(rule.pk))
     with pytest.raises(EndpointNotFoundError):
-        pausing.listed(charlie, ref(ep1))
+        pause_rules.listed(charlie, ref(ep1))
     with pytest.raises(NotPermittedError):
-        pausing.listed(charlie, ref(public))
+        pause_rules.listed(charlie, ref(public))
     with pytest.raises(NotPermittedError):
         make(charlie, public)
     for unknown in (str(uuid.uuid4()), "nonsense", ""):
         with pytest.raises(PauseRuleNotFoundError):
-            pausing.get(alice, unknown)
+            pause_rules.get(alice, unknown)
 
 
 def test_a_rule_that_the_host_makes_on_a_share_is_not_the_sharers_to_take_back(
@@ -104,25 +112,25 @@ def test_a_rule_that_the_host_makes_on_a_share_is_not_the_sharers_to_take_back(
 ) -> None:
     hosts, own = make(bob, share, message="by the host"), make(alice, share, message="by the sharer")
     assert (hosts.created_by_host_manager, own.created_by_host_manager) == (True, False)
-    assert pausing.editable_ones(alice, [hosts, own]) == {own.pk}
-    assert pausing.editable_ones(bob, [hosts, own]) == {hosts.pk, own.pk}
-    for action in (partial(pausing.delete, alice), lambda id_: pausing.update(alice, id_, {"message": "x"})):
+    assert pause_rules.editable_ones(alice, [hosts, own]) == {own.pk}
+    assert pause_rules.editable_ones(bob, [hosts, own]) == {hosts.pk, own.pk}
+    for action in (partial(pause_rules.delete, alice), lambda id_: pause_rules.update(alice, id_, {"message": "x"})):
         with pytest.raises(PauseRuleNotEditableError):
             action(str(hosts.pk))
-    pausing.delete(bob, str(own.pk))
-    pausing.delete(bob, str(hosts.pk))
+    pause_rules.delete(bob, str(own.pk))
+    pause_rules.delete(bob, str(hosts.pk))
 
 
 def test_a_list_holds_the_rules_of_an_endpoint_and_of_what_is_shared_of_it(
     alice: User, bob: User, public: Endpoint, share: Endpoint, ep1: Endpoint
 ) -> None:
     on_host, on_share, elsewhere = make(bob, public), make(alice, share), make(alice, ep1)
-    assert {rule.pk for rule in pausing.listed(bob)} == {on_host.pk, on_share.pk}
-    assert {rule.pk for rule in pausing.listed(bob, ref(public))} == {on_host.pk, on_share.pk}
-    assert {rule.pk for rule in pausing.listed(alice)} == {on_share.pk, elsewhere.pk}
-    assert [rule.pk for rule in pausing.listed(alice, ref(share))] == [on_share.pk]
+    assert {rule.pk for rule in pause_rules.listed(bob)} == {on_host.pk, on_share.pk}
+    assert {rule.pk for rule in pause_rules.listed(bob, ref(public))} == {on_host.pk, on_share.pk}
+    assert {rule.pk for rule in pause_rules.listed(alice)} == {on_share.pk, elsewhere.pk}
+    assert [rule.pk for rule in pause_rules.listed(alice, ref(share))] == [on_share.pk]
     registry.delete(bob, ref(public))
-    assert pausing.listed(bob) == []
+    assert pause_rules.listed(bob) == []
 
 
 # ---- what
@@ -133,7 +141,7 @@ def test_a_flag_that_is_not_given_is_true_and_changes_keep_the_rest(alice: User,
     assert {flag: getattr(rule, flag) for flag in FLAGS} == {flag: flag != "pause_ls" for flag in FLAGS}
     grant(alice, ep1, bob, "activity_manager")
     when = later(60)
-    changed = pausing.update(bob, str(rule.pk), {"message": "new", "start_time": when, "pause_mkdir": False})
+    changed = pause_rules.update(bob, str(rule.pk), {"message": "new", "start_time": when, "pause_mkdir": False})
     assert (changed.message, changed.start_time, changed.pause_mkdir, changed.pause_rename) == (
         "new",
         when,
@@ -163,7 +171,7 @@ def test_what_makes_no_sense_is_refused(alice: User, ep1: Endpoint, fields: dict
 def test_a_change_cannot_leave_a_rule_that_stops_nothing(alice: User, ep1: Endpoint) -> None:
     rule = make(alice, ep1)
     with pytest.raises(EndpointInvalidError):
-        pausing.update(alice, str(rule.pk), dict.fromkeys(FLAGS, False))
+        pause_rules.update(alice, str(rule.pk), dict.fromkeys(FLAGS, False))
     assert PauseRule.objects.get().pause_ls
 
 
@@ -179,7 +187,7 @@ def test_an_endpoint_has_a_bounded_number_of_rules(alice: User, ep1: Endpoint) -
 def test_the_number_of_rules_is_bounded_when_all_ask_at_once(
     alice: User, ep1: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pausing, "MAX_RULES", 3)
+    monkeypatch.setattr(pause_rules, "MAX_RULES", 3)
     results = all_at_once([partial(make, alice, ep1)] * 8)
     assert sum(isinstance(result, PauseRule) for result in results) == 3
     assert sum(isinstance(result, TooManyPauseRulesError) for result in results) == 5
@@ -196,14 +204,14 @@ def test_the_rules_that_hold_are_those_for_the_user_or_for_all_of_the_endpoint_a
     give(share, charlie)
 
     def held(user: User, endpoint: Endpoint) -> set[uuid.UUID]:
-        return {rule.pk for rule in pausing.effective_by_ref(user, ref(endpoint))[1]}
+        return {rule.pk for rule in pause_rules.effective_by_ref(user, ref(endpoint))[1]}
 
     assert held(alice, public) == held(bob, public) == {for_all.pk}
     assert held(charlie, public) == {for_all.pk, for_charlie.pk}
     assert held(charlie, share) == {for_all.pk, for_charlie.pk, on_share.pk}
-    assert len(pausing.effective(alice, public, now=later(101))) == 2
+    assert len(pause_rules.effective(alice, public, now=later(101))) == 2
     with pytest.raises(EndpointNotFoundError):
-        pausing.effective_by_ref(make_user("dave"), ref(make_endpoint(alice, "hidden")))
+        pause_rules.effective_by_ref(make_user("dave"), ref(make_endpoint(alice, "hidden")))
 
 
 # ---- what is done at once
@@ -216,8 +224,13 @@ _OPERATIONS: dict[Operation, list[Callable[[User, str], object]]] = {
     Operation.MKDIR: [lambda user, ep: operations.make_directory(user, ep, "/a")],
     Operation.RENAME: [lambda user, ep: operations.rename(user, ep, "/a", "/b")],
     Operation.SYMLINK: [lambda user, ep: operations.make_symlink(user, ep, "/a", "/b")],
+    Operation.DOWNLOAD: [lambda user, ep: downloads.open_file(user, ep, "/a")],
+    Operation.UPLOAD: [lambda user, ep: uploads.Upload(user, ep, "/a").store(Part(0, 0, 0), (), replace=True)],
 }  # fmt: skip
-_FAMILIES = {"ls": "DirListing", "mkdir": "Mkdir", "rename": "Rename", "symlink": "Symlink"}
+_FAMILIES = {
+    "ls": "DirListing", "mkdir": "Mkdir", "rename": "Rename", "symlink": "Symlink",
+    "task_transfer_read": "Download", "task_transfer_write": "Upload",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("flag", FLAGS)
@@ -231,7 +244,7 @@ def test_each_operation_is_refused_by_its_flag_alone(
             act(alice, ref(ep1))
         assert isinstance(met.value, OperationPausedError) is (flag == operation)
         if flag == operation:
-            status, code, message = _meaning(met.value, None)
+            status, code, message = meaning(met.value, "")
             family = _FAMILIES[operation.removeprefix("pause_")]
             assert (status, code) == (409, f"ExternalError.{family}Failed.GCPaused")
             assert "alice#ep1" in message
@@ -240,16 +253,16 @@ def test_each_operation_is_refused_by_its_flag_alone(
 
 def test_a_rule_for_another_user_refuses_nothing(alice: User, bob: User, public: Endpoint) -> None:
     make(bob, public, identity_id=bob.pk)
-    pausing.check(alice, public, Operation.LS)
+    pause_rules.check(alice, public, Operation.LS)
     with pytest.raises(OperationPausedError):
-        pausing.check(bob, public, Operation.LS)
+        pause_rules.check(bob, public, Operation.LS)
 
 
 def test_a_rule_without_words_refuses_without_details(alice: User, ep1: Endpoint) -> None:
     make(alice, ep1)
     with pytest.raises(OperationPausedError) as met:
-        pausing.check(alice, ep1, Operation.LS)
-    assert "Details" not in _meaning(met.value, None)[2]
+        pause_rules.check(alice, ep1, Operation.LS)
+    assert "Details" not in meaning(met.value, "")[2]
 
 
 # ---- the same rule twice: in Python and for the database
@@ -264,15 +277,17 @@ def test_the_database_says_of_whom_an_endpoint_is_run_as_the_function_does(
     grant(bob, public, charlie, "activity_manager")
     grant(alice, share, dave, "access_manager")
     group = groups.create(alice, name="operators").group
-    memberships.act(alice, group.pk, [Action(GroupVerb.ADD, dave.pk)])
+    memberships.act(alice, group.pk, [MembershipAction(GroupVerb.ADD, dave.pk)])
     roles.create(bob, ref(public), "group", str(group.pk), "activity_monitor")
     gone = make_endpoint(alice, "gone")
     Endpoint.objects.filter(pk=gone.pk).update(deleted_at=datetime.now(UTC) - timedelta(days=1))
     everything = list(Endpoint.objects.select_related("owner", "host__owner"))
     assert asleep in everything
     for user in (alice, bob, charlie, dave):
-        for verb in (Verb.OVERSEE, Verb.CONTROL):
-            found = set(Endpoint.objects.filter(permissions.running(user, verb)))
+        for verb in (Permission.OVERSEE, Permission.CONTROL):
+            found = set(Endpoint.objects.filter(permissions.endpoints_by_role(user, verb)))
             assert found == {endpoint for endpoint in everything if may(user, verb, endpoint)}, (user, verb)
     User.objects.filter(pk=alice.pk).update(is_active=False)
-    assert not Endpoint.objects.filter(permissions.running(User.objects.get(pk=alice.pk), Verb.OVERSEE)).exists()
+    assert not Endpoint.objects.filter(
+        permissions.endpoints_by_role(User.objects.get(pk=alice.pk), Permission.OVERSEE)
+    ).exists()

@@ -1,4 +1,4 @@
-"""What an operator says of users: by `waybill user add` and `waybill user set`."""
+"""Users that an operator adds and changes with `waybill user add` and `waybill user set`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from deploy import cli
+from deploy import cli, user_commands
 from deploy.stack.errors import StackError
-from identity import people
+from identity import user_accounts
 from identity.models import User
-from identity.people import PersonExistsError, PersonInvalidError, Said
+from identity.user_accounts import UserDetails, UserExistsError, UserInvalidError
 from transferapi.config import load
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def waybill(*words: str) -> Any:
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database of the tests, not that of `make up`."""
-    monkeypatch.setattr(cli, "use_embedded_stack", lambda: None)
+    monkeypatch.setattr(user_commands, "use_embedded_stack", lambda: None)
 
 
 def test_the_address_of_a_user_who_is_there_is_set_changed_and_taken_away(alice: User, capsys: Any) -> None:
@@ -51,28 +51,37 @@ def test_what_is_not_said_stays(alice: User) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        Said(email="no address"),
-        Said(email="a@example.org, b@example.org"),
-        Said(email="a@example.org\nBcc: b@example.org"),
-        Said(email="a" * 300 + "@example.org"),
-        Said(full_name="two\nlines"),
-        Said(full_name="x" * 151),
+        UserDetails(email="no address"),
+        UserDetails(email="a@example.org, b@example.org"),
+        UserDetails(email="a@example.org\nBcc: b@example.org"),
+        UserDetails(email="a" * 300 + "@example.org"),
+        UserDetails(full_name="two\nlines"),
+        UserDetails(full_name="x" * 151),
     ],
 )
-def test_what_cannot_be_an_address_or_a_name_changes_nothing(alice: User, said: Said) -> None:
-    with pytest.raises(PersonInvalidError):
-        people.change(User.objects.get(pk=alice.pk), said)
-    with pytest.raises(PersonInvalidError):
-        people.add("bob", said)
+def test_what_cannot_be_an_address_or_a_name_changes_nothing(alice: User, said: UserDetails) -> None:
+    with pytest.raises(UserInvalidError):
+        user_accounts.change(User.objects.get(pk=alice.pk), said)
+    with pytest.raises(UserInvalidError):
+        user_accounts.add("bob", said)
     alice.refresh_from_db()
     assert (alice.email, alice.get_full_name()) == ("", "")
     assert not User.objects.filter(username="bob").exists()
 
 
 def test_add_names_set_for_one_who_is_there(alice: User) -> None:
-    with pytest.raises(PersonExistsError):
-        people.add("alice", Said())
+    with pytest.raises(UserExistsError):
+        user_accounts.add("alice", UserDetails())
     with pytest.raises(StackError, match="`waybill user set alice` changes"):
         waybill("add", "alice", "--email", "alice@example.org")
     with pytest.raises(StackError, match="there is no user 'bob'"):
         waybill("set", "bob", "--email", "bob@example.org")
+
+
+def test_staff_are_appointed_and_dismissed(alice: User) -> None:
+    assert not alice.is_staff
+    for word in ("yes", "no"):
+        assert waybill("set", "alice", "--staff", word) == 0
+        waybill("set", "alice", "--full-name", "Alice")
+        alice.refresh_from_db()
+        assert alice.is_staff == (word == "yes")

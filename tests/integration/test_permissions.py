@@ -1,4 +1,4 @@
-"""Who may do what to an endpoint and to what is shared from it."""
+"""Permissions of each user on an endpoint and on its shares."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django.utils import timezone
 from endpoints import permissions, registry
 from endpoints.errors import EndpointNotFoundError
 from endpoints.models import AccessRule, Endpoint, Role
-from endpoints.permissions import RoleName, Verb, may
+from endpoints.permissions import Permission, RoleName, may
 from identity.models import Group, Membership, User
 
 pytestmark = pytest.mark.django_db
 
-DATA = {Verb.BROWSE, Verb.WRITE, Verb.TRANSFER_FROM, Verb.TRANSFER_TO}
-READ = {Verb.VIEW, Verb.BROWSE, Verb.TRANSFER_FROM}
-ON_SHARES = set(Verb) - {Verb.ACTIVATE, Verb.SHARE}
+DATA = {Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO}
+READ = {Permission.VIEW, Permission.BROWSE, Permission.TRANSFER_FROM}
+ON_SHARES = set(Permission) - {Permission.ACTIVATE, Permission.SHARE}
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def share(alice: User, ep1: Endpoint) -> Endpoint:
     return Endpoint.objects.create(owner=alice, name="share", host=ep1, host_path="/shared/")
 
 
-def verbs(user: User, endpoint: Endpoint) -> set[Verb]:
-    """As it is in the database now."""
+def verbs(user: User, endpoint: Endpoint) -> set[Permission]:
+    """Permissions of the user on the endpoint as the database has it now."""
     fresh = Endpoint.objects.select_related("owner", "host__owner").get(pk=endpoint.pk)
-    return {verb for verb in Verb if may(user, verb, fresh)}
+    return {verb for verb in Permission if may(user, verb, fresh)}
 
 
 def give(share: Endpoint, to: User | Group | str, permissions: str = "r", path: str = "/", **more: Any) -> AccessRule:
@@ -60,12 +60,14 @@ def group_of(*members: User, status: str = "active") -> Group:
 @pytest.mark.parametrize(
     ("role", "wanted"),
     [
-        (RoleName.ADMINISTRATOR, set(Verb)),
-        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
-        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+        (RoleName.ADMINISTRATOR, set(Permission)),
+        (RoleName.ACTIVITY_MANAGER, {Permission.VIEW, Permission.OVERSEE, Permission.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Permission.VIEW, Permission.OVERSEE}),
     ],
 )
-def test_a_role_gives_what_it_is_for(bob: User, charlie: User, ep1: Endpoint, role: str, wanted: set[Verb]) -> None:
+def test_a_role_gives_what_it_is_for(
+    bob: User, charlie: User, ep1: Endpoint, role: str, wanted: set[Permission]
+) -> None:
     appoint(ep1, bob, role)
     assert verbs(bob, ep1) == wanted
     assert verbs(charlie, ep1) == set()
@@ -81,8 +83,8 @@ def test_a_role_at_one_endpoint_is_none_at_another(bob: User, ep1: Endpoint, ep2
 def test_nobody_shares_folders_of_a_public_endpoint_but_those_who_run_it(
     bob: User, public: Endpoint, alice: User
 ) -> None:
-    assert Verb.SHARE not in verbs(alice, public)
-    assert Verb.SHARE in verbs(bob, public)
+    assert Permission.SHARE not in verbs(alice, public)
+    assert Permission.SHARE in verbs(bob, public)
 
 
 def test_all_share_folders_of_a_public_endpoint_whose_owner_allows_it(
@@ -96,7 +98,7 @@ def test_all_share_folders_of_a_public_endpoint_whose_owner_allows_it(
     public.allow_guest_collections = False
     public.save()
     assert verbs(charlie, mine) == set()
-    assert verbs(alice, mine) == verbs(bob, mine) == {Verb.VIEW, Verb.MANAGE}
+    assert verbs(alice, mine) == verbs(bob, mine) == {Permission.VIEW, Permission.MANAGE}
 
 
 def test_a_closed_endpoint_lets_nobody_share_by_a_word_alone(bob: User, ep1: Endpoint) -> None:
@@ -120,13 +122,13 @@ def test_rules_add_up(bob: User, share: Endpoint) -> None:
     give(share, bob, "r", "/a/")
     assert verbs(bob, share) == READ
     give(share, bob, "rw", "/b/")
-    assert verbs(bob, share) == DATA | {Verb.VIEW}
+    assert verbs(bob, share) == DATA | {Permission.VIEW}
 
 
 @pytest.mark.parametrize("everybody", ["all_authenticated_users", "anonymous"])
 def test_what_is_for_everybody_is_for_each(bob: User, charlie: User, share: Endpoint, everybody: str) -> None:
     give(share, everybody, "rw")
-    assert verbs(bob, share) == verbs(charlie, share) == DATA | {Verb.VIEW}
+    assert verbs(bob, share) == verbs(charlie, share) == DATA | {Permission.VIEW}
 
 
 @pytest.mark.parametrize("status", ["invited", "pending", "rejected", "removed", "left", "declined"])
@@ -137,7 +139,7 @@ def test_only_active_members_of_a_group_have_what_it_is_given(
     Membership.objects.create(group=group, user=charlie, status=status)
     give(share, group, "rw")
     appoint(share, group, RoleName.ACTIVITY_MONITOR)
-    assert verbs(bob, share) == DATA | {Verb.VIEW, Verb.OVERSEE}
+    assert verbs(bob, share) == DATA | {Permission.VIEW, Permission.OVERSEE}
     assert verbs(charlie, share) == set()
     Membership.objects.filter(user=bob).update(status=status)
     assert verbs(bob, share) == set()
@@ -154,8 +156,8 @@ def test_a_rule_ends_with_its_day(bob: User, share: Endpoint) -> None:
     now = timezone.now()
     rule = give(share, bob, expires_at=now + timedelta(hours=1))
     assert verbs(bob, share) == READ
-    assert permissions.rules_for(bob, share, now + timedelta(minutes=59)) == [rule]
-    assert permissions.rules_for(bob, share, now + timedelta(hours=1)) == []
+    assert permissions.active_rules(bob, share, now + timedelta(minutes=59)) == [rule]
+    assert permissions.active_rules(bob, share, now + timedelta(hours=1)) == []
     AccessRule.objects.filter(pk=rule.pk).update(expires_at=datetime(2020, 1, 1, tzinfo=UTC))
     assert verbs(bob, share) == set()
 
@@ -164,12 +166,12 @@ def test_a_rule_ends_with_its_day(bob: User, share: Endpoint) -> None:
     ("role", "wanted"),
     [
         (RoleName.ADMINISTRATOR, ON_SHARES),
-        (RoleName.ACCESS_MANAGER, DATA | {Verb.VIEW, Verb.GRANT}),
-        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
-        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+        (RoleName.ACCESS_MANAGER, DATA | {Permission.VIEW, Permission.GRANT}),
+        (RoleName.ACTIVITY_MANAGER, {Permission.VIEW, Permission.OVERSEE, Permission.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Permission.VIEW, Permission.OVERSEE}),
     ],
 )
-def test_roles_on_a_share(bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Verb]) -> None:
+def test_roles_on_a_share(bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Permission]) -> None:
     appoint(share, bob, role)
     assert verbs(bob, share) == wanted
     assert verbs(bob, ep1) == set()
@@ -178,13 +180,13 @@ def test_roles_on_a_share(bob: User, share: Endpoint, ep1: Endpoint, role: str, 
 @pytest.mark.parametrize(
     ("role", "wanted"),
     [
-        (RoleName.ADMINISTRATOR, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL, Verb.MANAGE}),
-        (RoleName.ACTIVITY_MANAGER, {Verb.VIEW, Verb.OVERSEE, Verb.CONTROL}),
-        (RoleName.ACTIVITY_MONITOR, {Verb.VIEW, Verb.OVERSEE}),
+        (RoleName.ADMINISTRATOR, {Permission.VIEW, Permission.OVERSEE, Permission.CONTROL, Permission.MANAGE}),
+        (RoleName.ACTIVITY_MANAGER, {Permission.VIEW, Permission.OVERSEE, Permission.CONTROL}),
+        (RoleName.ACTIVITY_MONITOR, {Permission.VIEW, Permission.OVERSEE}),
     ],
 )
 def test_those_who_run_the_host_do_not_read_what_others_share_of_it(
-    bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Verb]
+    bob: User, share: Endpoint, ep1: Endpoint, role: str, wanted: set[Permission]
 ) -> None:
     appoint(ep1, bob, role)
     assert verbs(bob, share) == wanted
@@ -199,10 +201,10 @@ def test_who_uses_a_public_host_sees_nothing_of_what_is_shared_from_it(
 
 def test_a_public_share_is_seen_by_all_and_read_by_those_with_a_rule(bob: User, charlie: User, share: Endpoint) -> None:
     Endpoint.objects.filter(pk=share.pk).update(public=True)
-    assert verbs(bob, share) == {Verb.VIEW}
+    assert verbs(bob, share) == {Permission.VIEW}
     give(share, bob, "rw")
-    assert verbs(bob, share) == DATA | {Verb.VIEW}
-    assert verbs(charlie, share) == {Verb.VIEW}
+    assert verbs(bob, share) == DATA | {Permission.VIEW}
+    assert verbs(charlie, share) == {Permission.VIEW}
 
 
 def test_a_user_who_is_shut_out_may_nothing_and_lets_nobody_in(alice: User, bob: User, share: Endpoint) -> None:
@@ -219,7 +221,7 @@ def test_a_share_of_a_deleted_host_is_nobodys_but_its_owners(
 ) -> None:
     give(share, bob, "rw")
     Endpoint.objects.filter(pk=ep1.pk).update(deleted_at=timezone.now())
-    assert verbs(alice, share) == {Verb.VIEW, Verb.MANAGE}
+    assert verbs(alice, share) == {Permission.VIEW, Permission.MANAGE}
     assert verbs(bob, share) == set()
     Endpoint.objects.filter(pk=share.pk).update(deleted_at=timezone.now())
     assert verbs(alice, share) == set()
@@ -236,7 +238,7 @@ def test_a_share_sleeps_while_its_host_does_not_let_its_owner_in(
     role.delete()
     assert verbs(charlie, share) == set()
     # Its owner, and who runs the host, can still take it away.
-    assert verbs(bob, share) == verbs(alice, share) == {Verb.VIEW, Verb.MANAGE}
+    assert verbs(bob, share) == verbs(alice, share) == {Permission.VIEW, Permission.MANAGE}
     appoint(ep1, bob, RoleName.ACTIVITY_MANAGER)
     assert verbs(charlie, share) == set()
     Endpoint.objects.filter(pk=ep1.pk).update(public=True)
@@ -250,7 +252,7 @@ def test_deleting_a_host_deletes_what_is_shared_from_it(alice: User, bob: User, 
     registry.delete(alice, "ep1")
     for user in (alice, bob):
         with pytest.raises(EndpointNotFoundError):
-            registry.resolve(user, str(share.pk), Verb.VIEW)
+            registry.resolve(user, str(share.pk), Permission.VIEW)
     share.refresh_from_db()
     assert share.deleted_at is not None
 

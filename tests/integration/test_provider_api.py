@@ -15,7 +15,7 @@ from django.test import Client
 from oauth2_provider.models import AccessToken, Application
 
 from identity.models import ClientSecret, SignIn, User
-from identity.provider import applications, registration, scopes, sign_ins
+from identity.provider import applications, consents, registration, scopes
 from tests.integration.provider import CALLBACK, App, basic, by_server, get, make, post
 from tests.integration.rest import Answer, Api, assert_error, read
 
@@ -179,7 +179,7 @@ def test_a_user_sees_what_he_has_allowed_and_takes_it_back(portal: App, api: Api
         (portal.id, scopes.TRANSFER_ALL, [2]),
     ]
     pending = portal.code(alice, "openid")
-    sign_ins.withdraw(alice, Application.objects.get(client_id=portal.id))
+    consents.withdraw(alice, Application.objects.get(client_id=portal.id))
     assert api.get(f"/v2/api/identities/{alice.pk}/consents").body == {"consents": []}
     for one in tokens.values():
         assert get("/v2/oauth2/userinfo", one["access_token"]).status == 401
@@ -411,7 +411,7 @@ def test_an_address_registers_so_many_an_hour(db: None, monkeypatch: pytest.Monk
 
 
 def test_who_has_a_network_of_addresses_registers_no_more(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one could use up what there is for all, and nobody's first login would work for a day."""
+    """Otherwise one network could use up the limit of all addresses, and block the first logins of others for a day."""
     monkeypatch.setattr(registration, "MOST_AN_HOUR", 2)
     answers = [register(address=f"2001:db8::{number}") for number in range(3)]
     assert [answer.status for answer in answers] == [201, 201, 429]

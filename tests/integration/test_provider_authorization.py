@@ -1,4 +1,4 @@
-"""The question to a user whether an application may act for him: read, answered, and who is sent where."""
+"""The consent of a user to an application: the request, the answer, and the address of the redirect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from identity.models import User
 from identity.provider import applications, authorization, scopes
-from identity.provider.applications import Spec
+from identity.provider.applications import ApplicationSpec
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from tests.integration.provider import CALLBACK, HERE, App, answered, challenge, make
 
@@ -29,7 +29,9 @@ def script(bob: User) -> App:
     return make(bob, "http://127.0.0.1/back", "http://localhost", public=True)
 
 
-def ask(app: App, scope: str = scopes.TRANSFER_ALL, redirect_uri: str = CALLBACK, **more: str) -> authorization.Asked:
+def ask(
+    app: App, scope: str = scopes.TRANSFER_ALL, redirect_uri: str = CALLBACK, **more: str
+) -> authorization.AuthorizationRequest:
     return authorization.read(app.question(scope, redirect_uri, **more), HERE)
 
 
@@ -81,7 +83,7 @@ def test_a_no_sends_the_user_back_with_an_error(portal: App) -> None:
     told = answered(authorization.refuse(ask(portal, state="s")))
     assert told == {
         "error": "access_denied",
-        "error_description": "The user has said no",
+        "error_description": "The user has refused",
         "state": "s",
         "iss": "http://127.0.0.1:8000",
     }
@@ -243,7 +245,7 @@ def test_without_a_key_openid_says_so(portal: App, settings: Any) -> None:
 )
 def test_who_is_asked_for_somebody_else_hears_it(portal: App, alice: User, fields: dict[str, str], wrong: bool) -> None:
     asked = ask(portal, **{name: value.replace("{id}", str(alice.pk)) for name, value in fields.items()})
-    assert (authorization.objection(asked, alice) is not None) is wrong
+    assert (authorization.reason_to_refuse(asked, alice) is not None) is wrong
 
 
 def test_a_client_that_is_gone_gets_no_answer(portal: App, alice: User, bob: User) -> None:
@@ -255,6 +257,8 @@ def test_a_client_that_is_gone_gets_no_answer(portal: App, alice: User, bob: Use
 
 def test_an_address_that_was_taken_away_gets_no_answer(portal: App, alice: User, bob: User) -> None:
     asked = ask(portal)
-    applications.change(applications.find(bob, portal.id), Spec("portal", False, ["https://portal.example.org/new"]))
+    applications.change(
+        applications.find(bob, portal.id), ApplicationSpec("portal", False, ["https://portal.example.org/new"])
+    )
     with pytest.raises(RequestNotTrustedError):
         authorization.grant(asked, alice, datetime.now(UTC))

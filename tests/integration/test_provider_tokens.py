@@ -15,7 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from identity import bearer
 from identity.models import SignIn, User
-from identity.provider import applications, authorization, issue, names, scopes
+from identity.provider import applications, authorization, issue, scopes, token_values
 from tests.integration.cast import all_at_once
 from tests.integration.provider import (
     CALLBACK,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db
 
 TOKEN = "/v2/oauth2/token"
 LOOPBACK = "http://localhost:51234"
-#: What `globus login` asks for.
+#: The scopes that `globus login` requests.
 ALL = " ".join(
     [
         "openid profile email",
@@ -229,7 +229,8 @@ def test_a_token_is_recognised_by_one_query(portal: App, django_assert_num_queri
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda t: t[:-1], lambda t: t + "x", lambda t: t[4:], lambda t: t.upper(), lambda t: names.ACCESS_TOKEN]
+    "spoil",
+    [lambda t: t[:-1], lambda t: t + "x", lambda t: t[4:], lambda t: t.upper(), lambda t: token_values.ACCESS_TOKEN],
 )
 def test_an_almost_right_token_is_nobodys(portal: App, spoil: Callable[[str], str]) -> None:
     assert not is_good(spoil(portal.own("openid").body["access_token"]))
@@ -387,7 +388,7 @@ def test_a_confidential_application_that_uses_pkce_must_keep_to_it(portal: App, 
 
 
 def test_a_challenge_cannot_be_taken_out_of_the_question(portal: App, alice: User) -> None:
-    """RFC 9700 section 4.8.2: who could would have the portal spend a code of his own in the session of his victim."""
+    """RFC 9700 section 4.8.2: else the portal could be made to redeem an attacker's code in a victim's session."""
     code = portal.code(alice, "openid")
     assert_refused(exchange(portal, code, code_verifier="v" * 50), 400, "invalid_grant")
 
@@ -456,7 +457,7 @@ def test_one_that_is_taken_back_while_it_is_used_gives_nothing(portal: App, alic
     assert looked_at is not None
     AccessToken.objects.all().delete()
     with transaction.atomic():
-        assert issue.renew(looked_at, ["openid"], names.access_token(), None) is None
+        assert issue.renew(looked_at, ["openid"], token_values.access_token(), None) is None
     assert not AccessToken.objects.exists()
 
 
@@ -644,7 +645,7 @@ def test_a_refresh_token_is_valid_until_it_is_not(portal: App, alice: User) -> N
 
 
 def test_nothing_that_serves_is_kept(portal: App, script: App, alice: User) -> None:
-    """Whoever reads the database finds digests only."""
+    """The database holds only digests of codes, tokens and secrets."""
     code = portal.code(alice, "openid")
     shown = [portal.secret or "", code]
     for app, uri in ((portal, CALLBACK), (script, LOOPBACK)):

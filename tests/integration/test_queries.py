@@ -1,4 +1,4 @@
-"""Lists of tasks, events and files: each user sees his own, by filters, orders and pages."""
+"""Lists of tasks, events and files: each user sees their own, with filters, orders and pages."""
 
 from __future__ import annotations
 

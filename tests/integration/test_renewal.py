@@ -10,23 +10,26 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint
-from identity import vault
+from identity.clock import moment
 from identity.models import User
 from identity.signals import credential_stored
-from identity.vault import Held, Kind
+from identity.vault import store as vault
+from identity.vault.store import CredentialInfo, CredentialKind
 from tests.integration.cast import all_at_once, later, make_endpoint, submit, submit_delete, take
-from transferapi.tasks import doorbell, events, history, leases, moves, outlook, queries, renewal, work
-from transferapi.tasks.clock import moment
+from transferapi.tasks import doorbell, events, moves, queries
 from transferapi.tasks.errors import LeaseLostError
-from transferapi.tasks.forecast import Forecast, Work
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.forecast.model import Forecast, ForecastWork
+from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.models import Event, Task
-from transferapi.tasks.pace import Pace
-from transferapi.tasks.rows import RunFacts, Trouble
+from transferapi.tasks.records import SliceMeasurement
+from transferapi.tasks.worker import history, leases, renewal, slice_end
 
 #: Never used to log in: only its binding and its times matter here.
 SECRET = b"not a proxy"
-ENDED = Trouble("NO_CREDENTIALS", "source", "The credential has expired.", "")
+ENDED = Fault(Kind.NO_CREDENTIALS, Side.SOURCE, advice="The credential has expired.", raw="")
 
 
 @pytest.fixture
@@ -45,11 +48,13 @@ def share_myproxy(*endpoints: Endpoint) -> str:
     return vault.myproxy_binding("myproxy.example.org", 7512)
 
 
-def give(user: User, place: Endpoint | str, *, seconds: float | None = 3600, now: datetime | None = None) -> Held:
+def give(
+    user: User, place: Endpoint | str, *, seconds: float | None = 3600, now: datetime | None = None
+) -> CredentialInfo:
     """Store a credential."""
     bound_to = place if isinstance(place, str) else vault.endpoint_binding(place.pk)
     expires_at = None if seconds is None else (now or moment()) + timedelta(seconds=seconds)
-    return vault.store(user, bound_to, Kind.X509, SECRET, subject="/CN=Test", expires_at=expires_at, now=now)
+    return vault.store(user, bound_to, CredentialKind.X509, SECRET, subject="/CN=Test", expires_at=expires_at, now=now)
 
 
 def unchecked(user: User, *endpoints: Endpoint, options: Mapping[str, object] | None = None, **more: Any) -> Task:
@@ -65,15 +70,15 @@ def put_to_bed(
     user: User,
     source: Endpoint,
     destination: Endpoint,
-    trouble: Trouble = ENDED,
+    trouble: Fault = ENDED,
     *,
-    had: Held | None = None,
+    had: CredentialInfo | None = None,
     **more: Any,
 ) -> Task:
     """A task that a worker has suspended. had: the credential that was of no use."""
     task = unchecked(user, source, destination, **more)
     grant = take(task)
-    work.suspend(grant.task_id, grant.epoch, trouble, had.stored_at if had else None)
+    slice_end.suspend(grant.task_id, grant.epoch, trouble, had.stored_at if had else None)
     task.refresh_from_db()
     return task
 
@@ -86,14 +91,14 @@ def codes(task: Task) -> list[str]:
     return list(Event.objects.filter(task=task).order_by("id").values_list("code", flat=True))
 
 
-@pytest.mark.parametrize(("side", "name", "other"), [("source", "gsi1", "gsi2"), ("destination", "gsi2", "gsi1")])
+@pytest.mark.parametrize(("side", "name", "other"), [(Side.SOURCE, "gsi1", "gsi2"), (Side.DESTINATION, "gsi2", "gsi1")])
 def test_a_waiting_task_says_at_which_endpoint_and_how_to_renew(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, side: str, name: str, other: str
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, side: Side, name: str, other: str
 ) -> None:
     share_myproxy(gsi1, gsi2)
     given = {"gsi1": gsi1, "gsi2": gsi2}
     give(alice, given[other])
-    task = put_to_bed(alice, gsi1, gsi2, Trouble("NO_CREDENTIALS", side, "The credential has expired.", ""))
+    task = put_to_bed(alice, gsi1, gsi2, Fault(Kind.NO_CREDENTIALS, side, advice="The credential has expired.", raw=""))
     assert (task.status, task.waits_at) == ("INACTIVE", given[name])
     event = queries.events(alice, task.pk).rows[0]
     assert (event.code, event.is_error) == ("NO_CREDENTIALS", True)
@@ -116,7 +121,7 @@ def test_a_refused_login_names_the_endpoint_and_keeps_the_words_of_the_server(
     alice: User, gsi1: Endpoint, gsi2: Endpoint
 ) -> None:
     give(alice, gsi2)
-    task = put_to_bed(alice, gsi1, gsi2, Trouble("AUTH", "source", "Check it.", "530 No local mapping"))
+    task = put_to_bed(alice, gsi1, gsi2, Fault(Kind.AUTH, Side.SOURCE, advice="Check it.", raw="530 No local mapping"))
     event = queries.events(alice, task.pk).rows[0]
     assert event.description.startswith("alice#gsi1 (the source) refused the login")
     assert event.details == "530 No local mapping"
@@ -152,7 +157,7 @@ def test_an_old_credential_does_not_wake_a_task_whose_login_was_refused(
 ) -> None:
     held = give(alice, gsi1)
     give(alice, gsi2)
-    task = put_to_bed(alice, gsi1, gsi2, Trouble("AUTH", "source", "", "530"), had=held)
+    task = put_to_bed(alice, gsi1, gsi2, Fault(Kind.AUTH, Side.SOURCE, advice="", raw="530"), had=held)
     assert renewal.resume_waiting() == 0
     give(alice, gsi1)
     assert renewal.resume_waiting() == 1
@@ -167,7 +172,7 @@ def test_a_credential_that_came_while_the_task_went_to_bed_is_not_missed(
     grant = take(task)
     had = give(alice, gsi1)
     give(alice, gsi1)
-    work.suspend(grant.task_id, grant.epoch, ENDED, had.stored_at)
+    slice_end.suspend(grant.task_id, grant.epoch, ENDED, had.stored_at)
     assert renewal.resume_waiting() == 1
 
 
@@ -228,7 +233,7 @@ def test_where_the_endpoint_needs_none_any_more_the_task_goes_on(alice: User, gs
 def test_a_deletion_waits_and_goes_on_too(alice: User, gsi1: Endpoint) -> None:
     task = unchecked(alice, gsi1)
     grant = take(task)
-    work.suspend(grant.task_id, grant.epoch, ENDED)
+    slice_end.suspend(grant.task_id, grant.epoch, ENDED)
     assert "alice#gsi1 (the source)" in queries.events(alice, task.pk).rows[0].description
     give(alice, gsi1)
     assert renewal.resume_waiting() == 1
@@ -267,9 +272,9 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that the rest of any task is said to take."""
     seconds = [100.0]
     monkeypatch.setattr(
-        outlook,
+        forecasts,
         "during",
-        lambda task, now=None: Forecast(Work(1, 1), seconds[0] / 2, seconds[0], seconds[0] * 2, "a test", 0),
+        lambda task, now=None: Forecast(ForecastWork(1, 1), seconds[0] / 2, seconds[0], seconds[0] * 2, "a test", 0),
     )
     return seconds
 
@@ -310,7 +315,7 @@ def test_a_worker_that_lost_its_lease_tells_nothing(
     held = give(alice, gsi1, seconds=60)
     task = unchecked(alice, gsi1, gsi2)
     grant = take(task)
-    work.release(task.pk, grant.epoch, moment())
+    slice_end.release(task.pk, grant.epoch, moment())
     with pytest.raises(LeaseLostError):
         renewal.foresee(task.pk, grant.epoch, gsi1, held)
     assert codes(task) == ["SUBMITTED"]
@@ -325,10 +330,10 @@ Law = Callable[[float], float]
 @pytest.fixture
 def fast_before(alice: User, gsi1: Endpoint, gsi2: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that ran between the two went at 50 MB/s."""
-    monkeypatch.setattr(outlook, "_models", {})
+    monkeypatch.setattr(forecasts, "_models", {})
     earlier = unchecked(alice, gsi1, gsi2)
     for number in range(1, 13):
-        facts = RunFacts(1 + number * 20.0, number * 10, int(number * 20 * HISTORY), 0, 0.05, 4, 2, 20, True)
+        facts = SliceMeasurement(1 + number * 20.0, number * 10, int(number * 20 * HISTORY), 0, 0.05, 4, 2, 20, True)
         history.learn(earlier.pk, None, facts)
 
 
@@ -418,7 +423,7 @@ def test_a_task_without_an_endpoint_to_wait_at_is_only_resumed_by_hand(
 
 def test_leases_are_free_while_tasks_wait(alice: User, gsi1: Endpoint, gsi2: Endpoint) -> None:
     task = put_to_bed(alice, gsi1, gsi2)
-    assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE
+    assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_RUNNABLE
 
 
 def test_when_the_endpoints_own_credential_has_ended_an_older_shared_one_serves(

@@ -1,21 +1,23 @@
-"""Who may do what, route by route, by the router: alice owns, bob is shared with, charlie must see nothing, and nobody
-has no token."""
+"""Access to each route of the router: alice owns, bob is shared with, charlie must see nothing, and "nobody" has no
+token."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db import connection
 
 from endpoints import registry
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration import expectations
-from tests.integration.expectations import EXPECTED, Stage, Things
+from tests.integration.expectations import EXPECTED, Stage, Things, World
 from tests.integration.rest import Answer, Api, assert_error, routes
 
 pytestmark = pytest.mark.django_db
@@ -32,19 +34,32 @@ CLOSED = [key for key, row in EXPECTED.items() if row.anonymous == 401]
 
 
 @pytest.fixture
-def stage(alice: User, bob: User) -> Stage:
-    return expectations.stage_of(alice, bob)
+def alice(world: World, db: None) -> User:
+    return world.users["alice"]
 
 
 @pytest.fixture
-def call(alice: User, bob: User, charlie: User) -> Callable[[str, Key, Things], Answer]:
+def bob(world: World, db: None) -> User:
+    return world.users["bob"]
+
+
+@pytest.fixture
+def charlie(world: World, db: None) -> User:
+    return world.users["charlie"]
+
+
+@pytest.fixture
+def stage(world: World, db: None) -> Stage:
+    return world.stage
+
+
+@pytest.fixture
+def call(world: World, db: None) -> Callable[[str, Key, Things], Answer]:
     """Ask a route as somebody, about these things."""
-    apis = {name: Api(user, root="") for name, user in (("alice", alice), ("bob", bob), ("charlie", charlie))}
-    apis["nobody"] = Api(root="")
 
     def ask(who: str, key: Key, things: Things) -> Answer:
         body = expectations.filled(EXPECTED[key].body, things)
-        return apis[who].call(key[0], expectations.path_of(key, things), body)
+        return world.apis[who].call(key[0], expectations.path_of(key, things), body)
 
     return ask
 
@@ -217,18 +232,23 @@ def _without_names(answer: Answer, things: Things) -> str:
     return text
 
 
-def _all_rows() -> dict[str, list[Any]]:
-    """Everything that there is, but for when tokens were used."""
-    models = [one for one in apps.get_models() if one._meta.app_label in ("endpoints", "identity", "tasks", "timers")]
-    volatile = {"last_used_at"}
-    return {
-        model.__name__: list(
-            model._default_manager.order_by("pk").values(
-                *(field.attname for field in model._meta.concrete_fields if field.name not in volatile)
-            )
+def _all_rows() -> list[Any]:
+    """All rows of all tables of ours, without the time when a token was used."""
+    with connection.cursor() as cursor:
+        cursor.execute(_statement_of_all_rows())
+        return list(cursor.fetchall())
+
+
+@cache
+def _statement_of_all_rows() -> str:
+    ours = ("endpoints", "identity", "tasks", "timers")
+    tables = sorted(model._meta.db_table for model in apps.get_models() if model._meta.app_label in ours)
+    return (
+        " UNION ALL ".join(
+            f"SELECT '{table}', (to_jsonb(one) - 'last_used_at')::text FROM \"{table}\" one" for table in tables
         )
-        for model in models
-    }
+        + " ORDER BY 1, 2"
+    )
 
 
 def test_that_nothing_changed_is_seen_where_something_did(stage: Stage) -> None:

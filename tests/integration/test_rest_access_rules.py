@@ -10,15 +10,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from endpoints import rules
 from endpoints.models import AccessRule, Endpoint, Role
-from endpoints.rules import RuleSpec
+from endpoints.sharing import access_rules
+from endpoints.sharing.access_rules import RuleSpec
 from identity.models import Group, Membership, User
 from tests.integration.cast import all_at_once, make_endpoint, make_user
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import give, make_share
-from transferapi.tasks import mails
 from transferapi.tasks.models import Mail
+from transferapi.tasks.notify import mails
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +68,7 @@ def test_a_rule_is_given_shown_changed_and_taken_back(api: Api, alice: User, bob
         "r",
         "2090-01-31T00:00:00+00:00",
     )
-    # What was read can be written back; null takes the date away.
+    # A document that was read can be written back; null removes the date.
     assert api.put(one, api.get(one).body).status == 200
     assert api.put(one, {**api.get(one).body, "expiration_date": None}).status == 200
     assert api.get(one).body["expiration_date"] is None
@@ -154,8 +154,8 @@ def test_one_principal_has_one_rule_for_a_path(api: Api, bob: User, share: Endpo
 
 
 def test_a_share_has_a_bounded_number_of_rules(api: Api, share: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rules.MAX_RULES == 1000
-    monkeypatch.setattr(rules, "MAX_RULES", 2)
+    assert access_rules.MAX_RULES == 1000
+    monkeypatch.setattr(access_rules, "MAX_RULES", 2)
     assert [create(api, path=f"/{number}").status for number in range(2)] == [201, 201]
     assert_error(create(api, path="/2"), 409, "ClientError.LimitExceeded")
 
@@ -165,10 +165,10 @@ def test_rules_that_are_given_at_one_moment_do_not_exceed_it(
 ) -> None:
     alice = make_user("alice")
     share = make_share(make_endpoint(alice, "ep1"), "share")
-    monkeypatch.setattr(rules, "MAX_RULES", 3)
+    monkeypatch.setattr(access_rules, "MAX_RULES", 3)
 
     def one(number: int) -> AccessRule:
-        return rules.create(alice, str(share.pk), RuleSpec("anonymous", None, f"/{number}/", "r"))
+        return access_rules.create(alice, str(share.pk), RuleSpec("anonymous", None, f"/{number}/", "r"))
 
     all_at_once([lambda number=number: one(number) for number in range(8)])  # type: ignore[misc]
     assert AccessRule.objects.count() == 3
@@ -180,7 +180,7 @@ def test_there_are_rules_on_shared_endpoints_only(api: Api, ep1: Endpoint) -> No
         api.post("/endpoint/ep1/access", {"principal_type": "anonymous", "path": "/", "permissions": "r"}),
     ):
         assert_error(answer, 400, "ClientError.BadRequest")
-        assert "no shared endpoint" in answer.body["message"]
+        assert "not a shared endpoint" in answer.body["message"]
 
 
 @pytest.mark.parametrize(

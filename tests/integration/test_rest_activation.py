@@ -13,15 +13,17 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from django.db import connection
 
 from deploy.endpoint.authority import Identity
-from endpoints import activating, activation, forms, registry
-from endpoints.activation import Need
+from endpoints import registry
+from endpoints.activation import forms, services
+from endpoints.activation import status as activation
+from endpoints.activation.status import Need
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.x509 import Credential
 from endpoints.models import Endpoint
-from identity import vault
+from identity.gsi.x509 import X509Credential
 from identity.hidden import Secret
 from identity.models import User
+from identity.vault import store as vault
 from tests.integration.activated import (
     activate,
     filled,
@@ -49,15 +51,39 @@ def api(alice: User) -> Api:
 def test_an_endpoint_without_security_needs_nothing(api: Api, ep1: Endpoint) -> None:
     found = requirements_of(api, "ep1")
     assert (found["activated"], found["expires_in"], found["expire_time"]) == (True, -1, None)
-    assert (found["DATA"], found["length"], found["auto_activation_supported"]) == ([], 0, True)
+    assert {row["type"] for row in found["DATA"]} == {"password"}, "an account there, if the user has one"
+    assert found["auto_activation_supported"] is True
     for action in ("autoactivate", "autoactivate?if_expires_in=10", "activate"):
         answer = api.post(f"/endpoint/ep1/{action}", {})
         assert (answer.status, answer.code, answer.body["expires_in"]) == (200, "AlreadyActivated", -1)
     assert_error(activate(api, "ep1", "proxy", proxy="x"), 400, "ClientError.BadRequest")
 
 
+def test_a_user_may_give_a_name_and_a_password_for_an_ftp_server(api: Api, alice: User, ep1: Endpoint) -> None:
+    answer = activate(api, "ep1", "password", username="alice", password="secret of alice")
+    assert (answer.status, answer.code) == (200, "Activated.PasswordCredential")
+    assert requirements_of(api, "ep1")["activated"]
+    login = activation.logins(alice.pk, ep1).at("dtn", 21)
+    assert (login.user, login.password) == (b"alice", b"secret of alice")
+    assert "secret of alice" not in f"{login!r} {login.key} {answer.body}"
+    assert api.post("/endpoint/ep1/deactivate", {}).code == "Deactivated"
+    assert activation.logins(alice.pk, ep1).at("dtn", 21).user == b"anonymous"
+
+
+def test_an_operator_may_refuse_passwords_that_travel_in_clear(api: Api, ep1: Endpoint, settings: Any) -> None:
+    settings.CLEAR_PASSWORDS = False
+    assert requirements_of(api, "ep1")["DATA"] == []
+    assert_error(activate(api, "ep1", "password", username="a", password="b"), 400, "ClientError.BadRequest")
+
+
 @pytest.mark.parametrize(
-    ("scheme", "forms"), [("gsiftp", ["myproxy", "delegate_proxy", "proxy"]), ("sshftp", ["ssh_key"]), ("ftp", [])]
+    ("scheme", "forms"),
+    [
+        ("gsiftp", ["myproxy", "delegate_proxy", "proxy"]),
+        ("sshftp", ["ssh_key"]),
+        ("sftp", ["ssh_key"]),
+        ("ftp", ["password"]),
+    ],
 )
 def test_the_scheme_of_the_servers_decides_which_forms_there_are(
     api: Api, alice: User, scheme: str, forms: list[str]
@@ -65,10 +91,10 @@ def test_the_scheme_of_the_servers_decides_which_forms_there_are(
     make_endpoint(alice, "place", scheme=scheme)
     found = requirements_of(api, "place")
     assert list(dict.fromkeys(row["type"] for row in found["DATA"])) == forms
-    assert found["activated"] is (not forms)
+    assert found["activated"] is (scheme == "ftp")
     for row in found["DATA"]:
         assert not (row["private"] and row["value"])
-        secret = row["name"] in ("passphrase", "proxy", "private_key", "code")
+        secret = row["name"] in ("passphrase", "password", "proxy", "private_key", "code")
         assert row["private"] is secret
 
 
@@ -95,7 +121,9 @@ def test_a_pushed_proxy_activates_until_it_expires(api: Api, gsi: Endpoint, alic
     shown = api.get("/endpoint/gsi").body
     assert (shown["activated"], shown["expire_time"]) == (True, answer.body["expire_time"])
     assert datetime.fromisoformat(shown["expire_time"]) == proxy.expires_at
-    assert api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"] == [api.get("/endpoint/gsi").body]
+    [listed] = api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]
+    # A second may have passed between the two answers.
+    assert {**listed, "expires_in": None} == {**shown, "expires_in": None}
     assert api.post("/endpoint/gsi/autoactivate").code == "AlreadyActivated"
 
 
@@ -124,8 +152,8 @@ def test_an_endpoint_is_active_as_long_as_its_credential_lives(
     proxy = proxy_of(alices)
     push(api, "gsi", proxy)
     moment = proxy.expires_at - timedelta(seconds=1)
-    assert activation.standing(alice.pk, gsi, moment).active
-    later = activation.standing(alice.pk, gsi, proxy.expires_at)
+    assert activation.activation_status(alice.pk, gsi, moment).active
+    later = activation.activation_status(alice.pk, gsi, proxy.expires_at)
     assert (later.need, later.active, later.expires_at, later.seconds_left(proxy.expires_at)) == (
         Need.X509,
         False,
@@ -188,7 +216,7 @@ def test_a_proxy_is_delegated_by_a_signing_request(alice: User, api: Api, gsi: E
 def test_a_chain_whose_certificates_follow_without_a_line_end_is_read(
     api: Api, gsi: Endpoint, alices: Identity
 ) -> None:
-    """As the old command line client of the Transfer API joins them."""
+    """The old command line client of the Transfer API joins certificates in this way."""
     wanted = requirements_of(api, "gsi")
     chain = signed(wanted, alices).replace("CERTIFICATE-----\n-----BEGIN", "CERTIFICATE----------BEGIN")
     assert activate(api, "gsi", "delegate_proxy", proxy_chain=chain).code == "Activated.ClientProxyCredential"
@@ -227,20 +255,20 @@ def test_of_several_proxies_for_one_key_that_come_at_once_one_is_taken(
     api: Api, alice: User, gsi: Endpoint, alices: Identity
 ) -> None:
     chain = signed(requirements_of(api, "gsi"), alices)
-    given = [forms.Given("delegate_proxy", "proxy_chain", Secret(chain))]
-    results = all_at_once([lambda: activating.activate(alice, "gsi", given)] * 4)
-    assert sorted(type(one).__name__ for one in results) == ["DelegationUnknownError"] * 3 + ["Outcome"]
-    assert activation.standing(alice.pk, gsi).active
+    given = [forms.GivenField("delegate_proxy", "proxy_chain", Secret(chain))]
+    results = all_at_once([lambda: services.activate(alice, "gsi", given)] * 4)
+    assert sorted(type(one).__name__ for one in results) == ["ActivationResult"] + ["DelegationUnknownError"] * 3
+    assert activation.activation_status(alice.pk, gsi).active
 
 
 @pytest.mark.django_db(transaction=True)
 def test_activations_and_deactivations_at_once_end_in_one_of_both(
     api: Api, alice: User, gsi: Endpoint, alices: Identity
 ) -> None:
-    given = [forms.Given("proxy", "proxy", Secret(proxy_of(alices).to_pem().decode()))]
-    actions = [lambda: activating.activate(alice, "gsi", given), lambda: activating.deactivate(alice, "gsi")] * 3
+    given = [forms.GivenField("proxy", "proxy", Secret(proxy_of(alices).to_pem().decode()))]
+    actions = [lambda: services.activate(alice, "gsi", given), lambda: services.deactivate(alice, "gsi")] * 3
     results = all_at_once(actions)
-    assert {type(one).__name__ for one in results} == {"Outcome"}
+    assert {type(one).__name__ for one in results} == {"ActivationResult"}
     assert len(vault.find_all(alice.pk, [vault.endpoint_binding(gsi.pk)])) <= 1
 
 
@@ -274,10 +302,12 @@ def shared(alice: User, bob: User) -> tuple[Endpoint, Endpoint]:
 
 
 def _keep(user: User, identity: Identity, *, hours: float = 1.0) -> None:
-    """What a logon at that server leaves behind."""
+    """Store a credential as a logon at that MyProxy server does."""
     proxy = proxy_of(identity, hours=hours)
     bound_to = vault.myproxy_binding("myproxy.example.org", 7512)
-    vault.store(user, bound_to, vault.Kind.X509, proxy.to_pem(), subject=proxy.identity, expires_at=proxy.expires_at)
+    vault.store(
+        user, bound_to, vault.CredentialKind.X509, proxy.to_pem(), subject=proxy.identity, expires_at=proxy.expires_at
+    )
 
 
 def test_a_credential_of_a_server_serves_every_endpoint_that_names_it(
@@ -311,9 +341,9 @@ def test_what_was_given_for_an_endpoint_itself_comes_before_what_it_shares(
     assert api.post("/endpoint/one/autoactivate").body["subject"] == robot.subject
     assert api.post("/endpoint/bob%23two/autoactivate").body["subject"] == alices.subject
     later = datetime.now(UTC) + timedelta(hours=2)
-    found = activation.standing(alice.pk, Endpoint.objects.get(pk=shared[0].pk), later)
-    assert found.held is not None
-    assert found.held.subject == alices.subject
+    found = activation.activation_status(alice.pk, Endpoint.objects.get(pk=shared[0].pk), later)
+    assert found.credential is not None
+    assert found.credential.subject == alices.subject
 
 
 def test_a_shared_one_that_lives_longer_takes_the_place_of_one_that_is_nearly_over(
@@ -394,19 +424,19 @@ def test_a_credential_that_comes_when_its_endpoint_is_gone_is_not_kept(
     bob: User, gsi: Endpoint, alices: Identity, monkeypatch: pytest.MonkeyPatch, gone: dict[str, Any]
 ) -> None:
     Endpoint.objects.filter(pk=gsi.pk).update(public=True)
-    parse = Credential.parse
+    parse = X509Credential.parse
 
     def slowly(pem: bytes) -> Any:
         Endpoint.objects.filter(pk=gsi.pk).update(**gone)
         return parse(pem)
 
-    monkeypatch.setattr(Credential, "parse", slowly)
+    monkeypatch.setattr(X509Credential, "parse", slowly)
     assert push(Api(bob), str(gsi.pk), proxy_of(alices)).code == "EndpointNotFound"
     assert not vault.find_all(bob.pk, [vault.endpoint_binding(gsi.pk)])
 
 
 def test_a_credential_of_the_wrong_kind_is_none(api: Api, alice: User, ssh: Endpoint, ssh_key: tuple[str, str]) -> None:
-    """When the owner changes what his servers speak."""
+    """The owner of the endpoint changes the protocol of its server after the activation."""
     activate(api, "ssh", "ssh_key", username="gftp", private_key=ssh_key[0], passphrase="ssh passphrase")
     registry.update_server(alice, "ssh", ssh.servers.get().pk, registry.ServerSpec("ssh.example.org"))
     assert not api.get("/endpoint/ssh").body["activated"]

@@ -1,4 +1,4 @@
-"""What activation refuses, each with its own reason, and that it tells no secret on any way."""
+"""Credentials that activation refuses, each with its own reason, and no secret in any answer or log."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from deploy.endpoint.authority import Authority, Identity
-from endpoints import activating, forms
-from endpoints.gridftp.proxies import sign_proxy
-from endpoints.gridftp.x509 import Credential
+from endpoints.activation import forms, services
 from endpoints.models import Endpoint
-from identity.errors import VaultKeyNotConfiguredError
+from identity.gsi.proxies import sign_proxy
+from identity.gsi.x509 import X509Credential
 from identity.hidden import Secret
 from identity.models import User
-from identity.vault_keys import new_key, parse_keys
+from identity.vault.errors import VaultKeyNotConfiguredError
+from identity.vault.keys import new_key, parse_keys
 from tests.grid import credential_of
 from tests.integration.activated import (
     activate,
@@ -60,7 +60,7 @@ def _without_key(identity: Identity) -> str:
 
 def _other_key(identity: Identity) -> str:
     one, other = proxy_of(identity), proxy_of(identity)
-    return Credential(one.certificate, other.key, one.chain).to_pem().decode()
+    return X509Credential(one.certificate, other.key, one.chain).to_pem().decode()
 
 
 def _encrypted_key(identity: Identity) -> str:
@@ -127,7 +127,7 @@ def test_a_key_that_a_server_could_not_take_a_proxy_of_is_refused_where_it_would
     """The toolkit's servers make keys as long as the user's, and of RSA: 256 bits of it are too few for anybody."""
     issuer, key = credential_of(alices), generate_private_key(SECP256R1())
     proxy = sign_proxy(issuer, key.public_key(), lifetime=timedelta(hours=1), now=datetime.now(UTC))
-    credential = Credential(proxy, key, (issuer.certificate,))
+    credential = X509Credential(proxy, key, (issuer.certificate,))
     settings.DELEGATE_TO = ("gsi.example.org",)
     assert_error(push(api, "gsi", credential), 400, "ClientError.CredentialRefused.NoRsaKey")
     settings.DELEGATE_TO = ("other.example.org",)
@@ -256,19 +256,19 @@ def test_no_frame_of_a_traceback_shows_a_secret(
     settings: Any,
     form: str,
 ) -> None:
-    """Of ours: what a debugger or a log of local variables would show, when the vault refuses in the end."""
+    """Local variables of our functions, as a debugger or a log would show them, hold no secret if the vault refuses."""
     place, values = "gsi", {"proxy": proxy_of(alices).to_pem().decode()}
     if form == "delegate_proxy":
         values = {"proxy_chain": signed(requirements_of(api, "gsi"), alices)}
     if form == "ssh_key":
         place, values = "ssh", {"username": "g", "private_key": ssh_key[0], "passphrase": "ssh passphrase"}
-    given = [forms.Given(form, name, Secret(value)) for name, value in values.items()]
+    given = [forms.GivenField(form, name, Secret(value)) for name, value in values.items()]
     secrets = {line for value in values.values() for line in value.splitlines() if len(line) > 10} - {
         "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----",
     }  # fmt: skip
     settings.VAULT_KEYS = ()
     with pytest.raises(VaultKeyNotConfiguredError) as caught:
-        activating.activate(alice, place, given)
+        services.activate(alice, place, given)
     frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if "/endpoints/" in frame.f_code.co_filename]
     assert len(frames) >= 2
     shown = "".join(repr(value) for frame in frames for value in frame.f_locals.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable
@@ -14,17 +15,20 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 from pytest_django import DjangoAssertNumQueries
 
-from endpoints import bookmarks, pausing, roles, rules, shares
+from endpoints import bookmarks, pause_rules
+from endpoints.connect import setup_keys
 from endpoints.models import Endpoint, Role
-from endpoints.rules import RuleSpec
+from endpoints.sharing import access_rules, roles, shares
+from endpoints.sharing.access_rules import RuleSpec
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
 from tests.integration.rest import Answer, Api, assert_error, plain_routes, routes
-from transferapi.rest import canned
-from transferapi.rest.plain_routes import PATHS as PLAIN
-from transferapi.tasks import controlling, webhooks
+from transferapi.rest.openapi import components
+from transferapi.rest.openapi.plain_routes import PATHS as PLAIN
+from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Event, File, Item, Task
+from transferapi.tasks.notify import webhooks
 from transferapi.tasks.states import FileKind, FileState
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +43,7 @@ def api(alice: User) -> Api:
 
 @pytest.fixture
 def task(alice: User, ep1: Endpoint, ep2: Endpoint) -> Task:
-    """One that was canceled after it had moved one file of three, given up another and met a fault."""
+    """A canceled task of three files: one was moved, one was given up after a fault, and one is pending."""
     made = submit(alice, ep1, ep2, label="golden")
     item = Item.objects.get(task=made)
     common: dict[str, Any] = {"task": made, "item": item, "size": 7}
@@ -131,6 +135,7 @@ def test_the_document_of_a_task(api: Api, alice: User, ep1: Endpoint, ep2: Endpo
         "is_ok": None,
         "is_paused": False,
         "data_protection": None,
+        "data_way": None,
         "fatal_error": {"code": "CANCELED", "description": "By alice."},
         "canceled_by_admin": None,
         "canceled_by_admin_message": None,
@@ -219,7 +224,8 @@ def test_the_document_of_an_endpoint_has_all_that_clients_read(api: Api, alice: 
         "DATA": [
             {
                 "DATA_TYPE": "server", "id": server.pk, "hostname": "ep1.example.org", "port": 2811, "scheme": "ftp",
-                "uri": "ftp://ep1.example.org:2811", "subject": None, "is_connected": True, "is_paused": False,
+                "uri": "ftp://ep1.example.org:2811", "subject": None, "shown_host_key": None,
+                "is_connected": True, "is_paused": False,
                 "incoming_data_port_start": None, "incoming_data_port_end": None,
                 "outgoing_data_port_start": None, "outgoing_data_port_end": None,
             }
@@ -244,19 +250,30 @@ def test_fields_leave_the_rest_out(api: Api, ep1: Endpoint, task: Task) -> None:
 _E, _T = "endpoint/<str:endpoint>", "task/<str:task>"
 _OPERATIONS = {
     ("GET", f"operation/{_E}/ls"): "?path=/",
+    ("GET", f"operation/{_E}/listing"): "?path=/",
+    ("GET", f"operation/{_E}/destination"): "?path=/a",
     ("GET", f"operation/{_E}/stat"): "?path=/",
     ("POST", f"operation/{_E}/mkdir"): "",
     ("POST", f"operation/{_E}/rename"): "",
     ("POST", f"operation/{_E}/symlink"): "",
+    ("GET", f"operation/{_E}/file"): "?path=/a",
+    ("PUT", f"operation/{_E}/file"): "?path=/a",
+    ("DELETE", f"operation/{_E}/upload"): "?path=/a",
     ("GET", f"{_E}/ls"): "?path=/",
     ("POST", f"{_E}/mkdir"): "",
 }
-#: What this service has not, and says so; and what is not asked of a task that runs.
+#: Operations that this service does not have, and those that a running task refuses.
 _NOT_HERE = {
     ("PUT", f"{_E}/subscription"): 501,
     ("PUT", f"{_E}/subscription_admin_verified"): 501,
     ("POST", f"{_T}/remove"): 409,
+    ("POST", f"{_T}/retry"): 409,
+    ("POST", f"{_T}/run_again"): 400,
+    # Its servers are no ssh accounts.
+    ("DELETE", f"{_E}/ssh_program"): 400,
 }
+#: Its body is a file, not a document.
+_TAKES_OCTETS = ("PUT", f"operation/{_E}/file")
 #: Which example each route is sent; those that read have a query.
 _BODIES: dict[tuple[str, str], str] = {
     ("POST", "endpoint"): "endpoint",
@@ -273,11 +290,16 @@ _BODIES: dict[tuple[str, str], str] = {
     ("PUT", f"{_E}/access/<str:access>"): "access_change",
     ("POST", "transfer"): "transfer",
     ("POST", "delete"): "delete",
+    ("POST", "transfer/check"): "transfer",
+    ("POST", "delete/check"): "delete",
     ("PUT", _T): "task",
     ("POST", _T): "task",
+    ("POST", f"{_T}/retry"): "retry",
+    ("POST", f"{_T}/run_again"): "run_again",
     ("POST", f"{_E}/mkdir"): "mkdir",
     ("POST", "bookmark"): "bookmark",
     ("PUT", "bookmark/<str:bookmark>"): "bookmark_change",
+    ("PUT", "mail_preference"): "mail_preference",
     ("POST", "webhook"): "webhook",
     ("PUT", "webhook/<str:webhook>"): "webhook_change",
     ("POST", "endpoint_manager/pause_rule"): "pause_rule",
@@ -288,6 +310,7 @@ _BODIES: dict[tuple[str, str], str] = {
 }
 _QUERIES = {
     ("GET", "endpoint_search"): "?filter_fulltext=e",
+    ("GET", f"operation/{_E}/upload"): "?path=/a",
     ("GET", "endpoint_manager/task_list"): "?filter_status=ACTIVE",
     ("GET", "forecast"): "?source_endpoint=mine&destination_endpoint=go%23ep1&bytes=1000",
     **_OPERATIONS,
@@ -300,13 +323,15 @@ def _described_routes() -> list[tuple[str, str]]:
 
 #: These are about a shared endpoint.
 _OF_SHARES = re.compile(r"/(access|role)")
+#: These are about a personal one.
+_OF_AGENTS = re.compile(r"/(agent|setup_key)$")
 #: Its example is a user's name and passphrase: there has to be a server that takes them (test_rest_activation).
 _SHOWN_ELSEWHERE = ("POST", f"{_E}/activate")
 
 
 def _the_task_of_examples(like: Task) -> Task:
     """One with the id that examples name."""
-    [task_id] = canned.REQUESTS["admin_pause"]["task_id_list"]
+    [task_id] = components.REQUEST_EXAMPLES["admin_pause"]["task_id_list"]
     made = Task.objects.get(pk=like.pk)
     made.pk, made.submission_id = uuid.UUID(task_id), uuid.uuid4()
     made.save(force_insert=True)
@@ -329,25 +354,27 @@ def world(api: Api, alice: User, task: Task) -> Callable[[tuple[str, str]], Answ
         principal=alice.pk,
         role="administrator",
     )
-    User.objects.create(pk=canned.REQUESTS["role"]["principal"], username="bob")
+    User.objects.create(pk=components.REQUEST_EXAMPLES["role"]["principal"], username="bob")
     shares.create(alice, "mine", "/results/", {"name": "share"})
+    setup_keys.create_endpoint(alice, {"name": "laptop", "is_globus_connect": True})
     given = RuleSpec("all_authenticated_users", None, "/public/", "r")
     things = {
         "bookmark": bookmark.pk,
         "webhook": webhook.pk,
         "server": server.pk,
-        "pause_rule": pausing.create(alice, "mine", {"start_time": datetime.now(UTC) + timedelta(days=1)}).pk,
-        "admin_cancel": controlling.cancel(alice, [_the_task_of_examples(running).pk], "").pk,
-        "access": rules.create(alice, "share", given).pk,
+        "pause_rule": pause_rules.create(alice, "mine", {"start_time": datetime.now(UTC) + timedelta(days=1)}).pk,
+        "admin_cancel": actions.cancel(alice, [_the_task_of_examples(running).pk], "").pk,
+        "access": access_rules.create(alice, "share", given).pk,
         "role": roles.create(alice, "share", "identity", str(go.pk), "activity_monitor").pk,
     }
 
     def send(key: tuple[str, str]) -> Answer:
         method, route = key
         subject = running if method != "GET" else task
-        named = {**things, "endpoint": "share" if _OF_SHARES.search(route) else "mine", "task": subject.pk}
+        endpoint = "laptop" if _OF_AGENTS.search(route) else "share" if _OF_SHARES.search(route) else "mine"
+        named = {**things, "endpoint": endpoint, "task": subject.pk}
         path = re.sub(r"<str:(\w+)>", lambda part: str(named[part[1]]), route)
-        body = canned.REQUESTS[_BODIES[key]] if key in _BODIES else None
+        body = components.REQUEST_EXAMPLES[_BODIES[key]] if key in _BODIES else None
         return api.call(method, f"/{path}{_QUERIES.get(key, '')}", body)
 
     return send
@@ -385,16 +412,38 @@ def test_the_description_is_sound_and_describes_every_route(api: Api) -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/vnd.oai.openapi+json"])
+def test_the_description_is_rendered_once_and_not_sent_to_who_has_it(kind: str) -> None:
+    first, second = (Client().get("/v0.10/openapi", headers={"Accept": kind}) for _ in range(2))
+    assert first.headers["Content-Type"] == kind
+    # The same object: all answers together take the memory of one.
+    assert first.content is second.content
+    assert first.headers["ETag"] == second.headers["ETag"]
+    same, other = (
+        Client().get("/v0.10/openapi", headers={"Accept": kind, "If-None-Match": tag})
+        for tag in (f'"other", W/{first.headers["ETag"]}', '"other"')
+    )
+    assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    assert (other.status_code, other.content) == (200, first.content)
+
+
+def test_each_format_of_the_description_has_a_tag_of_its_own() -> None:
+    kinds = ("application/json", "application/vnd.oai.openapi+json")
+    found = [Client().get("/v0.10/openapi", headers={"Accept": kind}) for kind in kinds]
+    assert found[0].json() == json.loads(found[1].content)
+    assert found[0].headers["ETag"] != found[1].headers["ETag"]
+
+
 @pytest.mark.parametrize("key", _described_routes(), ids=lambda key: " ".join(key))
 def test_every_operation_has_a_summary_and_its_documents_an_example(key: tuple[str, str]) -> None:
     described = operation(key[0], "v0.10/" + key[1])
     assert described["summary"]
     assert set(described["responses"]) >= {"4XX", "5XX"}
     assert described["security"] == [{"bearer": []}, {"session": []}]
-    assert ("requestBody" in described) == (key in _BODIES)
+    assert ("requestBody" in described) == (key in (*_BODIES, _TAKES_OCTETS))
     if key in _BODIES:
         content = described["requestBody"]["content"]["application/json"]
-        assert [one["value"] for one in content["examples"].values()] == [canned.REQUESTS[_BODIES[key]]]
+        assert [one["value"] for one in content["examples"].values()] == [components.REQUEST_EXAMPLES[_BODIES[key]]]
     for parameter in described.get("parameters", ()):
         assert parameter["description"]
 
@@ -411,7 +460,7 @@ def test_a_list_costs_the_same_however_long_it_is(
         make_endpoint(alice, f"more{number}")
         with django_assert_num_queries(2):  # the token, the tasks with their endpoints and owners
             assert len(api.get("/task_list").body["DATA"]) == number + 1
-        with django_assert_num_queries(4):  # the token, the endpoints, their servers, and which tasks use them
+        with django_assert_num_queries(5):  # the token, the endpoints, their servers and agents, their tasks
             assert len(api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]) == number + 3
 
 
@@ -421,7 +470,7 @@ def test_a_task_and_an_endpoint_are_one_look_each(
     api.get("/submission_id")
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}")
-    with django_assert_num_queries(4):  # and its servers, and whether a task uses it
+    with django_assert_num_queries(5):  # and its servers and agent, and whether a task uses it
         api.get("/endpoint/ep1")
     with django_assert_num_queries(1):
         api.get("/submission_id")
@@ -458,7 +507,7 @@ def test_a_missing_task_is_told_with_the_id_that_was_asked_for(api: Api) -> None
 
 
 def test_what_is_no_view_is_described_by_hand() -> None:
-    """But for the page that OAuth servers of endpoints send browsers to."""
+    """Except the callback page, to which OAuth servers of endpoints redirect browsers."""
     paths = {path_of(route) for route in plain_routes() if "oauth/callback" not in route}
     assert paths == set(PLAIN)
     assert {"bearer", "session", "oauth2", "client"} <= set(description()["components"]["securitySchemes"])

@@ -1,4 +1,4 @@
-"""How hard a task may work an endpoint: set by REST, shown by REST, and told to the engine."""
+"""Limits of the load of a task on an endpoint: set by REST, shown by REST, and passed to the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import submit, take
 from tests.integration.rest import Api, assert_error
-from workers.store import task_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -117,12 +116,12 @@ def test_only_the_owner_sets_limits_and_only_who_sees_the_endpoint_sees_them(
 def test_the_engine_is_told_the_limits_of_both_ends(alice: User, api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
     api.put("/endpoint/ep1", CUSTOM)
     api.put("/endpoint/ep2", {"network_use": "minimal"})
-    spec = task_spec(take(submit(alice, ep1, ep2)))
+    spec = take(submit(alice, ep1, ep2)).spec
     assert spec.destination is not None
     for end, expected in ((spec.source, CUSTOM), (spec.destination, MINIMAL)):
         assert {name: getattr(end, name) for name in NUMBERS} == {name: expected[name] for name in NUMBERS}
 
 
 def test_a_normal_endpoint_leaves_the_engine_free(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
-    spec = task_spec(take(submit(alice, ep1, ep2)))
+    spec = take(submit(alice, ep1, ep2)).spec
     assert {getattr(spec.source, name) for name in NUMBERS} == {None}

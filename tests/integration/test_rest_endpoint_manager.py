@@ -1,4 +1,4 @@
-"""What those who run endpoints see of the tasks of others, and do to them: over REST."""
+"""Managers of endpoints see and control the tasks of other users: over REST."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from endpoints import roles
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import AccessRule, Endpoint, PauseRule
+from endpoints.sharing import roles
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import give, make_share
-from transferapi.rest.documents import time
-from transferapi.tasks import controlling, leases, moves, overseeing, pauses, queries, retention, settling, work
+from transferapi.rest.openapi.types import wire_time
+from transferapi.tasks import moves, queries
 from transferapi.tasks.events import NewEvent
+from transferapi.tasks.managers import actions, managed_tasks, pauses
+from transferapi.tasks.managers.managed_tasks import MAX_TASKS
 from transferapi.tasks.models import AdminCancel, Event, File, Item, Mail, Task
-from transferapi.tasks.overseeing import MAX_TASKS
-from transferapi.tasks.rows import Trouble
+from transferapi.tasks.upkeep import retention
+from transferapi.tasks.worker import history, leases, settling, slice_end
 
 pytestmark = pytest.mark.django_db
 
@@ -93,14 +96,14 @@ def test_filters_keep_what_they_name(bobs: Api, alice: User, charlie: User, ep1:
     done(tasks[0], 100, faults=3)
     done(tasks[1], 200, status="FAILED", fatal_error_code="EXPIRED", fatal_error_description="late")
     Task.objects.filter(pk=tasks[2].pk).update(status="INACTIVE", phase="suspended")
-    controlling.pause(public.owner, [tasks[3].pk], "wait")
+    actions.pause(public.owner, [tasks[3].pk], "wait")
 
     def kept(**query: Any) -> set[int]:
         found = listed(bobs, filter_endpoint="public", **query)
         return {number for number, task in enumerate(tasks) if str(task.pk) in found}
 
     def around(seconds: float) -> str:
-        return time(NOW - timedelta(seconds=seconds)) or ""
+        return wire_time(NOW - timedelta(seconds=seconds)) or ""
 
     assert kept() == {0, 1, 2, 3, 4}
     assert kept(filter_status="SUCCEEDED,FAILED") == {0, 1}
@@ -135,7 +138,7 @@ def test_filters_keep_what_they_name(bobs: Api, alice: User, charlie: User, ep1:
         ({"filter_endpoint": "public", "filter_completion_time": "noon"}, "filter_completion_time"),
         ({"filter_endpoint": "public", "filter_min_faults": "-1"}, "filter_min_faults"),
         ({"filter_endpoint": "public", "last_key": "active,x"}, "last_key"),
-        ({"filter_endpoint": "public", "last_key": f"complete,2026-01-01,{uuid.uuid4()}"}, "last_key"),
+        ({"filter_endpoint": "public", "last_key": f"complete,2026-01-01,{uuid.UUID(int=1)}"}, "last_key"),
         ({"filter_endpoint": "public", "last_key": "x"}, "last_key"),
     ],
 )
@@ -157,7 +160,7 @@ def test_ids_that_there_are_not_and_ids_of_others_are_refused_alike(
     assert answers[0].body["message"] == answers[1].body["message"]
 
 
-@pytest.mark.parametrize("owner", [str(uuid.uuid4()), "x"])
+@pytest.mark.parametrize("owner", [str(uuid.UUID(int=1)), "x"])
 def test_an_owner_that_there_is_not_is_told(bobs: Api, public: Endpoint, owner: str) -> None:
     answer = bobs.get(f"{M}/task_list", filter_endpoint="public", filter_owner_id=owner)
     assert_error(answer, 404, "UserNotFound")
@@ -188,10 +191,10 @@ def test_pages_go_on_from_the_last_key_and_hold_every_task_once(
 
 def test_a_page_reads_the_index_and_not_the_history(alice: User, public: Endpoint, ep1: Endpoint) -> None:
     submit(alice, ep1, public)
-    wanted = overseeing.Filter(endpoint="public", min_faults=1)
-    conditions, parameters = overseeing._conditions(wanted, None)
-    parts = [overseeing._ONE_SIDE.format(side=side, conditions=conditions) for side in overseeing.SIDES]
-    query = overseeing._PAGE.format(parts=" UNION ALL ".join(parts))
+    wanted = managed_tasks.ManagedTaskFilter(endpoint="public", min_faults=1)
+    conditions, parameters = managed_tasks._conditions(wanted, None)
+    parts = [managed_tasks._ONE_SIDE.format(side=side, conditions=conditions) for side in managed_tasks.SIDES]
+    query = managed_tasks._PAGE.format(parts=" UNION ALL ".join(parts))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan TO off; SET LOCAL enable_sort TO off")
         cursor.execute("EXPLAIN " + query, {**parameters, "places": [public.pk], "limit": 10})
@@ -204,8 +207,8 @@ def test_a_list_that_takes_too_long_is_given_up_with_an_error_that_nobody_tries_
     bobs: Api, alice: User, ep1: Endpoint, public: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit(alice, ep1, public)
-    monkeypatch.setattr(overseeing, "PATIENCE", 50)
-    monkeypatch.setitem(overseeing._CONDITIONS, "faults", "pg_sleep(1) IS NOT NULL")
+    monkeypatch.setattr(managed_tasks, "PATIENCE", 50)
+    monkeypatch.setitem(managed_tasks._CONDITIONS, "faults", "pg_sleep(1) IS NOT NULL")
     assert_error(bobs.get(f"{M}/task_list", filter_endpoint="public", filter_min_faults=1), 400)
     assert listed(bobs, filter_endpoint="public", filter_status="ACTIVE") != [], "and the connection is fine"
 
@@ -266,17 +269,17 @@ def test_one_side_is_shown_without_the_paths_and_the_texts_of_the_other(
 def test_no_event_of_one_side_names_a_path_of_the_other(
     alice: User, alices: Api, bobs: Api, ep1: Endpoint, public: Endpoint
 ) -> None:
-    """What was deleted at a destination, what was left out of a source, and which path ended a task."""
+    """Paths deleted at a destination, paths left out of a source, and the path that ended a task."""
     task = submit(alice, ep1, public)
     grant = take(task)
     for code, details in (
         ("PROGRESS", {"files": 1, "paths": ["/secret/old"]}),
         ("PROGRESS", "1 thing under /secret/a"),
     ):
-        work.event(task.pk, grant.epoch, NewEvent(code, "Some things.", details))
+        history.add_event(task.pk, grant.epoch, NewEvent(code, "Some things.", details))
     said = "No access rule of the shared endpoint bob#share covers /secret/b any more"
-    work.event(task.pk, grant.epoch, NewEvent("TIMEOUT", f"{said}.", "", is_error=True))
-    work.fail(task.pk, grant.epoch, "ACL_CHANGED", f"{said}.")
+    history.add_event(task.pk, grant.epoch, NewEvent("TIMEOUT", f"{said}.", "", is_error=True))
+    slice_end.fail(task.pk, grant.epoch, "ACL_CHANGED", f"{said}.")
     url = f"{M}/task/{task.pk}"
     for api in (alices, bobs):
         told = [api.get(f"{url}{more}").body for more in ("", "/event_list")]
@@ -285,11 +288,11 @@ def test_no_event_of_one_side_names_a_path_of_the_other(
     assert "/secret/b" in str(Api(alice).get(f"/task/{task.pk}/event_list").body), "the owner is told all of it"
 
 
-@pytest.mark.parametrize("side", ["source", "destination", "unknown"])
+@pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("fate", [NOW, "given up", "passed over"])
-def test_one_side_reads_how_many_files_met_a_fault(bobs: Api, task: Task, side: str, fate: Any) -> None:
-    trouble = Trouble("PERMISSION_DENIED", side, "Change /secret.", "550 /secret/a")
-    settling._tell(task.pk, [("/secret/a", trouble, fate), ("/secret/b", trouble, fate)], NOW)
+def test_one_side_reads_how_many_files_met_a_fault(bobs: Api, task: Task, side: Side, fate: Any) -> None:
+    fault = Fault(Kind.PERMISSION_DENIED, side, advice="Change /secret.", raw="550 /secret/a")
+    settling._report(task.pk, [("/secret/a", fault, fate), ("/secret/b", fault, fate)], NOW)
     [row, _] = bobs.get(f"{M}/task/{task.pk}/event_list").body["DATA"]
     assert " on 2 files: " in row["description"]
     assert row["details"] == ""
@@ -403,7 +406,7 @@ def test_a_running_task_that_is_paused_by_its_id_learns_of_it_by_its_heartbeat(b
     grant = take(task)
     bobs.post(f"{M}/admin_pause", said(task))
     assert leases.heartbeat(task.pk, grant.epoch).pause_requested
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     assert Task.objects.get(pk=task.pk).phase == "paused"
     bobs.post(f"{M}/admin_resume", said(task))
     assert not leases.heartbeat(task.pk, take(task).epoch).pause_requested
@@ -474,7 +477,7 @@ def test_a_running_task_ends_with_its_workers_next_word(alices: Api, bobs: Api, 
     assert asked["done"] is False
     assert alices.get(f"/task/{task.pk}").body["canceled_by_admin"] is None, "not yet"
     assert leases.heartbeat(task.pk, grant.epoch).cancel_requested
-    work.fail(task.pk, grant.epoch, "CANCELED", "Canceled by the user.")
+    slice_end.fail(task.pk, grant.epoch, "CANCELED", "Canceled by the user.")
     told = alices.get(f"/task/{task.pk}").body
     assert told["fatal_error"]["description"] == "A manager of bob#public canceled the task: Enough."
     assert bobs.get(f"{M}/admin_cancel/{asked['id']}").body["done"] is True
@@ -484,7 +487,7 @@ def test_who_asked_first_has_ended_it(alices: Api, alice: User, bobs: Api, task:
     grant = take(task)
     moves.cancel(alice, task.pk)
     bobs.post(f"{M}/admin_cancel", said(task))
-    work.release(task.pk, grant.epoch, datetime.now(UTC))
+    slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     told = alices.get(f"/task/{task.pk}").body
     assert (told["canceled_by_admin"], told["fatal_error"]["description"]) == (None, moves.CANCELED_TEXT)
 
@@ -543,9 +546,9 @@ def test_managers_and_the_owner_at_once_leave_one_end(alice: User, bob: User, ep
         tasks = [submit(alice, ep1, public) for _ in range(3)]
         one, two = [task.pk for task in tasks], [task.pk for task in reversed(tasks)]
         results = all_at_once([
-            partial(controlling.cancel, bob, one, "by bob"),
-            partial(controlling.cancel, alice, two, "by alice"),
-            partial(controlling.pause, bob, two, "paused"),
+            partial(actions.cancel, bob, one, "by bob"),
+            partial(actions.cancel, alice, two, "by alice"),
+            partial(actions.pause, bob, two, "paused"),
             partial(moves.cancel, alice, one[1]),
             pauses.settle,
         ])  # fmt: skip
@@ -605,7 +608,7 @@ def test_the_history_of_a_task_is_forgotten_after_thirty_days(alices: Api, alice
 
 
 def test_of_a_managers_cancels_the_last_ones_are_kept(bobs: Api, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controlling, "MAX_CANCELS", 2)
+    monkeypatch.setattr(actions, "MAX_CANCELS", 2)
     ids = [bobs.post(f"{M}/admin_cancel", said(task)).body["id"] for _ in range(4)]
     assert {str(pk) for pk in AdminCancel.objects.values_list("pk", flat=True)} == set(ids[2:])
 

@@ -85,10 +85,16 @@ def test_what_goes_wrong_while_an_endpoint_is_made_leaves_none(api: Api) -> None
     assert not Endpoint.objects.exists()
 
 
-def test_personal_endpoints_come_with_a_later_version(api: Api, ep1: Endpoint) -> None:
-    answer = api.post("/endpoint", {"display_name": "laptop", "is_globus_connect": True})
-    assert_error(answer, 400, "ClientError.BadRequest.NotSupported")
-    assert answer.body["message"].startswith("is_globus_connect: This version cannot ")
+def test_a_personal_endpoint_has_an_agent_and_no_servers(api: Api, ep1: Endpoint) -> None:
+    laptop = {"display_name": "laptop", "is_globus_connect": True}
+    made = api.post("/endpoint", laptop)
+    assert made.body["globus_connect_setup_key"].startswith("wb1.")
+    shown = api.get(f"/endpoint/{made.body['id']}").body
+    seen = {name: shown[name] for name in ("is_globus_connect", "activated", "globus_connect_setup_key")}
+    assert seen == {"is_globus_connect": True, "activated": True, "globus_connect_setup_key": None}
+    assert_error(api.post("/endpoint", laptop | {"DATA": [{"hostname": "a.org"}]}), 400, "ClientError.BadRequest")
+    added = api.post(f"/endpoint/{made.body['id']}/server", {"hostname": "a.org"})
+    assert_error(added, 400, "ClientError.BadRequest")
     # As `globus gcp update mapped` says of all endpoints.
     assert api.put("/endpoint/ep1", {"is_globus_connect": True, "description": "x"}).status == 200
     assert api.get("/endpoint/ep1").body["is_globus_connect"] is False
@@ -141,7 +147,7 @@ def test_what_users_are_told_and_what_holds_for_all_transfers_is_kept(api: Api, 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("name", "a b"), ("name", "a#b"), ("name", ""), ("name", "x" * 129), ("name", str(uuid.uuid4())),
+        ("name", "a b"), ("name", "a#b"), ("name", ""), ("name", "x" * 129), ("name", str(uuid.UUID(int=1))),
         ("name", "\u00fc"), ("display_name", "x" * 257), ("display_name", "a\nb"), ("description", "\0"),
         ("description", "\udcff"), ("default_directory", "data"), ("default_directory", "/../etc"),
         ("default_directory", "/a\n"), ("info_link", "x" * 1025),

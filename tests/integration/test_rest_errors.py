@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints import registry
-from endpoints.limits import Limits
 from endpoints.models import Endpoint
+from endpoints.network_use import NetworkLimits
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
 from transferapi.limit_settings import DEFAULTS
-from transferapi.rest.parsing import MAX_BODY
+from transferapi.rest.http.parsing import MAX_BODY
 from transferapi.tasks.models import Task
 
 
@@ -103,7 +103,7 @@ def test_json_may_say_its_charset(api: Api) -> None:
     assert answer.status == 201
 
 
-#: Nothing of it is a document: the parser refuses it, and says 400.
+#: Bodies that are no documents: the parser refuses them with 400.
 BROKEN = {
     "open": b'{"label": ',
     "two documents": b"{} {}",
@@ -239,13 +239,14 @@ _TRANSFER = {
 }  # fmt: skip
 _DELETE = {"submission_id": "", "endpoint": "ep1", "DATA": [{"path": "/a"}]}
 _SOURCES = {"myproxy_server": TEXT, "myproxy_dn": TEXT, "oauth_server": TEXT}
+_SSH = {"jump_host": TEXT, "data_ports": TEXT}
 _FLAGS = dict.fromkeys((
     "public", "allow_guest_collections", "force_encryption", "force_verify", "disable_verify", "is_globus_connect",
     "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance", "disable_anonymous_writes",
     "preserve_modtime", "requester_pays",
 ), FLAG)  # fmt: skip
 _MESSAGES = {"user_message": TEXT, "user_message_link": TEXT}
-_LIMITS = {"network_use": TEXT, **dict.fromkeys(Limits._fields, NUMBER)}
+_LIMITS = {"network_use": TEXT, **dict.fromkeys(NetworkLimits._fields, NUMBER)}
 _ACTIVATION = {"DATA": [{"type": "proxy", "name": "proxy", "value": "no proxy"}]}
 _FILTER = {"filter_rules": [{"name": "*", "method": "exclude"}]}
 SHAPES: dict[str, Shape] = {
@@ -270,12 +271,12 @@ SHAPES: dict[str, Shape] = {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, **_FLAGS, **_MESSAGES, "DATA": Field((list,)), **_LIMITS,
-        **_SOURCES, "data_hosts": Field((list,)),
+        **_SOURCES, **_SSH, "data_hosts": Field((list,)),
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
-        "default_directory": TEXT, **_FLAGS, **_MESSAGES, **_LIMITS, **_SOURCES,
+        "default_directory": TEXT, **_FLAGS, **_MESSAGES, **_LIMITS, **_SOURCES, **_SSH,
         "data_hosts": Field((list,)),
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
@@ -400,7 +401,7 @@ def world(alice: User) -> tuple[Api, Task]:
     return Api(alice), submit(alice, ep1, ep2)
 
 
-#: How fast examples are drawn says something about the machine only.
+#: The speed of drawing examples depends on the machine only, so it is not checked.
 _ANY = settings(
     max_examples=300,
     deadline=None,
@@ -455,7 +456,7 @@ def test_no_query_makes_the_service_fail(world: tuple[Api, Task], data: st.DataO
 def _assert_understood(api: Api, method: str, where: str, body: object = None, **query: str) -> None:
     """Done, or refused with a document. 502: the gate does not let the service call these endpoints.
 
-    What was done is undone, so that the next example meets the same world.
+    The transaction is rolled back, so that the next example begins with the same state.
     """
     with transaction.atomic():
         answer = api.call(method, where, body, query=query)

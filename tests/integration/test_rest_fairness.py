@@ -18,7 +18,7 @@ import redis
 from deploy.stack.redis import Redis
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.rest import fairness
+from transferapi.rest.http import rate_limit
 
 pytestmark = pytest.mark.django_db
 
@@ -26,15 +26,15 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def limited(settings: Any, redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Two requests a second: twenty at once."""
-    monkeypatch.setattr(fairness, "breaker", fairness._Breaker())
+    monkeypatch.setattr(rate_limit, "breaker", rate_limit._Breaker())
     # A machine that is busy with the suite may be slower than an instance waits.
-    monkeypatch.setattr(fairness, "PATIENCE", 5.0)
-    fairness._script.cache_clear()
+    monkeypatch.setattr(rate_limit, "PATIENCE", 5.0)
+    rate_limit._script.cache_clear()
     settings.RATE_LIMIT = 2
     with redis.Redis.from_url(redis_server.url()) as client:
         client.flushdb()
         yield settings
-    fairness._script.cache_clear()
+    rate_limit._script.cache_clear()
 
 
 def _until_refused(api: Api, path: str = "/submission_id", most: int = 200) -> tuple[int, Answer]:
@@ -60,8 +60,8 @@ def test_answers_tell_what_is_left(limited: Any, alice: User) -> None:
 
 def test_a_bucket_fills_at_its_rate(limited: Any) -> None:
     """At one moment of the server's clock, which the bucket is written with."""
-    assert fairness.take("somebody", "", 20) == fairness.Taken(20, 0, 0)
-    refused = fairness.take("somebody", "", 20)
+    assert rate_limit.take("somebody", "", 20) == rate_limit.Taken(20, 0, 0)
+    refused = rate_limit.take("somebody", "", 20)
     assert refused is not None
     assert refused.wait == 10
     with redis.Redis.from_url(limited.REDIS_URL) as client:
@@ -69,7 +69,7 @@ def test_a_bucket_fills_at_its_rate(limited: Any) -> None:
         tokens, at = client.get(key).decode().split()
         assert client.pttl(key) <= 11_000
         client.set(key, f"{tokens} {int(at) - 4_000}")  # four seconds ago
-    filled = fairness.take("somebody", "", 8)
+    filled = rate_limit.take("somebody", "", 8)
     assert filled is not None
     assert (filled.wait, filled.left) == (0, 0)
 
@@ -105,16 +105,16 @@ def test_who_has_no_token_shares_with_his_address_and_gets_less(limited: Any, al
 
 
 def test_a_network_of_ipv6_addresses_is_one_address(limited: Any) -> None:
-    assert fairness.take(None, "2001:db8::1", 10) == fairness.take(None, "2001:db8:0:1::1", 10)
-    refused = fairness.take(None, "2001:db8::ffff", 10)
+    assert rate_limit.take(None, "2001:db8::1", 10) == rate_limit.take(None, "2001:db8:0:1::1", 10)
+    refused = rate_limit.take(None, "2001:db8::ffff", 10)
     assert refused is not None
     assert refused.wait > 0
 
 
 def test_ipv4_addresses_are_told_apart_also_where_they_are_written_as_ipv6_ones(limited: Any) -> None:
     """A server that listens on both has them so. One who asks too often must not use up what all others have."""
-    assert fairness.take(None, "::ffff:192.0.2.1", 10) == fairness.take(None, "::ffff:192.0.2.2", 10)
-    refused = fairness.take(None, "192.0.2.1", 10)
+    assert rate_limit.take(None, "::ffff:192.0.2.1", 10) == rate_limit.take(None, "::ffff:192.0.2.2", 10)
+    refused = rate_limit.take(None, "192.0.2.1", 10)
     assert refused is not None
     assert refused.wait > 0
 
@@ -125,15 +125,15 @@ def test_zero_is_no_limit_and_redis_is_not_asked(limited: Any, alice: User) -> N
     answer = Api(alice).get("/submission_id")
     assert answer.status == 200
     assert "X-RateLimit-Limit" not in answer.headers
-    assert fairness.breaker.open()
+    assert rate_limit.breaker.open()
 
 
 def test_processes_and_threads_together_get_no_more_than_the_limit(limited: Any) -> None:
     limited.RATE_LIMIT = 10
-    found: list[fairness.Taken | None] = []
+    found: list[rate_limit.Taken | None] = []
 
     def ask() -> None:
-        found.extend(fairness.take("somebody", "") for _ in range(50))
+        found.extend(rate_limit.take("somebody", "") for _ in range(50))
 
     begun = time.monotonic()
     threads = [threading.Thread(target=ask) for _ in range(8)]
@@ -160,27 +160,27 @@ def test_while_redis_is_away_everybody_passes_and_the_log_says_so_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(30):
             assert Api(alice).get("/submission_id").status == 200
-        fairness.breaker._closed_until = 0.0  # the pause is over, and it is asked again
-        assert fairness.take("somebody", "") is None
+        rate_limit.breaker._closed_until = 0.0  # the pause is over, and it is asked again
+        assert rate_limit.take("somebody", "") is None
     assert len(_asks(caplog)) == 1
 
 
 def test_a_redis_that_hangs_is_waited_for_shortly_and_then_left_alone(
     limited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack_home: Path
 ) -> None:
-    monkeypatch.setattr(fairness, "PATIENCE", 0.05)
+    monkeypatch.setattr(rate_limit, "PATIENCE", 0.05)
     server = Redis(stack_home / "hanging")
     server.start()
     assert server.process is not None
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
         limited.REDIS_URL = server.url()
-        assert fairness.take("somebody", "") is None
-        assert not fairness.breaker.open()
-        client: Any = fairness._script(server.url()).registered_client
+        assert rate_limit.take("somebody", "") is None
+        assert not rate_limit.breaker.open()
+        client: Any = rate_limit._script(server.url()).registered_client
         waits = client.connection_pool.connection_kwargs
         assert (waits["socket_timeout"], waits["socket_connect_timeout"]) == (0.05, 0.05)
-        assert fairness.take("somebody", "") is None
+        assert rate_limit.take("somebody", "") is None
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
         server.stop()
@@ -188,8 +188,8 @@ def test_a_redis_that_hangs_is_waited_for_shortly_and_then_left_alone(
 
 def test_a_redis_that_comes_back_counts_again(limited: Any) -> None:
     there, limited.REDIS_URL = limited.REDIS_URL, "unix:///there-is-none"
-    assert fairness.take("somebody", "") is None
+    assert rate_limit.take("somebody", "") is None
     limited.REDIS_URL = there
-    assert fairness.take("somebody", "") is None
-    fairness.breaker._closed_until = 0.0
-    assert fairness.take("somebody", "") == fairness.Taken(20, 19, 0)
+    assert rate_limit.take("somebody", "") is None
+    rate_limit.breaker._closed_until = 0.0
+    assert rate_limit.take("somebody", "") == rate_limit.Taken(20, 19, 0)

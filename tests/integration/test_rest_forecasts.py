@@ -12,9 +12,10 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit, submit_delete, take
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.tasks import history, outlook
+from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, Item, Run, Task
-from transferapi.tasks.rows import RunFacts
+from transferapi.tasks.records import SliceMeasurement
+from transferapi.tasks.worker import history
 
 pytestmark = pytest.mark.django_db
 
@@ -23,8 +24,8 @@ MB = 10**6
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read for one test is nothing for the next."""
-    monkeypatch.setattr(outlook, "_models", {})
+    """Clear the models in memory: they belong to the previous test."""
+    monkeypatch.setattr(forecasts, "_models", {})
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def task(alice: User, ep1: Endpoint, ep2: Endpoint) -> Task:
 
 
 def seconds_for(files: int, octets: int) -> float:
-    """How the ways of these tests are: a second to begin, 10 ms a file, 50 MB/s."""
+    """Duration of a run between the endpoints of these tests: 1 s to begin, 10 ms a file, 50 MB/s."""
     return 1 + 0.01 * files + octets / (50 * MB)
 
 
@@ -46,7 +47,7 @@ def remember(task: Task, count: int = 20) -> None:
     """So many runs between the endpoints of this task, all of an earlier one."""
     for number in range(1, count + 1):
         files, octets = number * 7 % 40 + 1, number * 13 % 30 * 20 * MB
-        facts = RunFacts(seconds_for(files, octets), files, octets, 0, 0.05, 4, 2, 20, True)
+        facts = SliceMeasurement(seconds_for(files, octets), files, octets, 0, 0.05, 4, 2, 20, True)
         history.learn(task.pk, None, facts)
     assert task.destination is not None
     Run.objects.filter(task=task).update(task=submit(task.owner, task.source, task.destination))
@@ -160,7 +161,7 @@ def test_a_task_that_is_slower_than_its_forerunners_is_believed(api: Api, task: 
 def test_earlier_slices_say_how_fast_a_task_is_and_its_pauses_do_not(api: Api, task: Task) -> None:
     remember(task)
     started(task, 30 * 86400, files=40, files_transferred=20, bytes_total=2000 * MB, bytes_transferred=1000 * MB)
-    history.learn(task.pk, None, RunFacts(seconds_for(20, 1000 * MB), 20, 1000 * MB, 0, 0.05, 4, 2, 20, False))
+    history.learn(task.pk, None, SliceMeasurement(seconds_for(20, 1000 * MB), 20, 1000 * MB, 0, 0.05, 4, 2, 20, False))
     assert left(api, task)["forecast_seconds_left"]["expected"] < 60
 
 
@@ -208,11 +209,11 @@ def test_a_forecast_asks_the_database_little_and_a_list_nothing(
 
 
 def test_a_process_keeps_few_models(monkeypatch: pytest.MonkeyPatch, api: Api, alice: User) -> None:
-    monkeypatch.setattr(outlook, "MODELS_KEPT", 3)
+    monkeypatch.setattr(forecasts, "MODELS_KEPT", 3)
     for number in range(5):
         make_endpoint(alice, f"more{number}")
         assert ask(api, f"more{number}", "more0", bytes=1).status == 200
-    assert len(outlook._models) == 3
+    assert len(forecasts._models) == 3
 
 
 def test_what_has_just_run_is_known_at_once(api: Api, task: Task) -> None:
@@ -225,5 +226,7 @@ def test_what_has_run_elsewhere_is_known_after_a_while(api: Api, task: Task, mon
     assert ask(api, "ep2", "ep1", bytes=1).body["basis"].startswith("from a rule of thumb")
     remember(task)
     assert ask(api, "ep2", "ep1", bytes=1).body["basis"].startswith("from a rule of thumb")
-    monkeypatch.setattr(outlook, "_models", {pair: old._replace(expires=0) for pair, old in outlook._models.items()})
+    monkeypatch.setattr(
+        forecasts, "_models", {pair: old._replace(expires=0) for pair, old in forecasts._models.items()}
+    )
     assert ask(api, "ep2", "ep1", bytes=1).body["basis"] == "from 20 runs between other endpoints"

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from identity import bearer, groups
+from identity import bearer
 from identity.bearer import Bearer
-from identity.groups import Policies
+from identity.groups import services as groups
+from identity.groups.services import Policies
 from identity.models import Group, User
 from identity.provider import scopes
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.rest import canned
+from transferapi.rest.openapi import components
 
 pytestmark = pytest.mark.django_db
 
@@ -214,7 +215,7 @@ def test_a_token_to_look_with_does_no_more(
         assert answer.body["required_scopes"] == [scopes.GROUPS_ALL]
 
 
-@pytest.mark.parametrize("name", [name for name in canned.REQUESTS if name.startswith("group")])
+@pytest.mark.parametrize("name", [name for name in components.REQUEST_EXAMPLES if name.startswith("group")])
 def test_the_examples_that_are_shown_are_taken(name: str, api: Api, alice: User, group: Group) -> None:
     where = {
         "group": ("POST", G),
@@ -223,7 +224,7 @@ def test_the_examples_that_are_shown_are_taken(name: str, api: Api, alice: User,
         "group_actions": ("POST", f"{G}/{group.pk}"),
         "group_preferences": ("PUT", "/v2/preferences"),
     }
-    body = canned.REQUESTS[name]
+    body = components.REQUEST_EXAMPLES[name]
     if name == "group_preferences":
         body = {str(alice.pk): next(iter(body.values()))}
     assert api.call(*where[name], body).status in (200, 201)

@@ -14,8 +14,8 @@ import pytest
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Api, assert_error
-from transferapi.rest import streaming
-from transferapi.rest.errors import ApiError
+from transferapi.rest.http import long_bodies
+from transferapi.rest.http.errors import ApiError
 from transferapi.tasks.models import Item, Task
 
 pytestmark = pytest.mark.django_db
@@ -54,16 +54,16 @@ WHOLE: list[Any] = [
 def test_a_document_is_the_same_in_whatever_pieces_it_comes(
     document: object, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "PIECE", piece)
+    monkeypatch.setattr(long_bodies, "PIECE", piece)
     for text in (json.dumps(document), json.dumps(document, indent=3), json.dumps(document) + " \n"):
-        assert streaming.read(io.BytesIO(text.encode())) == document
+        assert long_bodies.read(io.BytesIO(text.encode())) == document
     raw = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    assert streaming.read(io.BytesIO(raw)) == document
+    assert long_bodies.read(io.BytesIO(raw)) == document
 
 
 def test_of_items_only_what_items_have_is_kept_and_a_wrong_value_stays_wrong() -> None:
     items = [{**ITEM, "junk": [[]] * 9, "source_path": {"a": [1]}}, [1, 2], "x", None, 5]
-    found = streaming.read(io.BytesIO(json.dumps({"DATA": items, "more": [1]}).encode()))
+    found = long_bodies.read(io.BytesIO(json.dumps({"DATA": items, "more": [1]}).encode()))
     assert found == {"DATA": [{**ITEM, "source_path": ()}, (), "x", None, 5], "more": [1]}
 
 
@@ -89,9 +89,9 @@ def test_what_is_wrong_with_an_item_is_said_with_its_number(
 ])  # fmt: skip
 def test_what_is_no_json_is_refused_in_whatever_pieces(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for piece in (1, 5, 1 << 18):
-        monkeypatch.setattr(streaming, "PIECE", piece)
+        monkeypatch.setattr(long_bodies, "PIECE", piece)
         with pytest.raises(Exception, match="JSON parse error"):
-            streaming.read(io.BytesIO(text.encode()))
+            long_bodies.read(io.BytesIO(text.encode()))
 
 
 def test_paths_of_ascii_are_never_too_much_for_the_memory(settings: Any) -> None:
@@ -99,7 +99,7 @@ def test_paths_of_ascii_are_never_too_much_for_the_memory(settings: Any) -> None
     item = b'{"source_path":"/%b","destination_path":"/%b"}' % (b"a" * 160, b"b" * 160)
     body = b'{"DATA":[' + b",".join([item] * 1000) + b"]}"
     settings.LIMITS = replace(settings.LIMITS, items=1000, submission=len(body))
-    assert len(streaming.read(io.BytesIO(body))["DATA"]) == 1000
+    assert len(long_bodies.read(io.BytesIO(body))["DATA"]) == 1000
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_a_hundred_thousand_items_are_taken_at_once(
 def test_one_large_body_is_read_at_a_time(
     api: Api, alice: User, bob: User, ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "PATIENCE", 0.05)
-    monkeypatch.setattr(streaming, "LARGE", 1000)
+    monkeypatch.setattr(long_bodies, "PATIENCE", 0.05)
+    monkeypatch.setattr(long_bodies, "LARGE", 1000)
     large, small = submission(ep1, ep2, 20), submission(ep1, ep2, 2)
-    with streaming.turns.turn(alice.pk):
+    with long_bodies.turns.turn(alice.pk):
         answer = api.post("/transfer", large)
         assert_error(answer, 429, "ClientError.TooManyRequests")
         assert answer.headers["Retry-After"]
@@ -165,7 +165,7 @@ def test_who_waits_gets_a_turn_when_it_is_free() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with streaming.turns.turn("first"):
+        with long_bodies.turns.turn("first"):
             begun.set()
             go_on.wait(10)
 
@@ -173,7 +173,7 @@ def test_who_waits_gets_a_turn_when_it_is_free() -> None:
     first.start()
     begun.wait(10)
     threading.Timer(0.05, go_on.set).start()
-    with streaming.turns.turn("second"), pytest.raises(ApiError), streaming.turns.turn("second"):
+    with long_bodies.turns.turn("second"), pytest.raises(ApiError), long_bodies.turns.turn("second"):
         pass
     first.join(10)
 
@@ -198,7 +198,8 @@ class Endless:
 )
 def test_of_strangers_no_door_reads_more_than_a_form(content_type: str, length: int) -> None:
     doors = [
-        "/v0.10/transfer", "/v0.10/delete", "/v0.10/endpoint", "/timers", "/v2/oauth2/token", "/v2/oauth2/token/revoke",
+        "/v0.10/transfer", "/v0.10/delete", "/v0.10/endpoint", "/v2/timer", "/v2/oauth2/token",
+        "/v2/oauth2/token/revoke",
         "/v2/oauth2/token/introspect", "/v2/groups", "/signin", "/nothing",
     ]  # fmt: skip
     for door in doors:

@@ -11,7 +11,7 @@ from endpoints.models import Bookmark, Endpoint
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.rest import canned
+from transferapi.rest.openapi import components
 from transferapi.tasks import queries
 from transferapi.tasks.models import Task
 
@@ -78,7 +78,7 @@ def test_a_removed_task_is_gone_for_its_owner(alice: User, bob: User, ep1: Endpo
 
 
 def test_the_row_of_a_removed_task_stays(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
-    """Who sends its submission again gets it, and not another one."""
+    """A repeated submission returns the removed task, and creates no other one."""
     task = submit(alice, ep1, ep2)
     api = Api(alice)
     api.post(f"/task/{task.pk}/cancel")
@@ -142,10 +142,10 @@ def test_what_is_no_bookmark_is_refused_as_json_api(alice: User, ep1: Endpoint, 
 def test_the_examples_that_are_shown_are_taken(alice: User) -> None:
     make_endpoint(User.objects.create(username="go"), "ep1", public=True)
     api = Api(alice, root="")
-    made = api.post("/v2/bookmarks", canned.REQUESTS["bookmark_resource"])
+    made = api.post("/v2/bookmarks", components.REQUEST_EXAMPLES["bookmark_resource"])
     assert made.status == 201
     where = f"/v2/bookmarks/{made.body['data']['id']}"
-    assert api.call("PATCH", where, canned.REQUESTS["bookmark_resource_change"]).status == 200
+    assert api.call("PATCH", where, components.REQUEST_EXAMPLES["bookmark_resource_change"]).status == 200
 
 
 # ---- what is not here

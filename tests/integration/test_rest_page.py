@@ -13,12 +13,12 @@ from transferapi.tasks import options
 PAGE = (CHECKOUT / "docs" / "rest-api.md").read_text()
 
 
-#: What stands for a part of a path, where it is not its first letter.
+#: The letter for a part of a path on the page, if it is not the first letter of its name.
 _LETTERS = {"server": "N"}
 
 
 def _told(route: str) -> str:
-    """As the page has it: below /v0.10 without it, and a capital letter for each part that varies."""
+    """The route as the page writes it: without the prefix v0.10, and a capital letter for each variable part."""
     name = route.removeprefix("v0.10/") if route.startswith("v0.10/") else f"/{route}"
     return re.sub(r"<\w+:(\w+)>", lambda part: _LETTERS.get(part[1], part[1][0].upper()), name)
 
@@ -29,12 +29,12 @@ def test_the_page_has_every_route_and_no_other() -> None:
 
 
 def test_the_page_names_everything_that_is_refused_for_now() -> None:
-    section = PAGE.partition("## What is not there yet")[2]
+    section = PAGE.partition("## Not supported yet")[2]
     assert {name for name in options.NOT_YET if f"`{name}`" not in section} == set()
 
 
 def test_the_page_has_every_code_of_our_errors() -> None:
-    source = (CHECKOUT / "transferapi" / "rest" / "errors.py").read_text()
+    source = (CHECKOUT / "transferapi" / "rest" / "http" / "errors.py").read_text()
     codes = set(re.findall(r'"((?:ClientError|ExternalError)\.[A-Za-z.]+|EndpointNotFound|PermissionDenied)"', source))
     assert len(codes) > 5
     table = PAGE.partition("## Errors")[2]

@@ -11,7 +11,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import submit
 from tests.integration.rest import Api, assert_error
-from transferapi.rest.filters import MAX_PATTERNS
+from transferapi.rest.transfer.filters import MAX_PATTERNS
 from transferapi.tasks.options import MAX_FILTER_CHARACTERS
 
 pytestmark = pytest.mark.django_db
@@ -107,6 +107,6 @@ def test_a_path_to_delete_has_a_number_of_patterns(alice: User, ep1: Endpoint, p
     item = {"DATA_TYPE": "delete_item", "path": path}
     document = {"submission_id": id_, "endpoint": "ep1", "DATA": [item], "interpret_globs": True}
     assert api.post("/delete", document).status == status
-    # Where they are no patterns, nothing is expanded.
+    # Without interpret_globs nothing is expanded.
     plain = {**document, "submission_id": api.get("/submission_id").body["value"], "interpret_globs": False}
     assert api.post("/delete", plain).status == 202

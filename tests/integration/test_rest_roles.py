@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from endpoints import roles
 from endpoints.models import Endpoint, Role
+from endpoints.sharing import roles
 from identity.models import Group, Membership, User
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import make_share

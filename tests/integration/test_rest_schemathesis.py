@@ -11,12 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.core import NotSet
 
-from identity.models import User
-from tests.integration import expectations
 from tests.integration.described import description
-from tests.integration.expectations import Things
-from tests.integration.rest import Api
-from transferapi.rest.plain_routes import FORM
+from tests.integration.expectations import Things, World
+from transferapi.rest.openapi.plain_routes import FORM
 
 pytestmark = pytest.mark.django_db
 
@@ -35,9 +32,9 @@ def _operations() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def things(alice: User, bob: User) -> Things:
+def things(world: World, db: None) -> Things:
     """One of each, alice's."""
-    return expectations.stage_of(alice, bob).private
+    return world.stage.private
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +44,10 @@ def schema() -> Any:
 
 @pytest.mark.parametrize("key", _operations(), ids=" ".join)
 def test_no_document_of_a_client_makes_the_service_fail(
-    schema: Any, alice: User, things: Things, key: tuple[str, str]
+    schema: Any, world: World, things: Things, key: tuple[str, str]
 ) -> None:
     method, path = key
-    api = Api(alice, root="")
+    api = world.apis["alice"]
 
     @settings(
         max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import real_clients
-from transferapi.rest import canned
+from transferapi.rest.openapi import components
 
 #: The package wants `responses`, by which it would pretend to be a server: only its documents are looked at.
 CODE = """
@@ -34,4 +34,4 @@ def test_our_documents_have_all_fields_that_the_sdk_tests_itself_with(tmp_path: 
     ran = real_clients.run_python("sdk4", CODE, url="http://127.0.0.1:1", home=tmp_path, names=NAMES)
     assert {"endpoint", "task", "task_list", "transfer_result"} <= set(ran.json)
     for name, fields in ran.json.items():
-        assert set(fields) - set(canned.ANSWERS[name]) == set(), name
+        assert set(fields) - set(components.RESPONSE_EXAMPLES[name]) == set(), name

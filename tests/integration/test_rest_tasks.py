@@ -79,7 +79,7 @@ def test_a_submission_id_means_a_submission_of_its_user(api: Api, bob: User) -> 
     assert Api(bob).post("/transfer", document).code == "Accepted"
 
 
-#: What each client sends for one file, all options left as they are (contract: sections 2 and 5).
+#: The document that each client sends for one file with default options (contract: sections 2 and 5).
 _FLAGS = {"encrypt_data": False, "preserve_timestamp": False, "delete_destination_extra": False}
 _OLD_FLAGS = {**_FLAGS, "verify_checksum": False, "skip_activation_check": None, "sync_level": None}
 _SDK_ITEM = {"DATA_TYPE": "transfer_item", "source_path": "/from", "destination_path": "/to"}
@@ -632,5 +632,5 @@ def test_a_submission_costs_the_same_number_of_queries_for_any_number_of_items(
 ) -> None:
     api.get("/submission_id")
     many = [{"source_path": f"/a/{n}", "destination_path": f"/b/{n}"} for n in range(items)]
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         assert api.post("/transfer", transfer(*many)).status == 202

@@ -16,7 +16,7 @@ from identity.models import User
 from identity.provider import scopes
 from tests.integration.cast import make_endpoint
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.rest import canned
+from transferapi.rest.openapi import components
 from transferapi.tasks.models import Task
 from transferapi.timers import running, services
 from transferapi.timers.models import Timer
@@ -284,11 +284,11 @@ def test_the_examples_that_are_shown_are_taken(api: Api, bob: User) -> None:
     go = User.objects.create(username="go")
     for name in ("ep1", "ep2"):
         make_endpoint(go, name, public=True)
-    made = api.post("/v2/timer", canned.REQUESTS["timer"])
+    made = api.post("/v2/timer", components.REQUEST_EXAMPLES["timer"])
     assert made.status == 201
-    assert api.post("/jobs/", canned.REQUESTS["timer_job"]).status == 201
+    assert api.post("/jobs/", components.REQUEST_EXAMPLES["timer_job"]).status == 201
     where = f"/jobs/{made.body['timer']['job_id']}"
-    assert api.call("PATCH", where, canned.REQUESTS["timer_change"]).body["interval"] == 604800
+    assert api.call("PATCH", where, components.REQUEST_EXAMPLES["timer_change"]).body["interval"] == 604800
 
 
 def test_names_that_are_no_utf_8_come_back_as_they_went(create: Callable[..., Answer], body: dict[str, Any]) -> None:

@@ -10,14 +10,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.test import Client, RequestFactory
 
 from endpoints.models import Endpoint
-from identity import certificates, tokens
+from identity import certificate_subjects, tokens
 from identity.hidden import Secret
 from identity.models import ApiToken, User
 from identity.provider import scopes
 from tests.integration.pages import Browser
 from tests.integration.provider import make
 from tests.integration.rest import Answer, Api, assert_error, read
-from transferapi.rest.front import FrontServers
+from transferapi.rest.http.trusted_proxies import TrustedProxies
 
 pytestmark = pytest.mark.django_db
 FRONT_SECRET = "f" * 40
@@ -95,7 +95,7 @@ def registered(alice: User, settings: Any) -> str:
     """alice has a subject, and there is a server in front that may speak of certificates."""
     settings.FRONT_SERVERS = (ip_network("10.0.0.0/24"), ip_network("::1/128"))
     settings.FRONT_SECRET = Secret(FRONT_SECRET)
-    certificates.add(alice, SUBJECT, proven=[SUBJECT])
+    certificate_subjects.add(alice, SUBJECT, proven=[SUBJECT])
     return SUBJECT
 
 
@@ -147,7 +147,7 @@ def test_what_is_not_believed_and_the_secret_reach_no_view(registered: str, sett
         seen.update(request.META)
         return HttpResponse()
 
-    FrontServers(view)(request)
+    TrustedProxies(view)(request)
     assert FRONT_SECRET not in map(str, seen.values())
     assert ("HTTP_FORWARDED" in seen, "HTTP_X_SSL_CLIENT_VERIFY" in seen) == (address == "10.0.0.1",) * 2
 
@@ -175,7 +175,7 @@ def test_a_subject_that_cannot_be_read_is_nobodys(registered: str, dn: str) -> N
 
 
 def test_a_subject_beyond_ascii_is_found(alice: User, registered: str) -> None:
-    certificates.add(alice, "/O=Grid/CN=Zoë", proven=[r"/O=Grid/CN=Zo\xC3\xAB"])
+    certificate_subjects.add(alice, "/O=Grid/CN=Zoë", proven=[r"/O=Grid/CN=Zo\xC3\xAB"])
     assert show(front(r"CN=Zo\C3\AB,O=Grid")).status == 200
     assert show(front("CN=Zoë,O=Grid".encode().decode("latin-1"))).status == 200
 
@@ -230,9 +230,9 @@ def test_a_user_has_so_many_tokens_and_subjects(alice: User, monkeypatch: pytest
     api = Api(alice, root="")
     monkeypatch.setattr(tokens, "MOST", 1)
     assert_error(api.post("/v2/api/tokens", {}), 409, "ClientError.LimitExceeded")
-    monkeypatch.setattr(certificates, "MOST", 0)
-    with pytest.raises(certificates.TooManySubjectsError):
-        certificates.add(alice, SUBJECT, proven=[SUBJECT])
+    monkeypatch.setattr(certificate_subjects, "MOST", 0)
+    with pytest.raises(certificate_subjects.TooManySubjectsError):
+        certificate_subjects.add(alice, SUBJECT, proven=[SUBJECT])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -11,8 +11,10 @@ from endpoints.gridftp.facts import Entry
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
-from transferapi.rest import canned, documents, xml_documents
-from transferapi.rest.shapes import ANSWERS
+from transferapi.rest.http import json_documents, xml_documents
+from transferapi.rest.openapi import components
+from transferapi.rest.openapi.components import RESPONSES
+from transferapi.rest.transfer.operations.documents import FILE
 from transferapi.tasks.models import Item, Task
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +29,7 @@ def api(alice: User) -> Api:
 
 def _read(answer: Answer, name: str) -> Any:
     assert answer.headers["Content-Type"] == "application/xml; charset=utf-8"
-    return xml_documents.loads(answer.body, ANSWERS[name], ANSWERS)
+    return xml_documents.loads(answer.body, RESPONSES[name], RESPONSES)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_a_document_is_the_same_in_both_forms(api: Api, ep1: Endpoint) -> None:
 
 def test_a_task_is_submitted_in_xml(api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
     document = {
-        **canned.REQUESTS["transfer"], "source_endpoint": "alice#ep1", "destination_endpoint": str(ep2.pk),
+        **components.REQUEST_EXAMPLES["transfer"], "source_endpoint": "alice#ep1", "destination_endpoint": str(ep2.pk),
         "verify_checksum": True, "sync_level": 2, "label": None,
         "filter_rules": [{"DATA_TYPE": "filter_rule", "method": "exclude", "name": "*.tmp"}],
         "DATA": [
@@ -138,7 +140,7 @@ def test_other_forms_are_refused(api: Api, kind: str) -> None:
 
 def _peak(dumps: Any, count: int) -> tuple[int, int]:
     entries = [Entry(f"file{number}.dat", "file", number) for number in range(count)]
-    body = {"DATA_TYPE": "file_list", "path": "/", "DATA": documents.Rows(entries, documents.file)}
+    body = {"DATA_TYPE": "file_list", "path": "/", "DATA": json_documents.Rows(entries, FILE.document)}
     tracemalloc.start()
     try:
         size = len(dumps(body))
@@ -148,14 +150,14 @@ def _peak(dumps: Any, count: int) -> tuple[int, int]:
 
 
 def test_a_long_list_takes_as_much_memory_as_it_is_long() -> None:
-    for dumps in (documents.dumps, xml_documents.dumps):
+    for dumps in (json_documents.dumps, xml_documents.dumps):
         peak, size = _peak(dumps, 30_000)
         assert peak < 2.5 * size + (4 << 20)
 
 
-@pytest.mark.parametrize("path", ["", "/v0.10/task_list", "/nothing"])
+@pytest.mark.parametrize("path", ["/v0.10/task_list", "/v0.10/nothing"])
 def test_a_browser_gets_json(alice: User, path: str) -> None:
     """It names XML among what it takes, and shows it without any form."""
     accepts = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
-    answer = Api(alice, root="").call("GET", path or "/", headers={"Accept": accepts})
+    answer = Api(alice, root="").call("GET", path, headers={"Accept": accepts})
     assert answer.headers["Content-Type"] == "application/json"

@@ -1,4 +1,4 @@
-"""What has to be done again and again is done by any worker: none of them, and no other process, is needed for it."""
+"""Periodic jobs: any worker does them, and no particular worker or other process is needed for them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import all_at_once, make_user, submit
 from tests.waiting import eventually
-from transferapi.tasks import leases, rounds
 from transferapi.tasks.models import Event, Lease, Task
+from transferapi.tasks.upkeep import rounds
+from transferapi.tasks.worker import leases
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def put_off(seconds: float) -> None:
-    """As if the next rounds were due so much later, or earlier."""
+    """Move the times of the next rounds by this number of seconds."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE tasks_round SET next_at = next_at + make_interval(secs => %s)", [seconds])
 
@@ -40,7 +41,7 @@ def test_of_many_workers_that_look_at_one_time_one_does_a_round() -> None:
     rounds.claim({"other": 600.0})
     for _ in range(2):
         claimed = all_at_once([lambda: rounds.claim(wanted)] * 8)
-        # Who finds a row in another's hand passes it over: at worst it is done at the next look.
+        # A worker skips a row that another one has locked: at worst the job is claimed at the next look.
         counted = Counter(name for names in [*claimed, rounds.claim(wanted)] for name in names)
         assert counted == {"sweep": 1, "tidy": 1}
         assert rounds.claim(wanted) == []
@@ -116,4 +117,4 @@ def test_a_task_whose_worker_is_killed_is_taken_over_by_another_one_alone(worker
         assert holder(task) in pids
         resumed = Event.objects.get(task=task, code="RESUMED")
         assert "another one goes on" in resumed.description
-        assert leases.acquire(task.pk, "a third one") is leases.Refusal.HELD
+        assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD

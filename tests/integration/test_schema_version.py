@@ -29,7 +29,7 @@ OURS, FOREIGN = ("tasks", "0013_rounds"), ("tasks", "9999_of_tomorrow")
 
 @contextmanager
 def an_older_schema() -> Iterator[None]:
-    """As far as anybody asks."""
+    """Remove the record of a migration, so that the schema seems to be older."""
     rows = MigrationRecorder.Migration.objects.filter(app=OURS[0], name=OURS[1])
     applied = rows.get().applied
     rows.delete()
@@ -71,7 +71,7 @@ def test_no_program_starts_on_another_schema(database_url: str, redis_server: Re
     }
     bind = f"127.0.0.1:{free_port()}"
     programs = (
-        (78, ["gunicorn", "--config", "python:deploy.stack.gunicorn_conf", "--bind", bind, "transferapi.wsgi"]),
+        (78, ["gunicorn", "--config", "python:deploy.web.gunicorn_conf", "--bind", bind, "transferapi.wsgi"]),
         (78, ["celery", "-A", "workers.celery:app", "worker", "--pool", "threads"]),
         (1, ["deploy.cli", "token", "nobody"]),
     )

@@ -1,4 +1,4 @@
-"""What each scope of a search holds, and that a search shows exactly what `permissions.may` lets its user view."""
+"""The results of each scope of a search, which are exactly the endpoints that `permissions.may` lets the user view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from endpoints import permissions, registry
 from endpoints.models import AccessRule, Endpoint, Role
-from endpoints.permissions import RoleName, Verb, may
+from endpoints.permissions import Permission, RoleName, may
 from endpoints.registry import SearchFilters, SearchScope
 from identity.models import Group, Membership, User
 from tests.integration.cast import make_endpoint, make_user, submit
@@ -102,7 +102,7 @@ def test_filters_narrow_a_search(world: dict[str, Endpoint], alice: User, bob: U
     assert found(bob, entity_types=["GCSv5_endpoint"]) == set()
     assert found(alice, host=str(world["ep1"].pk)) == {"hers", "bobs", "groups"}
     assert found(alice, host="ep1") == found(alice, host="alice#ep1") == {"hers", "bobs", "groups"}
-    # What one may not view hosts nothing.
+    # A host that the user may not view yields no results.
     assert found(bob, host=str(world["ep1"].pk)) == found(bob, host="alice#ep1") == set()
     assert found(bob, host="alice#ep2") == {"everybodys", "managed"}
 
@@ -172,9 +172,9 @@ def test_a_search_shows_what_its_user_may_view_and_nothing_else(db: None, seed: 
     User.objects.filter(pk=chance.choice(users).pk).update(is_active=chance.random() < 0.5)
 
     rows = list(Endpoint.objects.select_related("owner", "host__owner"))
-    asleep = permissions.asleep_among(rows)
+    non_functional = permissions.non_functional_among(rows)
     for user in User.objects.all():
-        allowed = {row.pk for row in rows if may(user, Verb.VIEW, row)}
+        allowed = {row.pk for row in rows if may(user, Permission.VIEW, row)}
         shown = Endpoint.objects.filter(permissions.visible(user), deleted_at__isnull=True)
         assert set(shown.values_list("pk", flat=True)) == allowed
         assert shown.count() == len(allowed)
@@ -183,7 +183,7 @@ def test_a_search_shows_what_its_user_may_view_and_nothing_else(db: None, seed: 
             assert {row.pk for row in registry.search(user, scope=scope, among=[row.pk for row in rows])[0]} <= allowed
         held = permissions.roles_at(user, rows)
         assert held == {row.pk: permissions.roles(user, row) for row in rows}
-    assert asleep == {row.pk for row in rows if row.host_id and not permissions.awake(row)}
+    assert non_functional == {row.pk for row in rows if row.host_id and not permissions.is_functional(row)}
 
 
 def test_a_page_of_shares_costs_a_handful_of_questions_however_long_it_is(alice: User, bob: User) -> None:

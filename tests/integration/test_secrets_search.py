@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from identity.models import Credential, User
-from identity.vault import Kind, endpoint_binding, store
+from identity.vault.store import CredentialKind, endpoint_binding, store
 from tests import secrets_search
 from tests.secrets_search import search
 
@@ -99,7 +99,9 @@ def test_files_are_found_below_folders_but_for_those_that_may_hold_it(
 
 
 def test_every_column_of_every_table_is_searched(transactional_db: None, database_url: str, alice: User) -> None:
-    held = store(alice, endpoint_binding(alice.pk), Kind.X509, PASSPHRASE.encode(), subject="s", expires_at=None)
+    held = store(
+        alice, endpoint_binding(alice.pk), CredentialKind.X509, PASSPHRASE.encode(), subject="s", expires_at=None
+    )
     assert search({"it": PASSPHRASE, "key": PEM}, database=database_url) == [], "the vault keeps it sealed"
     User.objects.filter(pk=alice.pk).update(last_name=f"({PASSPHRASE})")
     Credential.objects.filter(pk=held.id).update(sealed=b"\x00\x01" + DER + b"\xff")

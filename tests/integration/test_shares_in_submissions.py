@@ -16,10 +16,11 @@ from tests.integration.activated import proxy_of, push
 from tests.integration.cast import later, make_endpoint, submit, submit_delete, transfer_request
 from tests.integration.rest import Api, assert_error
 from tests.integration.shared import give, make_share
-from transferapi.tasks import leases, submission
+from transferapi.tasks import submission
 from transferapi.tasks.errors import NoCredentialError, RequestError
 from transferapi.tasks.models import Item, Task
 from transferapi.tasks.submission import TransferItem
+from transferapi.tasks.worker import leases
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_sessions_to_shares_count_as_those_to_their_host(alice: User, bob: User,
         tasks.append(submit(user, share, make_endpoint(user, "mine"), now=later(-10)))
     tasks.append(submit(alice, host, make_endpoint(alice, "other"), now=later(-5)))
     grants = [leases.acquire(task.pk, "worker") for task in tasks]
-    given = [grant.sessions if isinstance(grant, leases.Grant) else 0 for grant in grants]
+    given = [grant.spec.max_sessions if isinstance(grant, leases.Grant) else 0 for grant in grants]
     assert given == [6, 3, 3]
 
 
@@ -198,10 +199,10 @@ def test_a_share_and_its_host_in_one_task_need_twice_the_sessions(alice: User) -
     task = submit(alice, host, make_share(host, "share"), ("/a", "/a"), now=later(-1))
     grant = leases.acquire(task.pk, "worker")
     assert isinstance(grant, leases.Grant)
-    assert grant.sessions == 3
-    assert (grant.source.host_id, grant.source.root) == (host.pk, None)
-    assert grant.destination is not None
-    assert (grant.destination.host_id, grant.destination.root) == (host.pk, "/shared")
+    assert grant.spec.max_sessions == 3
+    assert (grant.spec.source.host_id, grant.spec.source.root) == (str(host.pk), None)
+    assert grant.spec.destination is not None
+    assert (grant.spec.destination.host_id, grant.spec.destination.root) == (str(host.pk), "/shared")
 
 
 def test_the_limits_of_a_share_are_those_of_its_host(alice: User, ep2: Endpoint) -> None:
@@ -210,4 +211,4 @@ def test_the_limits_of_a_share_are_those_of_its_host(alice: User, ep2: Endpoint)
     share = make_share(Endpoint.objects.get(pk=host.pk), "share")
     grant = leases.acquire(submit(alice, share, ep2, now=later(-1)).pk, "worker")
     assert isinstance(grant, leases.Grant)
-    assert grant.source.max_concurrency == 1
+    assert grant.spec.source.max_concurrency == 1

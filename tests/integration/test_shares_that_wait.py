@@ -1,24 +1,26 @@
-"""Tasks that wait at a shared endpoint: whose credential helps, who is told what, and when they go on."""
+"""Tasks that wait at a shared endpoint: whose credential is missing, who gets which message, and when they go on."""
 
 from __future__ import annotations
 
 import pytest
 
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, make_endpoint, take
 from tests.integration.shared import give as share_with
 from tests.integration.shared import make_share
 from tests.integration.test_renewal import codes, give, put_to_bed, status, unchecked
-from transferapi.tasks import moves, outlook, queries, renewal, work
-from transferapi.tasks.forecast import Forecast, Work
+from transferapi.tasks import moves, queries
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.forecast.model import Forecast, ForecastWork
 from transferapi.tasks.models import Event, Mail, Task
-from transferapi.tasks.rows import Trouble
+from transferapi.tasks.worker import renewal, slice_end
 
 
 @pytest.fixture
 def share(alice: User, bob: User, gsi: Endpoint) -> Endpoint:
-    """alice's, of a host of hers that bob knows nothing of; he may read it."""
+    """A share of alice, which bob may read. Its host belongs to alice and is not visible to bob."""
     for user in (alice, bob):
         User.objects.filter(pk=user.pk).update(email=f"{user.username}@example.org")
         user.refresh_from_db()
@@ -39,12 +41,12 @@ def mails_to(user: User) -> list[Mail]:
 def test_the_task_says_who_must_act_and_nothing_of_the_host(
     bob: User, share: Endpoint, bobs: Endpoint, gsi: Endpoint
 ) -> None:
-    refused = Trouble("AUTH", "source", "Check it.", "530 Could not map /O=Grid/CN=Alice")
+    refused = Fault(Kind.AUTH, Side.SOURCE, advice="Check it.", raw="530 Could not map /O=Grid/CN=Alice")
     task = put_to_bed(bob, share, bobs, refused)
     assert (task.status, task.waits_at) == ("INACTIVE", share)
     event = queries.events(bob, task.pk).rows[0]
     assert "alice#share (the source) refused the login" in event.description
-    assert "That is for alice to do" in event.description
+    assert "alice, the owner of this shared endpoint, must activate its host" in event.description
     assert "gsi" not in event.description
     assert str(gsi.pk) not in event.description
     assert event.details == ""
@@ -61,7 +63,7 @@ def test_the_owner_of_the_share_is_asked_by_mail_and_the_owner_of_the_task_is_to
     assert "bob" in to_alice.body
     assert "bob#bobs" not in to_alice.body, "what else is in the task is not hers to know"
     assert "waits for somebody else" in to_bob.body
-    assert "That is for alice to do" in to_bob.body
+    assert "alice, the owner of this shared endpoint, must activate its host" in to_bob.body
     assert str(gsi.pk) not in to_bob.body
 
 
@@ -90,7 +92,9 @@ def test_her_activation_lets_the_tasks_of_others_go_on(
     assert codes(task)[-1] == "UNPAUSED"
     first = Mail.objects.count()
     grant = take(Task.objects.get(pk=task.pk))
-    work.suspend(grant.task_id, grant.epoch, Trouble("NO_CREDENTIALS", "source", "It has ended.", ""), None)
+    slice_end.suspend(
+        grant.task_id, grant.epoch, Fault(Kind.NO_CREDENTIALS, Side.SOURCE, advice="It has ended.", raw=""), None
+    )
     assert Mail.objects.count() == first + 2, "the next time it is told again"
 
 
@@ -124,16 +128,18 @@ def test_who_wants_no_mails_of_his_tasks_keeps_none_from_the_owner_of_the_share(
 def test_a_credential_that_will_not_last_is_told_to_whom_it_belongs(
     alice: User, bob: User, share: Endpoint, bobs: Endpoint, gsi: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "during", lambda *_: Forecast(Work(1, 1), 7000.0, 7200.0, 9000.0, "a test", 0))
+    monkeypatch.setattr(
+        forecasts, "during", lambda *_: Forecast(ForecastWork(1, 1), 7000.0, 7200.0, 9000.0, "a test", 0)
+    )
     held = give(alice, gsi, seconds=60)
     task = unchecked(bob, share, bobs)
     grant = take(task)
     assert renewal.foresee(task.pk, grant.epoch, share, held)
-    work.release(task.pk, grant.epoch, later(3600))
+    slice_end.release(task.pk, grant.epoch, later(3600))
     [mail] = mails_to(alice)
     assert mail.subject == "Waybill: alice#share will need a new credential of yours"
     assert f"/v0.10/endpoint/{gsi.pk}/activate" in mail.body
     assert mails_to(bob) == []
     event = Event.objects.get(task=task, code="CREDENTIAL_EXPIRES_SOON")
-    assert "That is for alice to do" in event.description
+    assert "alice, the owner of this shared endpoint, must activate its host" in event.description
     assert "gsi" not in event.description + event.details

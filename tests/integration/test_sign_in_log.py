@@ -1,4 +1,4 @@
-"""What the log says of sign-ins: who, and whether; never what was typed."""
+"""Log lines of sign-ins: the user and the result, never the text that was typed."""
 
 from __future__ import annotations
 

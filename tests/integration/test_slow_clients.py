@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import resource
 import select
 import socket
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from django.db import connection, transaction
 
-from deploy.stack.connections import MAX_HEAD, SMALL_BODY
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from deploy.web.connections import MAX_HEAD, SMALL_BODY
 from endpoints import registry
+from endpoints.models import Endpoint
 from identity import tokens
 from identity.models import User
 from tests.integration.web_server import web_server
@@ -42,13 +46,13 @@ def start(
 
 @pytest.fixture(scope="module")
 def port(start: Callable[..., int]) -> int:
-    """Of a web server as it is: two processes with eight threads each, and 30 s for a head."""
+    """Port of a web server with default settings: two processes with eight threads each, and 30 s for a head."""
     return start()
 
 
 @pytest.fixture(scope="module")
 def quick(start: Callable[..., int]) -> int:
-    """Of one whose clients have a second, with one process for 100 connections."""
+    """Port of a web server that gives clients a second, with one process for 100 connections."""
     environ = {"WAYBILL_REQUEST_SECONDS": "13", "WAYBILL_ALLOW_TARGETS": "127.0.0.1/32"}
     return start("--workers", "1", "--worker-class", "tests.integration.quick_web.QuickWorker", **environ)
 
@@ -59,8 +63,9 @@ def closing() -> Iterator[ExitStack]:
         yield stack
 
 
-def connect(port: int, closing: ExitStack, beginning: bytes = b"") -> socket.socket:
-    made = closing.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+def connect(port: int, closing: ExitStack, beginning: bytes = b"", *, of: str = "127.0.0.1") -> socket.socket:
+    """of: the address of the client."""
+    made = closing.enter_context(socket.create_connection(("127.0.0.1", port), 60, (of, 0)))
     made.sendall(beginning)
     return made
 
@@ -84,7 +89,7 @@ def to_end(client: socket.socket) -> bytes:
 
 
 def ended(clients: list[socket.socket]) -> list[socket.socket]:
-    """Those whose connection the server has closed, or that it has said something to."""
+    """Clients whose connection the server has closed, or to which it has sent something."""
     poll = select.poll()
     by_number = {one.fileno(): one for one in clients}
     for number in by_number:
@@ -197,11 +202,59 @@ def long_body(token: str, length: int, more: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("token", ["", "wrong"])
 def test_the_long_body_of_a_stranger_is_not_read(port: int, token: str, closing: ExitStack) -> None:
-    slow = [connect(port, closing, long_body(token, 200 * MB, b"Expect: 100-continue\r\n")) for _ in range(24)]
+    slow = [connect(port, closing, long_body(token, 40 * MB, b"Expect: 100-continue\r\n")) for _ in range(24)]
     for one in slow:
         answer = to_end(one)
         assert answer.startswith(b"HTTP/1.1 401 ")
         assert b"\r\nConnection: close\r\n" in answer
+
+
+def parsed(answer: bytes) -> tuple[bytes, set[bytes], dict[str, str]]:
+    """The status, the names of the headers, and the document without what differs for each request."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *headers = head.split(b"\r\n")
+    document = json.loads(body)
+    assert len(document.pop("request_id")) > 5
+    return status.split(b" ")[1], {line.partition(b":")[0].lower() for line in headers}, document
+
+
+def short_body(token: str) -> bytes:
+    return long_body(token, 2, b"Connection: close\r\n") + b"{}"
+
+
+def test_a_refusal_by_the_head_is_that_of_the_application(port: int, alice: User, closing: ExitStack) -> None:
+    early = parsed(to_end(connect(port, closing, long_body("", 200 * MB))))
+    late = parsed(to_end(connect(port, closing, short_body(""))))
+    assert (early[0], early[2]) == (b"401", late[2]) == (late[0], early[2])
+    wanted = {
+        b"www-authenticate",
+        b"x-transfer-api-error",
+        b"cache-control",
+        b"x-content-type-options",
+        b"content-type",
+    }
+    assert early[1] >= wanted
+    assert late[1] >= wanted
+    status, _, document = parsed(to_end(connect(port, closing, long_body(tokens.issue(alice), 49 * MB))))
+    assert (status, document["code"], document["resource"]) == (b"413", "ClientError.RequestTooLarge", "/transfer")
+
+
+@pytest.mark.parametrize("length", [200 * MB, 49 * MB])
+def test_refusals_by_the_head_need_no_thread(
+    single: int, alice: User, bob: User, closing: ExitStack, length: int
+) -> None:
+    """All threads that this network may have are taken; requests with long bodies are refused all the same."""
+    own = tokens.issue(alice)
+    taken = [get("/v0.10/bookmark_list", token) for token in (own, tokens.issue(bob))]
+    with locked("endpoints_bookmark") as waiting:
+        busy = [connect(single, closing, one) for one in taken * 4]
+        eventually(lambda: waiting() == 6)
+        for token, status in [("", b"401"), (own, b"413")]:
+            for one in [connect(single, closing, long_body(token, length)) for _ in range(20)]:
+                assert to_end(one).split(b" ")[1] == status
+        assert ended(busy) == []
+    for one in busy:
+        assert to_end(one).startswith(b"HTTP/1.1 200 ")
 
 
 FORMS = {
@@ -338,3 +391,130 @@ def test_what_is_no_request_is_refused_at_once(port: int, said: bytes, status: i
 def test_headers_that_servers_in_front_might_set_change_nothing(port: int, name: str, closing: ExitStack) -> None:
     said = f"GET / HTTP/1.1\r\nHost: localhost\r\n{name}: /elsewhere\r\nConnection: close\r\n\r\n"
     assert to_end(connect(port, closing, said.encode())).startswith(b"HTTP/1.1 200 OK")
+
+
+# ---- floods of requests that are as they should be
+
+
+@contextlib.contextmanager
+def locked(table: str) -> Iterator[Callable[[], int]]:
+    """Lock a table: who reads it waits, with all that then wait for them. Gives how many database sessions wait."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+
+        def waiting() -> int:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            return int(cursor.fetchone()[0])
+
+        yield waiting
+
+
+def get(path: str, token: str, more: str = "") -> bytes:
+    authorization = f"Authorization: Bearer {token}\r\n"
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}{more}Connection: close\r\n\r\n".encode()
+
+
+@pytest.fixture(scope="module")
+def single(start: Callable[..., int]) -> int:
+    """The port of one process with eight threads, of which a client has four at most."""
+    return start("--workers", "1")
+
+
+@pytest.mark.parametrize("more", [lambda _: "", "Cookie: any={}\r\n".format], ids=["token", "token and any cookies"])
+def test_a_flood_of_one_credential_does_not_hold_up_another_of_its_address(
+    single: int, alice: User, bob: User, closing: ExitStack, more: Callable[[int], str]
+) -> None:
+    theirs, own = tokens.issue(alice), tokens.issue(bob)
+    with locked("endpoints_bookmark") as waiting:
+        flood = [connect(single, closing, get("/v0.10/bookmark_list", theirs, more(number))) for number in range(40)]
+        eventually(lambda: waiting() == 4)
+        for _ in range(4):
+            assert to_end(connect(single, closing, get("/v0.10/task_list", own))).startswith(b"HTTP/1.1 200 ")
+        assert waiting() == 4
+        assert ended(flood) == []
+    for one in flood:
+        assert to_end(one).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_network_with_many_tokens_leaves_threads_to_the_others(
+    single: int, alice: User, bob: User, closing: ExitStack
+) -> None:
+    theirs, own = [tokens.issue(alice) for _ in range(4)], tokens.issue(bob)
+    with locked("endpoints_bookmark") as waiting:
+        flood = [connect(single, closing, get("/v0.10/bookmark_list", token)) for token in theirs * 5]
+        eventually(lambda: waiting() == 6)
+        for _ in range(4):
+            one = connect(single, closing, get("/v0.10/task_list", own), of="127.0.0.2")
+            assert to_end(one).startswith(b"HTTP/1.1 200 ")
+        assert (waiting(), ended(flood)) == (6, [])
+    for one in flood:
+        assert to_end(one).startswith(b"HTTP/1.1 200 ")
+
+
+def test_where_there_is_no_room_requests_that_wait_for_a_thread_go_too(
+    quick: int, alice: User, bob: User, closing: ExitStack
+) -> None:
+    theirs, own = tokens.issue(alice), tokens.issue(bob)
+    with locked("endpoints_bookmark") as waiting:
+        flood = [connect(quick, closing, get("/v0.10/bookmark_list", theirs)) for _ in range(40)]
+        eventually(lambda: waiting() == 4)
+        flood += [connect(quick, closing, get("/v0.10/bookmark_list", theirs)) for _ in range(160)]
+        assert to_end(connect(quick, closing, get("/v0.10/task_list", own))).startswith(b"HTTP/1.1 200 ")
+        assert waiting() == 4
+        gone = ended(flood)
+        assert len(flood) - 100 <= len(gone) <= len(flood) - 90
+    for one in gone:
+        assert to_end(one) == b""
+    for one in flood:
+        if one not in gone:
+            assert to_end(one).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_flood_without_a_credential_does_not_hold_up_who_has_one(single: int, bob: User, closing: ExitStack) -> None:
+    own, body = (
+        tokens.issue(bob),
+        b"grant_type=client_credentials&client_id=%s&client_secret=none" % str(uuid.uuid4()).encode(),
+    )
+    with locked("oauth2_provider_application") as waiting:
+        one = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        flood = [connect(single, closing, one) for _ in range(40)]
+        eventually(lambda: waiting() == 4)
+        for _ in range(4):
+            assert to_end(connect(single, closing, get("/v0.10/task_list", own))).startswith(b"HTTP/1.1 200 ")
+        assert waiting() == 4
+        assert ended(flood) == []
+    for asked in flood:
+        assert to_end(asked).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_request_waits_for_some_of_each_other_client_and_not_for_their_queues(
+    single: int, alice: User, bob: User, ep1: Endpoint, closing: ExitStack
+) -> None:
+    """All threads that these may have wait for the table. Then the last to arrive is served before the rest of both."""
+    first, second, last = tokens.issue(alice), tokens.issue(alice), tokens.issue(bob)
+
+    def post(token: str, number: int) -> socket.socket:
+        body = json.dumps({"DATA_TYPE": "bookmark", "name": f"b{number}", "endpoint_id": str(ep1.pk), "path": "/~/"})
+        head = f"POST /v0.10/bookmark HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        return connect(single, closing, (head + body).encode())
+
+    registry.update(alice, str(ep1.pk), {"public": True})
+    with locked("endpoints_bookmark") as waiting:
+        asked = [post(token, number) for number, token in enumerate([first, second] * 40)]
+        eventually(lambda: waiting() == 6)
+        asked.append(post(last, 0))
+        # The worker has read it, for it reads in order of arrival, and has answered what came after it.
+        assert to_end(connect(single, closing, b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        assert (waiting(), ended(asked)) == (6, [])
+    for one in asked:
+        assert to_end(one).startswith(b"HTTP/1.1 201 ")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT user_id FROM endpoints_bookmark ORDER BY xmin::text::bigint")
+        served = [row[0] for row in cursor.fetchall()]
+    # Six requests were in threads, six more may overtake it on their way to the table.
+    assert served.index(bob.pk) < 18
+    assert len(served) == 81

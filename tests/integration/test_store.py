@@ -14,11 +14,21 @@ from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
-from transferapi.tasks import leases, moves, queries
+from transferapi.tasks import moves, queries
+from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.models import Lease, Task
+from transferapi.tasks.records import (
+    FaultedFile,
+    FaultedItem,
+    FoundFile,
+    PartialFile,
+    SettledFile,
+    Settlement,
+    TaskCounts,
+)
+from transferapi.tasks.worker import leases
 from workers import store
-from workers.engine.ports import Batch, Counts, Faulted, Found, ItemFaulted, LeaseLostError, Progress, Settled
-from workers.store import PostgresTaskStore, task_spec
+from workers.store import PostgresTaskStore
 
 R = TypeVar("R")
 
@@ -47,7 +57,7 @@ def run(grant: leases.Grant, work: Callable[[PostgresTaskStore], Awaitable[R]]) 
 
 
 def test_the_engine_is_told_what_the_task_is(task: Task, ep1: Endpoint) -> None:
-    spec = task_spec(take(task))
+    spec = take(task).spec
     assert (spec.task_id, spec.is_delete, spec.max_sessions) == (str(task.pk), False, 9)
     assert (spec.source.id, spec.source.name) == (str(ep1.pk), "alice#ep1")
     assert spec.destination is not None
@@ -60,21 +70,23 @@ def test_a_task_is_worked_on_from_its_items_to_its_end(alice: User, task: Task) 
     async def work(store: PostgresTaskStore) -> None:
         one, two = await store.unscanned(10)
         assert await store.unscanned(10, [one.id]) == [two]
-        (small,) = await store.file_items_scanned([(one, Found("/one", "/1", 5, None))])
+        (small,) = await store.file_items_scanned([(one, FoundFile("/one", "/1", 5, None))])
         large, lost = await store.add_found(two, [
-            Found("/two/a", "/2/a", 100, datetime.now(UTC)), Found("/two/b", "/2/b", 200, None),
+            FoundFile("/two/a", "/2/a", 100, datetime.now(UTC)), FoundFile("/two/b", "/2/b", 200, None),
         ])  # fmt: skip
         await store.item_scanned(two, 1, 0)
         await store.event("STARTED", "begun", {"concurrency": 2})
         assert not (await store.heartbeat()).cancel_requested
         assert await store.pending(10, [small.id]) == [large, lost]
-        await store.write(Batch(settled=[Settled(small, 5)], progress=[Progress(large, "0-60", 60)]))
+        await store.write(Settlement(settled=[SettledFile(small, 5)], progress=[PartialFile(large, "0-60", 60)]))
         denied = make_fault(Kind.PERMISSION_DENIED, "550 no", side=Side.DESTINATION)
-        await store.write(Batch(faulted=[Faulted(large, denied, later(0), "0-60"), Faulted(lost, denied, None)]))
+        await store.write(
+            Settlement(faulted=[FaultedFile(large, denied, later(0), "0-60"), FaultedFile(lost, denied, None)])
+        )
         (again,) = await store.pending(10, [])
         assert (again.id, again.ranges, again.attempts) == (large.id, "0-60", 1)
-        assert await store.counts() == Counts(0, 1, 1, (await store.counts()).next_try_at)
-        await store.write(Batch(settled=[Settled(again, 40)]))
+        assert await store.counts() == TaskCounts(0, 1, 1, (await store.counts()).next_try_at)
+        await store.write(Settlement(settled=[SettledFile(again, 40)]))
         await store.finish()
 
     run(take(task), work)
@@ -89,12 +101,12 @@ def test_a_task_is_worked_on_from_its_items_to_its_end(alice: User, task: Task) 
 def test_two_sources_for_one_destination_are_a_fault_of_their_own(task: Task) -> None:
     async def work(store: PostgresTaskStore) -> None:
         one, two = await store.unscanned(10)
-        await store.add_found(one, [Found("/one", "/same", 1, None)])
+        await store.add_found(one, [FoundFile("/one", "/same", 1, None)])
         with pytest.raises(FaultError) as refused:
-            await store.add_found(two, [Found("/two", "/same", 1, None)])
+            await store.add_found(two, [FoundFile("/two", "/same", 1, None)])
         fault = refused.value.fault
         assert (fault.kind, fault.retryable, fault.raw) == (Kind.AMBIGUOUS_PATH, False, "/same")
-        await store.items_faulted([ItemFaulted(two, fault, None)])
+        await store.items_faulted([FaultedItem(two, fault, None)])
 
     run(take(task), work)
 
@@ -102,13 +114,13 @@ def test_two_sources_for_one_destination_are_a_fault_of_their_own(task: Task) ->
 def test_files_of_a_worker_that_died_are_suspect(task: Task) -> None:
     async def find(store: PostgresTaskStore) -> None:
         one, _ = await store.unscanned(10)
-        (row,) = await store.file_items_scanned([(one, Found("/one", "/1", 5, None))])
+        (row,) = await store.file_items_scanned([(one, FoundFile("/one", "/1", 5, None))])
         assert not row.suspect
 
     async def go_on(store: PostgresTaskStore) -> None:
         (two,) = await store.unscanned(10)
         (old,) = await store.pending(10, [])
-        (new,) = await store.file_items_scanned([(two, Found("/two", "/2", 5, None))])
+        (new,) = await store.file_items_scanned([(two, FoundFile("/two", "/2", 5, None))])
         assert (old.suspect, new.suspect) == (True, False)
 
     run(take(task), find)
@@ -138,7 +150,7 @@ def test_a_cancel_comes_with_the_heartbeat(alice: User, task: Task) -> None:
 
 
 def test_connections_that_the_database_drops_are_made_anew(task: Task) -> None:
-    """As after a restart of PostgreSQL: each thread's connection is ended under its hands."""
+    """The database ends the connection of each thread, as a restart of PostgreSQL does."""
     grant = take(task)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")

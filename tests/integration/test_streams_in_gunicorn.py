@@ -8,30 +8,34 @@ import os
 import selectors
 import socket
 import ssl
+import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from endpoints.models import Endpoint
 from identity import tokens
+from identity.clock import moment
 from identity.models import User
 from tests.integration.cast import make_user, submit
 from tests.integration.test_mails import succeed
 from tests.waiting import children_of, eventually
-from transferapi.rest import hub
+from transferapi.rest.push import event_broadcaster
 from transferapi.tasks import events
-from transferapi.tasks.clock import moment
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Task
 
@@ -65,8 +69,12 @@ class Web:
         asked.close()
         return answer.status, json.loads(body) if body else None, answer.headers
 
+    def close_readers(self) -> None:
+        while self.readers:
+            self.readers.pop().close()
+
     def threads(self) -> int:
-        """Of its workers."""
+        """Number of threads of its workers."""
         return sum(len(os.listdir(f"/proc/{pid}/task")) for pid in children_of(self.pid))
 
 
@@ -98,23 +106,50 @@ class Reader:
         self.socket.close()
 
 
-@pytest.fixture
-def web(
-    request: pytest.FixtureRequest,
-    database_url: str,
+@pytest.fixture(scope="module")
+def start(
+    postgres: Postgres,
+    django_db_setup: None,
     redis_server: Redis,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     authority: Authority,
     host_of: Callable[[Authority], Identity],
+) -> Callable[..., AbstractContextManager[Web]]:
+    """Starts a web server as the product does: `start("http")`, with TLS `start("https")`; words: for gunicorn."""
+
+    def run(scheme: str, *words: str) -> AbstractContextManager[Web]:
+        host = host_of(authority) if scheme == "https" else None
+        database_url = postgres.url(str(connections["default"].settings_dict["NAME"]))
+        return _web_server(tmp_path_factory.mktemp("web"), database_url, redis_server, authority, host, words)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def servers(start: Callable[..., AbstractContextManager[Web]]) -> Iterator[Callable[[str], Web]]:
+    """The servers that the tests of this module share."""
+    with ExitStack() as running:
+        yield cache(lambda scheme: running.enter_context(start(scheme)))
+
+
+@pytest.fixture
+def web(request: pytest.FixtureRequest, servers: Callable[[str], Web]) -> Iterator[Web]:
+    shared = servers(getattr(request, "param", "http"))
+    yield shared
+    shared.close_readers()
+
+
+@contextmanager
+def _web_server(
+    tmp_path: Path, database_url: str, redis: Redis, authority: Authority, host: Identity | None, more: Sequence[str]
 ) -> Iterator[Web]:
-    host = host_of(authority) if getattr(request, "param", "http") == "https" else None
     port = free_port()
-    words = ["--config", "python:deploy.stack.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
+    words = ["--config", "python:deploy.web.gunicorn_conf", "--bind", f"127.0.0.1:{port}", *more]
     context = ssl.create_default_context(capath=str(authority.certificates)) if host else None
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
         "DATABASE_URL": database_url,
-        "REDIS_URL": redis_server.url(),
+        "REDIS_URL": redis.url(),
         "WAYBILL_SECRET_KEY": settings.SECRET_KEY,
         "WAYBILL_RATE_LIMIT": "0",
         "WAYBILL_HOME": str(tmp_path),
@@ -126,12 +161,11 @@ def web(
     log = tmp_path / "web.log"
     process = spawn([sys.executable, "-m", "gunicorn", *words, "transferapi.wsgi"], log=log, env=environ, cwd=CHECKOUT)
     try:
-        eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None)
+        eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None, seconds=90)
         assert process.poll() is None, log.read_text()
         running = Web(port, process.pid, context)
         yield running
-        for reader in running.readers:
-            reader.close()
+        running.close_readers()
     finally:
         stop(process)
     assert "Traceback" not in log.read_text(), log.read_text()
@@ -223,8 +257,8 @@ def test_with_all_streams_taken_requests_are_served_and_a_place_is_free_again_wh
     task, token = submit(alice, ep1, ep2), tokens.issue(alice)
     taken: list[Reader] = []
     refused = 0
-    # Until both processes have their eight: which one accepts is the kernel's choice.
-    while len(taken) < 2 * hub.MOST_OF_A_USER:
+    # Repeat until both processes have eight streams: the kernel chooses the process that accepts.
+    while len(taken) < 2 * event_broadcaster.MOST_OF_A_USER:
         reader = web.listen(token)
         reader.until(b"\r\n\r\n")
         if reader.status == 200:
@@ -248,6 +282,32 @@ def _opens(web: Web, token: str) -> bool:
     reader.until(b"\r\n\r\n")
     reader.close()
     return reader.status == 200
+
+
+@pytest.fixture
+def single(start: Callable[..., AbstractContextManager[Web]]) -> Iterator[Web]:
+    """A web server with one process."""
+    with start("http", "--workers", "1") as running:
+        yield running
+
+
+def test_a_stream_whose_client_is_gone_before_it_begins_gives_its_place_back(single: Web, alice: User) -> None:
+    """The server has read each request, and waits for the database while its client goes away."""
+    web, token = single, tokens.issue(alice)
+    for _ in range(event_broadcaster.MOST_OF_A_USER + 1):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE identity_apitoken IN ACCESS EXCLUSIVE MODE")
+            gone = web.listen(token)
+            eventually(lambda: _waits_for_a_lock(cursor))
+            # Without a goodbye: whatever is written to it then fails at once.
+            gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.close()
+    eventually(lambda: _opens(web, token))
+
+
+def _waits_for_a_lock(cursor: Any) -> bool:
+    cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'identity_apitoken'::regclass")
+    return bool(cursor.fetchone()[0])
 
 
 def test_a_reader_that_takes_nothing_holds_up_nobody(web: Web, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
@@ -284,10 +344,10 @@ def test_who_says_too_much_is_hung_up_on(web: Web, alice: User) -> None:
                 gone = True
 
 
-def test_the_web_server_ends_at_once_with_streams_open(web: Web, alice: User) -> None:
-    reader = web.listen(tokens.issue(alice))
+def test_the_web_server_ends_at_once_with_streams_open(single: Web, alice: User) -> None:
+    reader = single.listen(tokens.issue(alice))
     reader.until(b"id: ")
-    os.kill(web.pid, 15)
+    os.kill(single.pid, 15)
     begun = time.monotonic()
     reader.to_end()
     assert time.monotonic() - begun < 20

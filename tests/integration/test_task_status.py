@@ -1,23 +1,33 @@
-"""What the status of a task says of an endpoint that is of no use, and for how long; and of its data channels."""
+"""The status of a task: faults of its endpoints, since when, and the protection of its data channels."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
-from transferapi.rest import documents
-from transferapi.tasks import protection, queries, space, troubles, work
+from transferapi.rest.transfer.tasks import documents
+from transferapi.tasks import queries
 from transferapi.tasks.errors import LeaseLostError
-from transferapi.tasks.leases import Grant
-from transferapi.tasks.models import Event, Task
-from transferapi.tasks.rows import ProtectionFacts, Trouble
+from transferapi.tasks.models import WITH_OWNERS, Event, Task
+from transferapi.tasks.records import DataProtection
+from transferapi.tasks.upkeep import space
+from transferapi.tasks.worker import protection, slice_end, troubles
+from transferapi.tasks.worker.leases import Grant
 
-DOWN = Trouble("CONNECT_FAILED", "destination", "The server may be down.", "Connection refused", "ep2.example.org:2811")
+DOWN = Fault(
+    Kind.CONNECT_FAILED,
+    Side.DESTINATION,
+    advice="The server may be down.",
+    raw="Connection refused",
+    server="ep2.example.org:2811",
+)
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
@@ -31,16 +41,16 @@ def grant(task: Task) -> Grant:
     return take(task)
 
 
-def fail(grant: Grant, trouble: Trouble = DOWN, seconds: float = 60, **more: Any) -> None:
+def fail(grant: Grant, trouble: Fault = DOWN, seconds: float = 60, **more: Any) -> None:
     troubles.endpoint_failed(grant.task_id, grant.epoch, trouble, later(seconds), **more)
 
 
-def reach(grant: Grant, *sides: str, lanes: bool = False) -> None:
+def reach(grant: Grant, *sides: Side, lanes: bool = False) -> None:
     troubles.reached(grant.task_id, grant.epoch, sides, lanes=lanes)
 
 
 def document(grant: Grant) -> dict[str, Any]:
-    return documents.task(Task.objects.select_related("owner", *troubles.WITH_ENDS).get(pk=grant.task_id))
+    return documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=grant.task_id))
 
 
 def events(grant: Grant, code: str) -> list[Event]:
@@ -68,12 +78,12 @@ def test_cause_side_endpoint_server_and_next_try_are_what_a_person_reads_first(g
 
 def test_a_queued_task_still_shows_it(grant: Grant) -> None:
     fail(grant)
-    work.release(grant.task_id, grant.epoch, later(60), 3)
+    slice_end.release(grant.task_id, grant.epoch, later(60), 3)
 
     found = document(grant)
 
     assert (found["status"], found["nice_status"], found["is_ok"]) == ("ACTIVE", "CONNECT_FAILED", False)
-    assert take_again(grant).troubled
+    assert take_again(grant).spec.troubled
 
 
 def take_again(grant: Grant) -> Grant:
@@ -83,7 +93,7 @@ def take_again(grant: Grant) -> Grant:
 
 def test_one_that_is_met_again_and_again_counts_each_time_and_is_told_ever_more_rarely(grant: Grant) -> None:
     for number in range(100):
-        fail(grant, DOWN._replace(raw=f"Connection refused ({number})"))
+        fail(grant, replace(DOWN, raw=f"Connection refused ({number})"))
 
     assert document(grant)["faults"] == 100
     told = events(grant, "CONNECT_FAILED")
@@ -93,7 +103,7 @@ def test_one_that_is_met_again_and_again_counts_each_time_and_is_told_ever_more_
 
 
 def test_another_side_another_server_or_another_kind_is_another_cause(grant: Grant) -> None:
-    for trouble in (DOWN, DOWN._replace(side="source"), DOWN._replace(server="x:1"), DOWN._replace(code="TIMEOUT")):
+    for trouble in (DOWN, DOWN.at(Side.SOURCE), replace(DOWN, server="x:1"), replace(DOWN, kind=Kind.TIMEOUT)):
         fail(grant, trouble)
         for _ in range(2):
             fail(grant, trouble)
@@ -113,7 +123,7 @@ def test_a_cause_of_long_ago_is_told_as_a_new_one(grant: Grant) -> None:
 
 def test_ever_new_causes_take_no_more_room(grant: Grant) -> None:
     for number in range(40):
-        fail(grant, DOWN._replace(server=f"server-{number}:2811"))
+        fail(grant, replace(DOWN, server=f"server-{number}:2811"))
 
     trouble = Task.objects.get(pk=grant.task_id).trouble
     assert trouble is not None
@@ -123,18 +133,18 @@ def test_ever_new_causes_take_no_more_room(grant: Grant) -> None:
 @pytest.mark.parametrize(
     ("failed", "lanes", "sides", "by_lane", "over"),
     [
-        ("destination", False, ("destination",), False, True),
-        ("destination", False, ("source",), False, False),
-        ("destination", False, ("source", "destination"), True, True),
-        ("destination", True, ("destination",), False, False),
-        ("destination", True, ("source", "destination"), True, True),
-        ("unknown", False, ("source",), False, True),
+        (Side.DESTINATION, False, (Side.DESTINATION,), False, True),
+        (Side.DESTINATION, False, (Side.SOURCE,), False, False),
+        (Side.DESTINATION, False, (Side.SOURCE, Side.DESTINATION), True, True),
+        (Side.DESTINATION, True, (Side.DESTINATION,), False, False),
+        (Side.DESTINATION, True, (Side.SOURCE, Side.DESTINATION), True, True),
+        (Side.UNKNOWN, False, (Side.SOURCE,), False, True),
     ],
 )
 def test_it_is_over_when_the_same_thing_succeeds(
-    grant: Grant, failed: str, lanes: bool, sides: tuple[str, ...], by_lane: bool, over: bool
+    grant: Grant, failed: Side, lanes: bool, sides: tuple[Side, ...], by_lane: bool, over: bool
 ) -> None:
-    fail(grant, DOWN._replace(side=failed), lanes=lanes)
+    fail(grant, DOWN.at(failed), lanes=lanes)
 
     reach(grant, *sides, lanes=by_lane)
 
@@ -149,7 +159,7 @@ def test_what_a_file_met_is_not_over_because_a_server_was_reached(grant: Grant) 
     fail(grant)
     Task.objects.filter(pk=grant.task_id).update(nice_status="PERMISSION_DENIED", nice_status_details="550 no")
 
-    reach(grant, "source", "destination", lanes=True)
+    reach(grant, Side.SOURCE, Side.DESTINATION, lanes=True)
 
     found = document(grant)
     assert (found["nice_status"], found["nice_status_expires_in"]) == ("PERMISSION_DENIED", -1)
@@ -158,8 +168,8 @@ def test_what_a_file_met_is_not_over_because_a_server_was_reached(grant: Grant) 
 def test_a_worker_that_has_lost_its_lease_writes_none_of_it(grant: Grant) -> None:
     for call in (
         lambda: troubles.endpoint_failed(grant.task_id, grant.epoch - 1, DOWN, NOW),
-        lambda: troubles.reached(grant.task_id, grant.epoch - 1, ("source",), lanes=False),
-        lambda: protection.note(grant.task_id, grant.epoch - 1, ProtectionFacts("clear")),
+        lambda: troubles.reached(grant.task_id, grant.epoch - 1, (Side.SOURCE,), lanes=False),
+        lambda: protection.note(grant.task_id, grant.epoch - 1, DataProtection("clear")),
     ):
         with pytest.raises(LeaseLostError):
             call()
@@ -168,8 +178,8 @@ def test_a_worker_that_has_lost_its_lease_writes_none_of_it(grant: Grant) -> Non
 
 
 def test_the_words_of_a_hostile_server_stay_short_and_keep_the_cause_at_their_end(grant: Grant) -> None:
-    words = "530-\0" + "GSS failure / " * 500 + "the certificate has expired."
-    fail(grant, Trouble("INSECURE_SERVER", "source", "Tell its administrator.", words))
+    words = "530-\0" + "GSS failure / " * 100 + "the certificate has expired."
+    fail(grant, Fault(Kind.INSECURE_SERVER, Side.SOURCE, advice="Tell its administrator.", raw=words))
 
     text = document(grant)["nice_status_details"]
 
@@ -183,10 +193,11 @@ def test_the_words_of_a_hostile_server_stay_short_and_keep_the_cause_at_their_en
 
 def test_the_weakest_protection_shows_and_is_told_with_its_reason(alice: User, grant: Grant) -> None:
     assert document(grant)["data_protection"] is None
-    refused = ProtectionFacts("clear", "destination", "takes no key (DCSC)", "Make a folder.", "DCSC P: 500 no folder")
-    for held in (*[ProtectionFacts("encrypted")] * 2, ProtectionFacts("authenticated"), *[refused] * 3):
+    why, raw = "takes no key (DCSC)", "DCSC P: 500 no folder"
+    refused = DataProtection("clear", Side.DESTINATION, why, "Make a folder.", raw)
+    for held in (*[DataProtection("encrypted")] * 2, DataProtection("authenticated"), *[refused] * 3):
         protection.note(grant.task_id, grant.epoch, held)
-    protection.note(grant.task_id, grant.epoch, ProtectionFacts("encrypted"))
+    protection.note(grant.task_id, grant.epoch, DataProtection("encrypted"))
 
     assert document(grant)["data_protection"] == "clear"
     told = [row for row in reversed(queries.events(alice, grant.task_id).rows) if row.code == protection.CODE]

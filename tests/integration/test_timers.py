@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from endpoints.errors import EndpointNotFoundError, NotPermittedError
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, transfer_request
+from tests.integration.shared import give, make_share
 from transferapi.tasks import doorbell, moves, submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Event, Item, Task
@@ -53,12 +55,12 @@ def fresh(timer: Timer) -> Timer:
 
 
 def finish(user: User) -> None:
-    """All of his tasks are done."""
+    """Mark all tasks of the user as done."""
     Task.objects.filter(owner=user).update(phase="done", status="SUCCEEDED", completion_time=NOON)
 
 
 def refusal(timer: Timer) -> str:
-    """What its last run was refused by."""
+    """Return the error code of the refusal of the last run."""
     error = fresh(timer).last_error
     assert error is not None
     return str(error["code"])
@@ -306,7 +308,7 @@ def test_a_crash_between_submission_and_note_leaves_neither(
 
 
 def test_a_run_that_was_submitted_before_is_the_same_task(alice: User, make: Callable[..., Timer]) -> None:
-    """As after a restore of the database's rows for timers alone."""
+    """The state after a restore of only the timers' rows from a backup."""
     timer = make()
     run(NOON)
     finish(alice)
@@ -387,6 +389,45 @@ def test_too_many_tasks_refuse_a_run_too(
     timer = make()
     run(NOON)
     assert refusal(timer) == "ClientError.LimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("limits", "variable"),
+    [({"user_tasks": 1}, "WAYBILL_MAX_USER_TASKS"), ({"user_files": 1}, "WAYBILL_MAX_USER_FILES")],
+)
+def test_a_run_above_a_limit_of_the_user_names_the_limit(
+    alice: User,
+    make: Callable[..., Timer],
+    ep1: Endpoint,
+    ep2: Endpoint,
+    settings: Any,
+    limits: dict[str, int],
+    variable: str,
+) -> None:
+    submit(alice, ep1, ep2)
+    finish(alice)
+    timer = make()
+    settings.LIMITS = replace(settings.LIMITS, **limits)
+    run(NOON)
+    error = fresh(timer).last_error
+    assert error is not None
+    assert error["code"] == "ClientError.LimitExceeded"
+    assert variable in error["message"]
+    assert Task.objects.count() == 1
+
+
+def test_a_path_that_no_rule_gives_any_more_is_named(ep1: Endpoint, bob: User) -> None:
+    share = make_share(ep1, "share")
+    rule = give(share, bob, "/")
+    request = transfer_request(share, make_endpoint(bob, "bobs"), ("/data/x", "/x"))
+    timer = services.create(bob, name=None, plan=Schedule(NOON, DAY), request=request, now=NOON)
+    rule.delete()
+    give(share, bob, "/other/")
+    run(NOON)
+    assert fresh(timer).last_error == {
+        "code": "EndpointPermissionDenied",
+        "message": "No access rule gives you '/data/x'",
+    }
 
 
 def test_what_is_public_no_more_is_used_no_more(bob: User, public: Endpoint) -> None:

@@ -24,12 +24,12 @@ from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from deploy.stack.tls import client_context
-from endpoints.gridftp.proxies import make_proxy
-from endpoints.gridftp.x509 import Credential
-from identity import certificates, tokens
+from deploy.web.tls import client_context
+from identity import certificate_subjects, tokens
+from identity.gsi.proxies import make_proxy
+from identity.gsi.x509 import X509Credential
 from identity.models import User
-from identity.vault_keys import new_key
+from identity.vault.keys import new_key
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 
@@ -89,11 +89,11 @@ def server(
         "WAYBILL_TLS_KEY": str(host.key),
         "WAYBILL_PORT": str(port),
     }
-    words = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.stack.gunicorn_conf", "--workers", "1"]
+    words = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.web.gunicorn_conf", "--workers", "1"]
     process = spawn([*words, "--bind", f"127.0.0.1:{port}", "transferapi.wsgi"], log=log, env=environment, cwd=CHECKOUT)
     found = Server(port, host.certificate, log)
     try:
-        eventually(lambda: process.poll() is not None or found.answers(), seconds=20)
+        eventually(lambda: process.poll() is not None or found.answers(), seconds=60)
         assert process.poll() is None, log.read_text()
         yield found
     finally:
@@ -104,7 +104,7 @@ def server(
 def alices(identity_of: Callable[..., Identity], alice: User) -> Identity:
     """alice's certificate, which she has registered."""
     found = identity_of("alice")
-    certificates.add(alice, found.subject, proven=[found.subject])
+    certificate_subjects.add(alice, found.subject, proven=[found.subject])
     return found
 
 
@@ -123,7 +123,7 @@ def test_curl_does_it_too(server: Server, alices: Identity) -> None:
 
 
 def test_a_proxy_is_who_it_was_made_by(server: Server, alices: Identity, tmp_path: Path) -> None:
-    hers = Credential.parse(alices.certificate.read_bytes() + alices.key.read_bytes())
+    hers = X509Credential.parse(alices.certificate.read_bytes() + alices.key.read_bytes())
     first = write_proxy(tmp_path / "first.pem", hers)
     write_proxy(tmp_path / "second.pem", first)
     for name in ("first.pem", "second.pem"):
@@ -192,7 +192,7 @@ def test_long_bodies_and_answers_pass_through_tls_whole(server: Server, alice: U
     asked.close()
 
 
-def write_proxy(to: Path, issuer: Credential) -> Credential:
+def write_proxy(to: Path, issuer: X509Credential) -> X509Credential:
     """An RFC 3820 proxy, as grid-proxy-init would write it."""
     proxy = make_proxy(issuer, lifetime=timedelta(hours=1), now=datetime.now(UTC))
     to.write_bytes(proxy.to_pem())

@@ -13,10 +13,12 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.models import QuerySet
 
-from endpoints import activation
+from endpoints.activation import status as activation
 from endpoints.models import Endpoint
-from identity import vault
-from identity.errors import (
+from identity.models import Credential, PendingSecret, User
+from identity.signals import credential_stored
+from identity.vault import store as vault
+from identity.vault.errors import (
     BadBindingError,
     CredentialGoneError,
     SecretTooLargeError,
@@ -26,14 +28,12 @@ from identity.errors import (
     VaultKeyNotConfiguredError,
     VaultSealBrokenError,
 )
-from identity.models import Credential, PendingSecret, User
-from identity.signals import credential_stored
-from identity.vault import Held, Kind
-from identity.vault_keys import new_key, parse_keys
+from identity.vault.keys import new_key, parse_keys
+from identity.vault.store import CredentialInfo, CredentialKind
 from tests.integration.cast import all_at_once, make_user, submit
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nthe-secret-of-alice\n-----END PRIVATE KEY-----\n"
-EP1 = vault.endpoint_binding(uuid.uuid4())
+EP1 = vault.endpoint_binding(uuid.UUID(int=1))
 MYPROXY = vault.myproxy_binding("myproxy.example.org", 7512)
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,16 +47,16 @@ LATER = at(1000)
 
 def keep(user: User, bound_to: str = EP1, secret: bytes = SECRET, *, until: datetime | None = LATER, **more: Any):
     more.setdefault("now", T0)
-    more.setdefault("kind", Kind.X509)
+    more.setdefault("kind", CredentialKind.X509)
     kind = more.pop("kind")
     return vault.store(user, bound_to, kind, secret, subject="/O=Grid/CN=Alice", expires_at=until, **more)
 
 
-def find(user: User, *bound_to: str, seconds: float = 0) -> Held | None:
+def find(user: User, *bound_to: str, seconds: float = 0) -> CredentialInfo | None:
     return vault.find(user.pk, bound_to or [EP1], at(seconds))
 
 
-def found(user: User, *bound_to: str, seconds: float = 0) -> Held:
+def found(user: User, *bound_to: str, seconds: float = 0) -> CredentialInfo:
     held = find(user, *bound_to, seconds=seconds)
     assert held is not None
     return held
@@ -65,7 +65,12 @@ def found(user: User, *bound_to: str, seconds: float = 0) -> Held:
 def test_what_was_stored_comes_back_and_is_not_readable_in_the_database(alice: User) -> None:
     held = keep(alice)
     assert found(alice) == held
-    assert (held.subject, held.expires_at, held.kind, held.stored_at) == ("/O=Grid/CN=Alice", at(1000), Kind.X509, T0)
+    assert (held.subject, held.expires_at, held.kind, held.stored_at) == (
+        "/O=Grid/CN=Alice",
+        at(1000),
+        CredentialKind.X509,
+        T0,
+    )
     assert vault.reveal(held) == SECRET
     assert b"alice" not in bytes(Credential.objects.get().sealed)
 
@@ -73,7 +78,9 @@ def test_what_was_stored_comes_back_and_is_not_readable_in_the_database(alice: U
 def test_nobody_else_finds_it(alice: User, charlie: User) -> None:
     held = keep(alice)
     assert find(charlie) is None
-    stolen = Held(held.id, charlie.pk, held.bound_to, held.kind, held.subject, held.expires_at, held.stored_at)
+    stolen = CredentialInfo(
+        held.id, charlie.pk, held.bound_to, held.kind, held.subject, held.expires_at, held.stored_at
+    )
     with pytest.raises(CredentialGoneError):
         vault.reveal(stolen)
 
@@ -133,7 +140,7 @@ def test_a_user_who_is_deleted_takes_his_credentials_along(alice: User) -> None:
     alice.delete()
     assert (Credential.objects.count(), PendingSecret.objects.count()) == (0, 0)
     with pytest.raises(UserGoneError):
-        vault.store(gone, EP1, Kind.SSH, b"late", subject="", expires_at=None)
+        vault.store(gone, EP1, CredentialKind.SSH, b"late", subject="", expires_at=None)
     with pytest.raises(UserGoneError):
         vault.keep_pending(gone, "key", EP1, b"late", lifetime=timedelta(hours=1))
 
@@ -150,7 +157,7 @@ def test_a_new_one_takes_the_place_of_the_old_and_is_newer_even_when_the_clock_g
 
 def test_one_of_another_kind_is_not_given_to_who_found_the_one_before(alice: User) -> None:
     held = keep(alice)
-    keep(alice, kind=Kind.SSH)
+    keep(alice, kind=CredentialKind.SSH)
     with pytest.raises(CredentialGoneError):
         vault.reveal(held)
 
@@ -167,7 +174,9 @@ def test_a_row_that_was_changed_in_the_database_does_not_open(alice: User, bob: 
     }
     rows.update(**changes[how])
     row = rows.get()
-    held = Held(row.pk, row.user_id, row.bound_to, Kind(row.kind), row.subject, row.expires_at, row.stored_at)
+    held = CredentialInfo(
+        row.pk, row.user_id, row.bound_to, CredentialKind(row.kind), row.subject, row.expires_at, row.stored_at
+    )
     with pytest.raises(VaultSealBrokenError, match="was changed"):
         vault.reveal(held)
     assert vault.status().broken == 1
@@ -220,7 +229,7 @@ def test_without_any_key_endpoints_that_need_no_credential_work(
     alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any
 ) -> None:
     settings.VAULT_KEYS = ()
-    assert activation.standing(alice.pk, ep1).active
+    assert activation.activation_status(alice.pk, ep1).active
     assert submit(alice, ep1, ep2).status == "ACTIVE"
     assert vault.expire() == 0
     assert not vault.forget(alice, EP1)
@@ -267,7 +276,9 @@ def test_what_is_no_binding_is_refused(alice: User, bound_to: str) -> None:
 
 
 def test_a_hostile_subject_is_kept_as_something_that_can_be_shown(alice: User) -> None:
-    held = vault.store(alice, EP1, Kind.X509, SECRET, subject="/CN=a\0b\x1b[2J\udcff" + "é" * 9999, expires_at=None)
+    held = vault.store(
+        alice, EP1, CredentialKind.X509, SECRET, subject="/CN=a\0b\x1b[2J\udcff" + "é" * 9999, expires_at=None
+    )
     assert held.subject.startswith("/CN=a\\x00b\\x1b[2J\\udcff")
     assert len(held.subject) == vault.MAX_SUBJECT_CHARACTERS
     assert found(alice).subject == held.subject
@@ -317,7 +328,7 @@ def test_of_two_at_once_for_one_binding_one_is_kept_and_whole(alice: User) -> No
         Credential.objects.all().delete()
         secrets = [b"a" * 9000, b"b" * 9000, b"c" * 9000]
         stored = all_at_once([partial(keep, alice, secret=secret, now=None) for secret in secrets])
-        assert all(isinstance(held, Held) for held in stored), stored
+        assert all(isinstance(held, CredentialInfo) for held in stored), stored
         assert len({held.stored_at for held in stored}) == 3
         last = found(alice)
         assert last.stored_at == max(held.stored_at for held in stored)
@@ -360,7 +371,7 @@ def test_a_user_who_is_deleted_meanwhile_leaves_nothing(db: None) -> None:
         results = all_at_once(
             [partial(keep, user), User.objects.filter(pk=user.pk).delete, partial(keep, user, MYPROXY)]
         )
-        assert isinstance(results[0], Held | UserGoneError), results
+        assert isinstance(results[0], CredentialInfo | UserGoneError), results
         assert isinstance(results[1], tuple), results
         assert Credential.objects.count() == 0
 

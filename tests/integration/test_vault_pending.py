@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from identity import pending, vault
-from identity.errors import BadBindingError, VaultKeyMissingError, VaultSealBrokenError
 from identity.models import PendingSecret, User
-from identity.vault_keys import new_key, parse_keys
+from identity.vault import pending
+from identity.vault import store as vault
+from identity.vault.errors import BadBindingError, VaultKeyMissingError, VaultSealBrokenError
+from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import all_at_once
 
 EP1 = vault.endpoint_binding(uuid.uuid4())

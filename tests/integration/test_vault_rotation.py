@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from identity import rotation, vault
 from identity.models import Credential, PendingSecret, User
-from identity.vault import Kind
-from identity.vault_keys import Key, new_key, parse_keys
+from identity.vault import rotation
+from identity.vault import store as vault
+from identity.vault.keys import Key, new_key, parse_keys
+from identity.vault.store import CredentialKind
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,8 +28,8 @@ def bindings(count: int) -> list[str]:
     return [vault.endpoint_binding(uuid.uuid4()) for _ in range(count)]
 
 
-def keep(user: User, bound_to: str, secret: bytes) -> vault.Held:
-    return vault.store(user, bound_to, Kind.X509, secret, subject="", expires_at=None)
+def keep(user: User, bound_to: str, secret: bytes) -> vault.CredentialInfo:
+    return vault.store(user, bound_to, CredentialKind.X509, secret, subject="", expires_at=None)
 
 
 def secrets_of(user: User, places: list[str]) -> list[bytes]:

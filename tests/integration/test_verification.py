@@ -1,4 +1,4 @@
-"""What verification and modification times leave in the database, and what REST shows of it."""
+"""Checksums and modification times in the database, and their fields in REST."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from endpoints.gridftp.faults import Kind, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, take
-from transferapi.rest import documents
-from transferapi.tasks import leases, queries
+from transferapi.rest.transfer.tasks import documents
+from transferapi.tasks import queries
 from transferapi.tasks.models import Task
+from transferapi.tasks.records import (
+    Checksum,
+    FaultedFile,
+    FaultedItem,
+    FoundFile,
+    PartialFile,
+    SettledFile,
+    Settlement,
+)
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
+from transferapi.tasks.worker import leases
 from workers import store
-from workers.engine import timestamps
-from workers.engine.ports import Batch, Checksum, Faulted, Found, ItemFaulted, Progress, Settled
-from workers.store import PostgresTaskStore, task_spec
+from workers.engine.settle import timestamps
+from workers.store import PostgresTaskStore
 
 R = TypeVar("R")
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
@@ -70,24 +79,25 @@ def test_checksums_travel_from_the_submission_to_the_lists_of_files(alice: User,
         ]  # fmt: skip
         *files, folder = items
         found = [
-            (item, Found(item.source_path, item.destination_path, 5, None, checksum=item.checksum)) for item in files
+            (item, FoundFile(item.source_path, item.destination_path, 5, None, checksum=item.checksum))
+            for item in files
         ]
         rows = await store.file_items_scanned(found)
         assert [row.checksum for row in rows] == wanted[:4]
         assert await store.pending(10, []) == rows
         made = [Checksum("MD5", MD5), Checksum("SHA1", SHA1), None]
-        settled = [Settled(row, 5, checksum=one, checksummed=5) for row, one in zip(rows, made, strict=False)]
+        settled = [SettledFile(row, 5, checksum=one, checksummed=5) for row, one in zip(rows, made, strict=False)]
         wrong = make_fault(Kind.EXTERNAL_CHECKSUM_MISMATCH, "no", side=Side.SOURCE, retryable=False)
-        await store.write(Batch(settled=settled, faulted=[Faulted(rows[3], wrong, None, checksummed=5)]))
-        await store.items_faulted([ItemFaulted(folder, make_fault(Kind.IS_A_DIRECTORY), None)])
+        await store.write(Settlement(settled=settled, faulted=[FaultedFile(rows[3], wrong, None, checksummed=5)]))
+        await store.items_faulted([FaultedItem(folder, make_fault(Kind.IS_A_DIRECTORY), None)])
         await store.finish()
 
     run(take(task), work)
-    moved = map(documents.successful_transfer, queries.successful_transfers(alice, task.pk).rows)
+    moved = map(documents.SUCCESSFUL_TRANSFER.document, queries.successful_transfers(alice, task.pk).rows)
     assert [(row["checksum_algorithm"], row["checksum"], row["size"]) for row in moved] == [
         ("MD5", MD5, 5), ("SHA1", SHA1, 5), (None, None, 5)
     ]  # fmt: skip
-    lost = list(map(documents.skipped_error, queries.skipped_errors(alice, task.pk).rows))
+    lost = list(map(documents.SKIPPED_ERROR.document, queries.skipped_errors(alice, task.pk).rows))
     assert [row["error_code"] for row in lost] == [Kind.EXTERNAL_CHECKSUM_MISMATCH, Kind.IS_A_DIRECTORY]
     assert {(row["checksum_algorithm"], row["external_checksum"]) for row in lost} == {("SHA1", SHA1)}
     assert documents.task(queries.get(alice, task.pk))["bytes_checksummed"] == 20
@@ -96,9 +106,9 @@ def test_checksums_travel_from_the_submission_to_the_lists_of_files(alice: User,
 def test_what_was_asked_of_a_file_outlives_a_fault(task: Task) -> None:
     async def work(store: PostgresTaskStore) -> None:
         given, *_ = await store.unscanned(10)
-        (row,) = await store.file_items_scanned([(given, Found("/given", "/1", 5, None, checksum=given.checksum))])
+        (row,) = await store.file_items_scanned([(given, FoundFile("/given", "/1", 5, None, checksum=given.checksum))])
         again = make_fault(Kind.EXTERNAL_CHECKSUM_MISMATCH, side=Side.DESTINATION)
-        await store.write(Batch(faulted=[Faulted(row, again, later(0), checksummed=5)]))
+        await store.write(Settlement(faulted=[FaultedFile(row, again, later(0), checksummed=5)]))
         (row,) = await store.pending(10, [])
         assert (row.checksum, row.ranges, row.attempts) == (Checksum("MD5", MD5), "", 1)
 
@@ -108,11 +118,11 @@ def test_what_was_asked_of_a_file_outlives_a_fault(task: Task) -> None:
 def test_a_file_that_arrived_is_continued_under_its_real_name_where_nothing_is_left(task: Task) -> None:
     async def work(store: PostgresTaskStore) -> None:
         given, *_ = await store.unscanned(10)
-        (row,) = await store.file_items_scanned([(given, Found("/given", "/1", 5, None))])
+        (row,) = await store.file_items_scanned([(given, FoundFile("/given", "/1", 5, None))])
         await store.write_temporary_paths([replace(row, temporary_path="/.waybill-1")])
-        await store.write(Batch(progress=[Progress(row, "0-3", 3)]))
+        await store.write(Settlement(progress=[PartialFile(row, "0-3", 3)]))
         await store.write_temporary_paths([replace(row, temporary_path=None)])
-        await store.write(Batch(progress=[Progress(row, "0-5", 5)]))
+        await store.write(Settlement(progress=[PartialFile(row, "0-5", 5)]))
         (row,) = await store.pending(10, [])
         assert (row.temporary_path, row.ranges) == (None, "0-5")
 
@@ -128,7 +138,7 @@ def test_sessions_for_checksums_are_kept_where_there_may_be_some(alice: User, ep
         submit(alice, ep1, ep2, plain, given),
         submit(alice, ep1, ep2, plain, verify_checksum=True),
     ]
-    specs = [task_spec(take(task)) for task in tasks]
+    specs = [take(task).spec for task in tasks]
     assert [spec.check_sessions for spec in specs] == [0, 2, 2]
     assert [spec.max_sessions - spec.most_lanes for spec in specs] == [1, 3, 3]
 
@@ -140,6 +150,6 @@ def test_a_warning_that_was_given_is_not_given_again(task: Task) -> None:
 
     assert timestamps.WARNING in leases.ONCE
     first = take(task)
-    assert task_spec(first).warned == frozenset()
+    assert first.spec.warned == frozenset()
     run(first, warn)
-    assert task_spec(take(task)).warned == {timestamps.WARNING}
+    assert take(task).spec.warned == {timestamps.WARNING}

@@ -1,4 +1,4 @@
-"""Webhooks: every change of state is told, at least once, signed, to whoever listens; whoever does not costs little."""
+"""Webhooks: every change of state is delivered at least once, signed; a receiver that does not answer costs little."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from deploy.endpoint.authority import Authority, Identity
+from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint
-from endpoints.openings import parse_openings
-from identity import rotation, vault
+from identity.clock import moment
 from identity.models import User
-from identity.vault_keys import new_key, parse_keys
+from identity.vault import rotation
+from identity.vault import store as vault
+from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import all_at_once, make_user, submit, submit_delete, take
 from tests.integration.rest import Api, assert_error
 from tests.integration.test_mails import fail, succeed
@@ -28,16 +30,17 @@ from tests.integration.test_renewal import ENDED, unchecked
 from tests.lying_https import LyingServer, Script, answer, drip
 from tests.secrets_search import search
 from tests.waiting import eventually
-from transferapi.tasks import deliveries, moves, webhooks, work
-from transferapi.tasks.clock import moment
-from transferapi.tasks.deliveries import Job, Outcome
+from transferapi.tasks import moves
 from transferapi.tasks.models import Delivery, Mail, Task, Webhook
-from workers import courier
+from transferapi.tasks.notify import deliveries, webhooks
+from transferapi.tasks.notify.deliveries import DeliveryJob, DeliveryResult
+from transferapi.tasks.worker import slice_end
+from workers import webhook_sender
 
 pytestmark = pytest.mark.django_db
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-TAKEN, FAILS = Outcome(204), Outcome(500, "It answered with status 500.")
+TAKEN, FAILS = DeliveryResult(204), DeliveryResult(500, "It answered with status 500.")
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +65,13 @@ def receiver() -> Iterator[Callable[..., LyingServer]]:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Those of a worker; their connection to the database ends with them."""
-    with ThreadPoolExecutor(courier.PARALLEL) as pool, ThreadPoolExecutor(1) as rounds:
-        monkeypatch.setattr(courier, "_pool", pool)
-        monkeypatch.setattr(courier, "_rounds", rounds)
+    """Threads of a worker, for this test only; their database connections end with them."""
+    with ThreadPoolExecutor(webhook_sender.PARALLEL) as pool, ThreadPoolExecutor(1) as rounds:
+        monkeypatch.setattr(webhook_sender, "_pool", pool)
+        monkeypatch.setattr(webhook_sender, "_rounds", rounds)
         yield
         Webhook.objects.all().delete()
-        eventually(lambda: not courier._under_way)
+        eventually(lambda: not webhook_sender._under_way)
         rounds.submit(lambda: connection.close()).result(60)
 
 
@@ -76,8 +79,8 @@ def hook(user: User, url: str = "https://1.1.1.1/", *statuses: str) -> Webhook:
     return webhooks.create(user, url, statuses)[0]
 
 
-def send_due(now: datetime | None = None) -> list[Outcome]:
-    """As a worker does, one after the other."""
+def send_due(now: datetime | None = None) -> list[DeliveryResult]:
+    """Send the due deliveries as a worker does, but one after the other."""
     outcomes = []
     for job in deliveries.claim(100, now=now):
         outcomes.append(deliveries.attempt(job, now or datetime.now(UTC)))
@@ -85,7 +88,7 @@ def send_due(now: datetime | None = None) -> list[Outcome]:
     return outcomes
 
 
-def claimed(now: datetime) -> Job:
+def claimed(now: datetime) -> DeliveryJob:
     [job] = deliveries.claim(100, now=now)
     return job
 
@@ -101,7 +104,7 @@ def parse(request: bytes) -> tuple[str, dict[str, str], bytes]:
     return first, {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}, body
 
 
-# ---- what is told
+# ---- events that are delivered
 
 
 def test_every_change_of_state_is_told_and_nothing_else(
@@ -112,7 +115,7 @@ def test_every_change_of_state_is_told_and_nothing_else(
     fail(submit(alice, ep1, ep2))
     moves.cancel(alice, submit_delete(alice, ep1).pk)
     sleeping = unchecked(alice, gsi1, gsi2)
-    work.suspend(sleeping.pk, take(sleeping).epoch, ENDED)
+    slice_end.suspend(sleeping.pk, take(sleeping).epoch, ENDED)
     moves.resume(alice, sleeping.pk)
     assert told(alice) == ["task.succeeded", "task.failed", "task.failed", "task.inactive", "task.active"]
 
@@ -185,7 +188,7 @@ def test_it_is_sent_with_a_signature_that_anybody_can_check(
     first, headers, body = parse(request)
     assert first == "POST /in%20here?for=alice HTTP/1.1"
     assert headers["content-type"] == "application/json"
-    # What docs/push.md tells receivers to do.
+    # The check of the signature as docs/push.md describes it to receivers.
     key = base64.b64decode(secret.value.removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -281,7 +284,7 @@ def test_the_certificate_of_a_receiver_must_be_of_an_authority_of_the_system(
     assert "certificate is not accepted" in outcome.error
     assert server.heard == []
     monkeypatch.setenv("SSL_CERT_DIR", str(authority.certificates))
-    assert send_due(datetime.now(UTC) + timedelta(hours=1)) == [Outcome(200)]
+    assert send_due(datetime.now(UTC) + timedelta(hours=1)) == [DeliveryResult(200)]
 
 
 # ---- when it is sent again, and when no more
@@ -331,7 +334,7 @@ def test_one_that_says_it_is_gone_is_told_nothing_more(alice: User, ep1: Endpoin
     row = hook(alice)
     for _ in range(2):
         webhooks.send_test(alice, str(row.pk), now=T0)
-    deliveries.settle(deliveries.claim(1, now=T0)[0], Outcome(410, "It answered with status 410."), T0)
+    deliveries.settle(deliveries.claim(1, now=T0)[0], DeliveryResult(410, "It answered with status 410."), T0)
     row.refresh_from_db()
     assert row.disabled_at == T0
     assert not Delivery.objects.filter(next_try_at__isnull=False).exists()
@@ -386,6 +389,29 @@ def test_what_is_of_long_ago_is_forgotten_in_parts(alice: User, monkeypatch: pyt
     assert Delivery.objects.count() == 1
 
 
+def test_a_webhook_keeps_its_newest_messages_only(
+    alice: User, bob: User, ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_KEPT", 3)
+    busy, other, of_bob = hook(alice), hook(alice, "https://1.1.1.1/", "FAILED"), hook(bob)
+    for number in range(2):
+        webhooks.send_test(bob, str(of_bob.pk), now=T0)
+        webhooks.send_test(alice, str(other.pk), now=T0 + timedelta(days=number))
+    for _ in range(3):
+        succeed(submit(alice, ep1, ep2))
+    assert Delivery.objects.filter(webhook=busy).count() == 3
+    oldest = Delivery.objects.filter(webhook=busy).earliest("made_at")
+    fail(submit(alice, ep1, ep2))
+    assert not Delivery.objects.filter(pk=oldest.pk).exists()
+    webhooks.send_test(alice, str(busy.pk))
+    counted = [Delivery.objects.filter(webhook=row).count() for row in (busy, other, of_bob)]
+    assert counted == [3, 3, 2]
+    # A message that is deleted while it is sent is settled without an error.
+    job = deliveries.claim(1)[0]
+    Delivery.objects.all().delete()
+    deliveries.settle(job, DeliveryResult(200))
+
+
 # ---- many at a time
 
 
@@ -428,7 +454,7 @@ def test_a_receiver_that_hangs_holds_up_nobody_else(
         webhooks.send_test(alice, str(hook_once(alice, slow.url).pk))
     for _ in range(5):
         webhooks.send_test(bob, str(hook_once(bob, quick.url).pk))
-    courier.begin_round()
+    webhook_sender.begin_round()
     eventually(lambda: Delivery.objects.filter(webhook__owner=bob, delivered_at__isnull=False).count() == 5)
     assert not Delivery.objects.filter(webhook__owner=alice, delivered_at__isnull=False).exists()
 
@@ -466,7 +492,7 @@ def test_http_is_for_networks_that_the_operator_has_allowed(alice: User, setting
     row = hook(alice, "http://127.0.0.1:8080/")
     webhooks.send_test(alice, str(row.pk))
     settings.ALLOW_WEBHOOKS = parse_openings("127.0.0.1:8443")
-    # What is open for endpoints is closed to webhooks: a server of files takes a POST for commands.
+    # ALLOW_TARGETS does not apply to webhooks: a GridFTP server may read a POST as commands.
     settings.ALLOW_TARGETS = parse_openings("127.0.0.1")
     [outcome] = send_due()
     assert "has not allowed port 8080" in outcome.error
@@ -475,7 +501,7 @@ def test_http_is_for_networks_that_the_operator_has_allowed(alice: User, setting
 def test_a_name_that_has_no_address_yet_is_looked_up_when_something_is_sent(alice: User) -> None:
     webhooks.send_test(alice, str(hook(alice, "https://no-such-host.invalid/").pk))
     [outcome] = send_due()
-    assert outcome == Outcome(None, "This name has no address.")
+    assert outcome == DeliveryResult(None, "This name has no address.")
 
 
 def test_a_user_has_so_many_and_no_more(alice: User) -> None:
@@ -543,7 +569,7 @@ def test_a_secret_opens_in_its_own_row_only(alice: User, bob: User) -> None:
     Webhook.objects.filter(pk=other.pk).update(sealed_secret=bytes(one.sealed_secret))
     webhooks.send_test(bob, str(other.pk))
     [outcome] = send_due()
-    assert "changed where it is kept" in outcome.error
+    assert "was changed, and cannot be decrypted" in outcome.error
     assert vault.status().broken == 1
 
 

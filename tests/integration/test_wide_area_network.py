@@ -21,7 +21,9 @@ from bench.wan.network import Network
 from tests.waiting import eventually
 
 POSSIBLE = os.geteuid() == 0 and Path("/dev/net/tun").exists() and shutil.which("ip") and shutil.which("cc")
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler")
+pytestmark = [
+    pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler"),
+]
 
 CONTENT = random.Random(1).randbytes(8_000_000)
 

@@ -19,7 +19,9 @@ from tests.waiting import eventually
 
 from .test_wide_area_network import POSSIBLE
 
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler")
+pytestmark = [
+    pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler"),
+]
 
 
 @pytest.fixture(scope="module")

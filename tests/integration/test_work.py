@@ -1,10 +1,11 @@
-"""What a worker reads and writes: fenced by its epoch, and the counters add up whatever is written twice."""
+"""Reads and writes of a worker: fenced by its epoch, with counters that stay right when a write is repeated."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -12,29 +13,31 @@ from typing import Any
 import pytest
 from django.db.models import Sum
 
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, take
-from transferapi.tasks import leases, moves, queries, settling, work
-from transferapi.tasks.errors import AmbiguousPathError, LeaseLostError
+from transferapi.tasks import moves, queries
+from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.leases import Grant
 from transferapi.tasks.models import Event, File, Item, Lease, Task
-from transferapi.tasks.rows import (
+from transferapi.tasks.records import (
     FaultedFile,
     FaultedItem,
-    FileFacts,
-    ItemFacts,
-    MovedBytes,
-    NewFile,
+    FileRow,
+    FoundFile,
+    ItemRow,
+    PartialFile,
     SettledFile,
     Settlement,
-    Trouble,
+    TaskCounts,
 )
 from transferapi.tasks.states import FileState
+from transferapi.tasks.worker import history, leases, pending_files, scan_results, settling, slice_end
+from transferapi.tasks.worker.leases import Grant
 
-DENIED = Trouble("PERMISSION_DENIED", "source", "Change the permissions.", "550 Permission denied")
-GONE = Trouble("FILE_NOT_FOUND", "source", "Nothing is there.", "550 No such file")
+DENIED = Fault(Kind.PERMISSION_DENIED, Side.SOURCE, advice="Change the permissions.", raw="550 Permission denied")
+GONE = Fault(Kind.FILE_NOT_FOUND, Side.SOURCE, advice="Nothing is there.", raw="550 No such file")
 
 
 @pytest.fixture
@@ -47,40 +50,39 @@ def grant(task: Task) -> Grant:
     return take(task)
 
 
-def find(grant: Grant, *sizes: int, item: int = 0, kind: int = 0) -> list[FileFacts]:
+def find(grant: Grant, *sizes: int, item: int = 0, kind: int = 0) -> list[FileRow]:
     """New file rows of these sizes under an item."""
     row = Item.objects.get(task=grant.task_id, position=item)
-    found = [NewFile(row.pk, f"/{item}/f{n}", f"/to/{item}/f{n}", size, None, kind) for n, size in enumerate(sizes)]
-    return work.add_found(grant.task_id, grant.epoch, found)
+    found = [FoundFile(f"/{item}/f{n}", f"/to/{item}/f{n}", size, None, kind) for n, size in enumerate(sizes)]
+    return scan_results.add_found(grant.task_id, grant.epoch, row.pk, found)
 
 
-def items(grant: Grant) -> list[ItemFacts]:
-    return work.unscanned(grant.task_id, grant.epoch, 100)
+def items(grant: Grant) -> list[ItemRow]:
+    return scan_results.unscanned(grant.task_id, grant.epoch, 100)
 
 
 def scanned(grant: Grant, directories: int = 0, symlinks: int = 0) -> None:
     """All items are scanned."""
     for item in items(grant):
-        work.item_scanned(grant.task_id, grant.epoch, item.id, directories, symlinks)
+        scan_results.item_scanned(grant.task_id, grant.epoch, item.id, directories, symlinks)
 
 
 def write(grant: Grant, **batch: Any) -> None:
     settling.write(grant.task_id, grant.epoch, Settlement(**batch))
 
 
-def settled(*files: FileFacts, skipped: bool = False, new_size: int | None = None) -> list[SettledFile]:
-    return [SettledFile(file.id, skipped, new_size) for file in files]
+def settled(*files: FileRow, skipped: bool = False, new_size: int | None = None) -> list[SettledFile]:
+    return [SettledFile(file, 0, skipped, new_size) for file in files]
 
 
 def faulted(
-    file: FileFacts,
+    file: FileRow,
     retry_at: datetime | None = None,
-    trouble: Trouble = DENIED,
-    ranges: str = "",
+    fault: Fault = DENIED,
     done: int = 0,
     new_size: int | None = None,
 ) -> FaultedFile:
-    return FaultedFile(file.id, file.source_path, trouble, retry_at, ranges, done, new_size)
+    return FaultedFile(file, fault, retry_at, f"0-{done}" if done else "", new_size)
 
 
 def check_sums(grant: Grant) -> Task:
@@ -103,9 +105,9 @@ def test_items_come_in_the_users_order_without_those_in_hand(grant: Grant) -> No
     assert [(item.source_path, item.destination_path, item.recursive, item.attempts) for item in found] == [
         ("/one", "/1", None, 0), ("/two", "/2", None, 0), ("/three", "/3", None, 0),
     ]  # fmt: skip
-    assert work.unscanned(grant.task_id, grant.epoch, 1, [found[0].id]) == [found[1]]
-    work.item_scanned(grant.task_id, grant.epoch, found[0].id, 3, 1)
-    work.item_scanned(grant.task_id, grant.epoch, found[0].id, 3, 1)
+    assert scan_results.unscanned(grant.task_id, grant.epoch, 1, [found[0].id]) == [found[1]]
+    scan_results.item_scanned(grant.task_id, grant.epoch, found[0].id, 3, 1)
+    scan_results.item_scanned(grant.task_id, grant.epoch, found[0].id, 3, 1)
     assert items(grant) == found[1:]
     task = check_sums(grant)
     assert (task.items_scanned, task.directories, task.symlinks) == (1, 3, 1)
@@ -126,38 +128,38 @@ def test_names_of_any_octets_come_back_as_they_went(grant: Grant) -> None:
     item = items(grant)[0]
     names = ["/a\udcff\udc80", "/\u00fc\u65e5 '\"\\{},NULL", "/x" * 2000, "/\\x41"]
     moment = datetime(2020, 2, 29, 12, 0, 0, 123456, UTC)
-    found = work.add_found(
-        grant.task_id, grant.epoch, [NewFile(item.id, name, name + "!", 2**60, moment, 0) for name in names]
-    )
+    new = [FoundFile(name, name + "!", 2**60, moment) for name in names]
+    found = scan_results.add_found(grant.task_id, grant.epoch, item.id, new)
     assert [(file.source_path, file.destination_path, file.size) for file in found] == [
         (name, name + "!", 2**60) for name in names
     ]
-    assert {file.source_path for file in work.pending(grant.task_id, grant.epoch, 10)} == set(names)
+    assert {file.source_path for file in pending_files.pending(grant.task_id, grant.epoch, 10)} == set(names)
     assert set(File.objects.values_list("modified", flat=True)) == {moment}
 
 
 def test_a_server_that_claims_exabytes_for_each_file_breaks_no_counter(alice: User, grant: Grant) -> None:
     files = find(grant, *[2**63 - 1] * 3)
-    write(grant, moved=[MovedBytes(file.id, "", 2**63 - 1) for file in files])
+    write(grant, progress=[PartialFile(file, "", 2**63 - 1) for file in files])
     write(grant, settled=settled(*files, new_size=5))
     assert queries.get(alice, grant.task_id).files_transferred == 3
 
 
 def test_two_sources_for_one_destination_are_refused_and_nothing_of_the_batch_is_written(grant: Grant) -> None:
     one, two, _ = items(grant)
-    work.add_found(grant.task_id, grant.epoch, [NewFile(one.id, "/one/a", "/d/a", 1, None, 0)])
-    later_batch = [NewFile(two.id, "/two/new", "/d/new", 1, None, 0), NewFile(two.id, "/two/a", "/d/a", 1, None, 0)]
-    same_batch = [NewFile(two.id, "/two/x", "/d/x", 1, None, 0), NewFile(two.id, "/two/y", "/d/x", 1, None, 0)]
+    scan_results.add_found(grant.task_id, grant.epoch, one.id, [FoundFile("/one/a", "/d/a", 1, None)])
+    later_batch = [FoundFile("/two/new", "/d/new", 1, None), FoundFile("/two/a", "/d/a", 1, None)]
+    same_batch = [FoundFile("/two/x", "/d/x", 1, None), FoundFile("/two/y", "/d/x", 1, None)]
     for batch in (later_batch, same_batch):
-        with pytest.raises(AmbiguousPathError) as refused:
-            work.add_found(grant.task_id, grant.epoch, batch)
-        assert refused.value.path == batch[1].destination_path
+        with pytest.raises(FaultError) as refused:
+            scan_results.add_found(grant.task_id, grant.epoch, two.id, batch)
+        fault = refused.value.fault
+        assert (fault.kind, fault.raw) == (Kind.AMBIGUOUS_PATH, batch[1].destination_path)
     assert check_sums(grant).files == 1
 
 
 def test_items_that_are_files_are_found_and_scanned_in_one_go(grant: Grant) -> None:
-    found = [NewFile(item.id, item.source_path, item.destination_path, 4, None, 0) for item in items(grant)]
-    rows = work.file_items_scanned(grant.task_id, grant.epoch, found)
+    found = [(item, FoundFile(item.source_path, item.destination_path, 4, None)) for item in items(grant)]
+    rows = scan_results.file_items_scanned(grant.task_id, grant.epoch, found)
     assert len(rows) == 3
     assert items(grant) == []
     task = check_sums(grant)
@@ -169,13 +171,14 @@ def test_pending_files_come_by_size_when_they_are_due(grant: Grant) -> None:
     now = datetime.now(UTC)
     write(grant, faulted=[faulted(broken, now + timedelta(seconds=10)), faulted(later_, now + timedelta(seconds=100))])
     pending = lambda seconds, exclude=(): [  # noqa: E731
-        file.id for file in work.pending(grant.task_id, grant.epoch, 10, exclude, now=now + timedelta(seconds=seconds))
+        file.id
+        for file in pending_files.pending(grant.task_id, grant.epoch, 10, exclude, now=now + timedelta(seconds=seconds))
     ]
     assert pending(1) == [small.id, large.id]
     leases.heartbeat(grant.task_id, grant.epoch, ttl=timedelta(seconds=1000))
     assert pending(11) == [small.id, broken.id, large.id]
     assert pending(11, [small.id, broken.id]) == [large.id]
-    assert [file.id for file in work.pending(grant.task_id, grant.epoch, 1)] == [small.id]
+    assert [file.id for file in pending_files.pending(grant.task_id, grant.epoch, 1)] == [small.id]
 
 
 def test_settled_files_are_counted_once_with_their_bytes(grant: Grant) -> None:
@@ -185,25 +188,25 @@ def test_settled_files_are_counted_once_with_their_bytes(grant: Grant) -> None:
     task = check_sums(grant)
     assert (task.files_transferred, task.files_skipped, task.files_failed) == (3, 1, 0)
     assert (task.bytes_total, task.bytes_transferred) == (105, 75)
-    assert work.pending(grant.task_id, grant.epoch, 10) == []
+    assert pending_files.pending(grant.task_id, grant.epoch, 10) == []
 
 
 def test_bytes_are_counted_as_they_arrive_and_not_twice(grant: Grant) -> None:
     (file,) = find(grant, 100)
-    write(grant, moved=[MovedBytes(file.id, "0-20", 20), MovedBytes(file.id, "0-60", 60)])
+    write(grant, progress=[PartialFile(file, "0-20", 20), PartialFile(file, "0-60", 60)])
     assert check_sums(grant).bytes_transferred == 60
-    write(grant, faulted=[faulted(file, later(0), ranges="0-60", done=60)])
+    write(grant, faulted=[faulted(file, later(0), done=60)])
     assert check_sums(grant).bytes_transferred == 60
-    (again,) = work.pending(grant.task_id, grant.epoch, 1, now=later(1))
+    (again,) = pending_files.pending(grant.task_id, grant.epoch, 1, now=later(1))
     assert (again.ranges, again.attempts) == ("0-60", 1)
-    write(grant, moved=[MovedBytes(file.id, "0-90", 90)])
+    write(grant, progress=[PartialFile(file, "0-90", 90)])
     write(grant, settled=settled(file))
     assert check_sums(grant).bytes_transferred == 100
 
 
 def test_a_file_that_begins_afresh_gives_its_bytes_back(grant: Grant) -> None:
     (file,) = find(grant, 100)
-    write(grant, moved=[MovedBytes(file.id, "0-60", 60)])
+    write(grant, progress=[PartialFile(file, "0-60", 60)])
     write(grant, faulted=[faulted(file, later(0), new_size=70)])
     task = check_sums(grant)
     assert (task.bytes_transferred, task.bytes_total) == (0, 70)
@@ -234,8 +237,8 @@ def test_a_fault_is_kept_with_the_file_and_told_once_for_all_files_of_its_kind(a
 
 def test_the_words_of_a_hostile_server_do_not_spoil_the_history(alice: User, grant: Grant) -> None:
     (file,) = find(grant, 1)
-    words = Trouble("UNKNOWN", "destination", "", "5\0\udcff" + "x" * 100_000)
-    write(grant, faulted=[FaultedFile(file.id, "/a\udcff", words, None, "", 0, None)])
+    words = Fault(Kind.UNKNOWN, Side.DESTINATION, advice="", raw="5\0\udcff" + "x" * 100_000)
+    write(grant, faulted=[faulted(replace(file, destination_path="/a\udcff"), None, words)])
     event = queries.events(alice, grant.task_id).rows[0]
     assert "\0" not in event.details
     assert len(event.details) < 5000
@@ -281,7 +284,7 @@ def test_an_item_in_backoff_waits_and_one_given_up_is_a_failed_file(alice: User,
     settling.items_faulted(grant.task_id, grant.epoch, faults)
     settling.items_faulted(grant.task_id, grant.epoch, [FaultedItem(two, GONE, None)])
     assert items(grant) == [three]
-    assert work.tally(grant.task_id, grant.epoch).next_try_at == retry_at
+    assert pending_files.counts(grant.task_id, grant.epoch).next_try_at == retry_at
     task = check_sums(grant)
     assert (task.files, task.files_failed, task.items_scanned) == (1, 1, 1)
     (lost,) = queries.skipped_errors(alice, grant.task_id).rows
@@ -289,15 +292,16 @@ def test_an_item_in_backoff_waits_and_one_given_up_is_a_failed_file(alice: User,
 
 
 def test_an_item_can_be_given_up_after_files_of_it_were_found(grant: Grant) -> None:
-    work.add_found(grant.task_id, grant.epoch, [NewFile(items(grant)[0].id, "/one", "/1", 3, None, 0)])
+    scan_results.add_found(grant.task_id, grant.epoch, items(grant)[0].id, [FoundFile("/one", "/1", 3, None)])
     settling.items_faulted(grant.task_id, grant.epoch, [FaultedItem(items(grant)[0], GONE, None)])
     assert check_sums(grant).files == 2
 
 
 def test_temporary_names_are_remembered_until_the_file_is_settled(grant: Grant) -> None:
     one, two = find(grant, 1, 2)
-    work.write_temporary_paths(grant.task_id, grant.epoch, [(one.id, "/to/.tmp\udcff"), (two.id, "/to/.tmp2")])
-    assert [file.temporary_path for file in work.pending(grant.task_id, grant.epoch, 10)] == [
+    renamed = [replace(one, temporary_path="/to/.tmp\udcff"), replace(two, temporary_path="/to/.tmp2")]
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, renamed)
+    assert [file.temporary_path for file in pending_files.pending(grant.task_id, grant.epoch, 10)] == [
         "/to/.tmp\udcff",
         "/to/.tmp2",
     ]
@@ -307,13 +311,13 @@ def test_temporary_names_are_remembered_until_the_file_is_settled(grant: Grant) 
 
 def test_what_is_on_disk_under_another_name_is_forgotten_with_the_name(grant: Grant) -> None:
     (file,) = find(grant, 100)
-    write(grant, moved=[MovedBytes(file.id, "0-60", 60)])
-    work.write_temporary_paths(grant.task_id, grant.epoch, [(file.id, "/to/.tmp")])
+    write(grant, progress=[PartialFile(file, "0-60", 60)])
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(file, temporary_path="/to/.tmp")])
     assert check_sums(grant).bytes_transferred == 0
-    assert work.pending(grant.task_id, grant.epoch, 1)[0].ranges == ""
-    write(grant, moved=[MovedBytes(file.id, "0-30", 30)])
-    work.write_temporary_paths(grant.task_id, grant.epoch, [(file.id, "/to/.tmp")])
-    assert work.pending(grant.task_id, grant.epoch, 1)[0].ranges == "0-30"
+    assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == ""
+    write(grant, progress=[PartialFile(file, "0-30", 30)])
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(file, temporary_path="/to/.tmp")])
+    assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == "0-30"
     assert check_sums(grant).bytes_transferred == 30
 
 
@@ -321,8 +325,8 @@ def test_a_task_without_failures_succeeds_and_tells_its_numbers(alice: User, gra
     one, two = find(grant, 10, 20)
     scanned(grant)
     write(grant, settled=settled(one) + settled(two, skipped=True))
-    assert work.tally(grant.task_id, grant.epoch) == (0, 0, 0, None, 0)
-    work.finish(grant.task_id, grant.epoch)
+    assert pending_files.counts(grant.task_id, grant.epoch) == TaskCounts(0, 0, 0, None, 0)
+    slice_end.finish(grant.task_id, grant.epoch)
     task = queries.get(alice, grant.task_id)
     assert (task.status, task.phase, task.fatal_error_code) == ("SUCCEEDED", "done", None)
     event = queries.events(alice, grant.task_id).rows[0]
@@ -338,7 +342,7 @@ def test_a_task_without_failures_succeeds_and_tells_its_numbers(alice: User, gra
 
 def test_an_empty_task_succeeds(alice: User, grant: Grant) -> None:
     scanned(grant, directories=1)
-    work.finish(grant.task_id, grant.epoch)
+    slice_end.finish(grant.task_id, grant.epoch)
     assert queries.get(alice, grant.task_id).status == "SUCCEEDED"
 
 
@@ -346,7 +350,7 @@ def test_a_task_with_failed_files_fails_with_their_most_frequent_code(alice: Use
     one, two, three, four = find(grant, 1, 1, 1, 1)
     scanned(grant)
     write(grant, settled=settled(one), faulted=[faulted(two), faulted(three), faulted(four, None, GONE)])
-    work.finish(grant.task_id, grant.epoch)
+    slice_end.finish(grant.task_id, grant.epoch)
     task = queries.get(alice, grant.task_id)
     assert (task.status, task.fatal_error_code) == ("FAILED", "PERMISSION_DENIED")
     assert task.fatal_error_description == "3 of 4 file(s) failed, 1 arrived or were in place already."
@@ -356,18 +360,18 @@ def test_a_task_with_failed_files_fails_with_their_most_frequent_code(alice: Use
 def test_what_is_not_done_cannot_be_finished(grant: Grant) -> None:
     (file,) = find(grant, 1)
     with pytest.raises(ValueError):
-        work.finish(grant.task_id, grant.epoch)
+        slice_end.finish(grant.task_id, grant.epoch)
     scanned(grant)
     with pytest.raises(ValueError):
-        work.finish(grant.task_id, grant.epoch)
+        slice_end.finish(grant.task_id, grant.epoch)
     write(grant, settled=settled(file))
-    work.finish(grant.task_id, grant.epoch)
+    slice_end.finish(grant.task_id, grant.epoch)
 
 
 def test_at_the_deadline_what_arrived_is_counted_and_the_rest_is_told(alice: User, grant: Grant) -> None:
     one, two, _ = find(grant, 10, 20, 30)
     write(grant, settled=settled(one), faulted=[faulted(two, later(60))])
-    work.fail(grant.task_id, grant.epoch, "EXPIRED", moves.EXPIRED_TEXT)
+    slice_end.fail(grant.task_id, grant.epoch, "EXPIRED", moves.EXPIRED_TEXT)
     task = queries.get(alice, grant.task_id)
     assert (task.status, task.fatal_error_code, task.files_transferred, task.bytes_transferred) == (
         "FAILED",
@@ -379,10 +383,12 @@ def test_at_the_deadline_what_arrived_is_counted_and_the_rest_is_told(alice: Use
 
 
 def test_a_suspended_task_is_inactive_says_why_and_frees_its_lease(alice: User, grant: Grant) -> None:
-    work.suspend(grant.task_id, grant.epoch, Trouble("NO_CREDENTIALS", "source", "Renew it.", "530 expired"))
+    slice_end.suspend(
+        grant.task_id, grant.epoch, Fault(Kind.NO_CREDENTIALS, Side.SOURCE, advice="Renew it.", raw="530 expired")
+    )
     task = queries.get(alice, grant.task_id)
     assert (task.status, task.phase, task.nice_status) == ("INACTIVE", "suspended", "NO_CREDENTIALS")
-    assert leases.acquire(task.pk, "worker") is leases.Refusal.NOT_RUNNABLE
+    assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_RUNNABLE
 
 
 def test_folders_and_links_of_a_delete_are_no_files_until_they_fail(alice: User, ep1: Endpoint) -> None:
@@ -390,38 +396,39 @@ def test_folders_and_links_of_a_delete_are_no_files_until_they_fail(alice: User,
     grant = take(task)
     item = items(grant)[0]
     kinds = {"/a/f": 0, "/a/l": 2, "/a": 1}
-    rows = work.add_found(
-        grant.task_id, grant.epoch, [NewFile(item.id, path, None, 0, None, kind) for path, kind in kinds.items()]
-    )
+    found_ = [FoundFile(path, None, 0, None, kind) for path, kind in kinds.items()]
+    rows = scan_results.add_found(grant.task_id, grant.epoch, item.id, found_)
     assert len(rows) == 3
-    work.item_scanned(grant.task_id, grant.epoch, item.id, 1, 1)
+    scan_results.item_scanned(grant.task_id, grant.epoch, item.id, 1, 1)
     write(grant, settled=settled(*rows[:2]), faulted=[faulted(rows[2])])
     found = check_sums(grant)
     assert (found.files, found.files_transferred, found.files_failed, found.directories) == (2, 1, 1, 1)
-    work.finish(grant.task_id, grant.epoch)
+    slice_end.finish(grant.task_id, grant.epoch)
     assert queries.get(alice, task.pk).status == "FAILED"
 
 
-CALLS: dict[str, Callable[[Grant, FileFacts, ItemFacts], object]] = {
+CALLS: dict[str, Callable[[Grant, FileRow, ItemRow], object]] = {
     "heartbeat": lambda g, f, i: leases.heartbeat(g.task_id, g.epoch),
-    "unscanned": lambda g, f, i: work.unscanned(g.task_id, g.epoch, 1),
-    "add_found": lambda g, f, i: work.add_found(g.task_id, g.epoch, [NewFile(i.id, "/x", "/y", 1, None, 0)]),
-    "item_scanned": lambda g, f, i: work.item_scanned(g.task_id, g.epoch, i.id, 1, 1),
-    "file_items_scanned": lambda g, f, i: work.file_items_scanned(
-        g.task_id, g.epoch, [NewFile(i.id, "/x", "/y", 1, None, 0)]
+    "unscanned": lambda g, f, i: scan_results.unscanned(g.task_id, g.epoch, 1),
+    "add_found": lambda g, f, i: scan_results.add_found(g.task_id, g.epoch, i.id, [FoundFile("/x", "/y", 1, None)]),
+    "item_scanned": lambda g, f, i: scan_results.item_scanned(g.task_id, g.epoch, i.id, 1, 1),
+    "file_items_scanned": lambda g, f, i: scan_results.file_items_scanned(
+        g.task_id, g.epoch, [(i, FoundFile("/x", "/y", 1, None))]
     ),
     "items_faulted": lambda g, f, i: settling.items_faulted(g.task_id, g.epoch, [FaultedItem(i, GONE, None)]),
-    "pending": lambda g, f, i: work.pending(g.task_id, g.epoch, 1),
-    "write_temporary_paths": lambda g, f, i: work.write_temporary_paths(g.task_id, g.epoch, [(f.id, "/t")]),
+    "pending": lambda g, f, i: pending_files.pending(g.task_id, g.epoch, 1),
+    "write_temporary_paths": lambda g, f, i: pending_files.write_temporary_paths(
+        g.task_id, g.epoch, [replace(f, temporary_path="/t")]
+    ),
     "write settled": lambda g, f, i: write(g, settled=settled(f)),
     "write faulted": lambda g, f, i: write(g, faulted=[faulted(f)]),
-    "write moved": lambda g, f, i: write(g, moved=[MovedBytes(f.id, "0-1", 1)]),
-    "event": lambda g, f, i: work.event(g.task_id, g.epoch, NewEvent("X", "x")),
-    "tally": lambda g, f, i: work.tally(g.task_id, g.epoch),
-    "finish": lambda g, f, i: work.finish(g.task_id, g.epoch),
-    "fail": lambda g, f, i: work.fail(g.task_id, g.epoch, "X", "x"),
-    "suspend": lambda g, f, i: work.suspend(g.task_id, g.epoch, DENIED),
-    "release": lambda g, f, i: work.release(g.task_id, g.epoch, later(60)),
+    "write moved": lambda g, f, i: write(g, progress=[PartialFile(f, "0-1", 1)]),
+    "event": lambda g, f, i: history.add_event(g.task_id, g.epoch, NewEvent("X", "x")),
+    "counts": lambda g, f, i: pending_files.counts(g.task_id, g.epoch),
+    "finish": lambda g, f, i: slice_end.finish(g.task_id, g.epoch),
+    "fail": lambda g, f, i: slice_end.fail(g.task_id, g.epoch, "X", "x"),
+    "suspend": lambda g, f, i: slice_end.suspend(g.task_id, g.epoch, DENIED),
+    "release": lambda g, f, i: slice_end.release(g.task_id, g.epoch, later(60)),
 }  # fmt: skip
 
 
@@ -435,7 +442,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(grant: Grant, call: str, ho
     (file,) = find(grant, 10)
     item = items(grant)[0]
     if how == "given back":
-        work.release(grant.task_id, grant.epoch, datetime.now(UTC))
+        slice_end.release(grant.task_id, grant.epoch, datetime.now(UTC))
     else:
         Lease.objects.filter(pk=grant.task_id).update(expires_at=later(-1))
     if how == "taken over":
@@ -461,7 +468,7 @@ def test_a_takeover_in_the_middle_of_a_write_waits_or_wins(task: Task) -> None:
         assert (File.objects.get(pk=file.id).state == FileState.DONE) == (written is None)
         check_sums(holder)
         if not isinstance(heir, Grant):
-            assert heir is leases.Refusal.HELD
+            assert heir is leases.LeaseRefusal.HELD
             Lease.objects.filter(pk=task.pk).update(expires_at=later(-1))
             heir = take(task, "heir")
         before = everything()
@@ -500,13 +507,13 @@ def test_counts_add_up_after_whatever_is_written(alice: User, grant: Grant, seed
                     ],
                 )
             case 2:
-                write(grant, moved=[MovedBytes(one.id, "0-9", dice.randrange(200)) for one in some])
+                write(grant, progress=[PartialFile(one, "0-9", dice.randrange(200)) for one in some])
             case 3:
-                write(grant, settled=settled(*some), faulted=[faulted(file, now)], moved=[MovedBytes(file.id, "", 5)])
+                write(grant, settled=settled(*some), faulted=[faulted(file, now)], progress=[PartialFile(file, "", 5)])
         check_sums(grant)
     write(grant, settled=settled(*files))
     scanned(grant)
-    work.finish(grant.task_id, grant.epoch)
+    slice_end.finish(grant.task_id, grant.epoch)
     task = check_sums(grant)
     assert task.files == task.files_transferred + task.files_skipped + task.files_failed
     assert task.status == ("FAILED" if task.files_failed else "SUCCEEDED")

@@ -39,7 +39,7 @@ def web_server(
         "WAYBILL_RATE_LIMIT": "0",
         **environ,
     }
-    command = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.stack.gunicorn_conf"]
+    command = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.web.gunicorn_conf"]
     command += ["--bind", f"127.0.0.1:{port}", *words, application]
     process = spawn(command, log=log, env=given, cwd=CHECKOUT)
     try:

@@ -1,8 +1,8 @@
-"""`python -m tests.journeys.bad_disk --root DIR --port N`: our own server, on a disk that is not to be trusted.
+"""`python -m tests.journeys.bad_disk --root DIR --port N`: our own server, on an unreliable disk.
 
-What a file's name begins with says what happens when its checksum is asked for, before it is made:
-"rot-once" one octet changes, the first time. "rot" one octet changes, each time. "slow" it takes SECONDS.
-"cut-once" the connection ends without a word, the first time. And "timeless" ones keep no modification time.
+The beginning of a file's name selects the fault when its checksum is requested: "rot-once" changes one octet the first
+time, "rot" one octet each time, "slow" waits for SECONDS, "cut-once" closes the connection without a reply the first
+time. Files named "timeless" keep no modification time.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import time
 from dataclasses import replace
 
 from endpoints.gridftp.server.__main__ import main
+from endpoints.gridftp.server.commands.table import COMMANDS
 from endpoints.gridftp.server.errors import RefusedError
-from endpoints.gridftp.server.registry import COMMANDS
-from endpoints.gridftp.server.session import Session
+from endpoints.gridftp.server.session import ServerSession
 
 SECONDS = 4.0
 _sound, _timely = COMMANDS[b"CKSM"], COMMANDS[b"MFMT"]
 _asked: set[bytes] = set()
 
 
-def checksum(session: Session, argument: bytes) -> None:
+def checksum(session: ServerSession, argument: bytes) -> None:
     path = session.path(argument.split(b" ", 3)[3])
     name = path.rpartition(b"/")[2]
     first = path not in _asked
@@ -37,13 +37,13 @@ def checksum(session: Session, argument: bytes) -> None:
     _sound.handler(session, argument)
 
 
-def modify(session: Session, argument: bytes) -> None:
+def modify(session: ServerSession, argument: bytes) -> None:
     if session.path(argument.partition(b" ")[2]).rpartition(b"/")[2].startswith(b"timeless"):
         raise RefusedError(500, "Command not understood.")
     _timely.handler(session, argument)
 
 
-def _spoil(session: Session, path: bytes) -> None:
+def _spoil(session: ServerSession, path: bytes) -> None:
     with session.service.root.opened_file(path, os.O_RDWR) as (fd, _):
         (octet,) = os.pread(fd, 1, 0)
         os.pwrite(fd, bytes([octet ^ 1]), 0)

@@ -18,15 +18,15 @@ from deploy.endpoint.boxed.setup import READY_SECONDS
 from deploy.endpoint.toolkit import LOOPBACK, clean_environment, free_port
 
 PROGRAM = Path(__file__).parents[2] / "deploy" / "endpoint" / "box"
-#: Of an account that only exists in the namespaces of a test.
+#: Password of an account that exists only in the namespaces of a test.
 PASSWORD = "correct horse battery"
 SECONDS = 60
 UID = 4242
 
 
 class BoxHost:
-    """As root there is an account `wbalice`, and passwords are asked of the real pam_unix. As an ordinary user we are
-    the only account; its password is known to a PAM service `pam_service` that is there before the box."""
+    """A host for a box, in namespaces. Root gets an account `wbalice`, whose password the real pam_unix checks. An
+    ordinary user has only the own account; a PAM service `pam_service`, made before the box, checks its password."""
 
     def __init__(self, folder: Path, service: Api) -> None:
         self.folder = folder
@@ -83,11 +83,11 @@ class BoxHost:
         return [*inside, *map(str, command)]
 
     def works(self) -> bool:
-        """Whether this machine lets us do it."""
+        """Whether this machine permits the namespaces."""
         return subprocess.run(self.words("true"), capture_output=True, timeout=SECONDS).returncode == 0
 
     def call(self, *words: str | Path, code: int = 0) -> str:
-        """What `box` said, to both outputs; its exit status must be `code`."""
+        """Run `box` and return its output, stdout and stderr together. Its exit status must be `code`."""
         return self.run([self.python, PROGRAM, *words], code)
 
     def run(self, words: Sequence[str | Path], code: int = 0) -> str:
@@ -107,7 +107,8 @@ class BoxHost:
         words: list[str | Path] = ["setup", "--folder", self.box, "--no-systemd", "--no-install"]
         words += ["--name", self.name, "--host", "localhost", "--address", LOOPBACK, "--user", self.user]
         words += ["--port", str(self.port), "--myproxy-port", str(self.myproxy_port)]
-        words += ["--data-ports", "50000-50100"]
+        # Below the ephemeral ports of Linux, from which `free_port` takes the others.
+        words += ["--data-ports", "30000-30100"]
         words += ["--waybill", self.service.url, "--token-file", self.token, "--pam-service", self.pam_service]
         return [*words, *more]
 
@@ -148,6 +149,6 @@ class BoxHost:
         return credential, done.stderr
 
     def endpoints(self) -> list[dict[str, object]]:
-        """Those of our name that the service knows."""
+        """Endpoints with our name that the service knows."""
         found = self.service.call("GET", "/endpoint_search?filter_scope=my-endpoints&limit=1000")["DATA"]
         return [one for one in found if one["name"] == self.name]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from bench.instance import Api, instance
 from deploy.endpoint import toolkit
 from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
 from deploy.stack.child import spawn, stop, wait_ready
+from tests.memory import folder_in_memory
 from tests.real_clients import Globus
 
 
@@ -39,12 +38,9 @@ class Site:
 
 @pytest.fixture
 def workspace() -> Iterator[Path]:
-    """A folder in memory where there is one: journeys move a lot."""
-    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    folder = Path(tempfile.mkdtemp(prefix="waybill-journey-", dir=shared_memory))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """A folder for the files that a journey moves."""
+    with folder_in_memory("waybill-journey-", 0o755) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -100,7 +96,7 @@ def _answers(port: int) -> bool:
 
 
 def waybill(service: Api, *words: str) -> str:
-    """What the operator's command prints."""
+    """Run the operator's command and return its standard output."""
     words = (sys.executable, "-m", "deploy.cli", *words)
     given = os.environ | {"WAYBILL_HOME": str(service.home)}
     return subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -36,7 +36,7 @@ def host(service: Api) -> Iterator[BoxHost]:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Of all below it: when it was changed, its mode and owner."""
+    """Return the time of change, the mode and the owner of the folder and all files below it."""
     found = {path: path.lstat() for path in [folder, *folder.rglob("*")]}
     return {str(path): (one.st_ctime_ns, one.st_mode, one.st_uid) for path, one in found.items()}
 
@@ -96,7 +96,7 @@ def test_a_second_setup_changes_nothing(host: BoxHost) -> None:
     assert "Nothing to change" in host.setup()
     assert (snapshot(host.box), snapshot(host.etc)) == (before, pam)
     assert host.endpoints() == [endpoint]
-    # What was said once holds.
+    # An option stays in force after the run that set it.
     assert "Nothing to change" in host.call("setup", "--folder", host.box, "--token-file", host.token)
 
 
@@ -129,7 +129,7 @@ sys.exit(main())
 
 
 def killed(host: BoxHost, function: str, number: int, words: list[str | Path]) -> bool:
-    """Whether it came so far that it was killed; else it must have succeeded."""
+    """Whether the run reached the call at which it is killed; otherwise it must succeed."""
     command = [host.python, "-c", KILLED, PROGRAM.parents[2], function, str(number), *words]
     done = subprocess.run(host.words(*command), capture_output=True, timeout=60)
     assert done.returncode in (0, -9), done.stderr.decode()

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]
 def trusted() -> Iterator[Path]:
     """The service's folder of authorities, which is empty yet."""
     with tempfile.TemporaryDirectory(prefix="waybill-trusted-") as folder:
+        # An instance that root starts runs as an account of its own.
+        Path(folder).chmod(0o755)
         yield Path(folder)
 
 
@@ -52,7 +54,7 @@ def new_host(service: Api) -> Iterator[Callable[[], BoxHost]]:
 
 
 def hand_over(host: BoxHost, trusted: Path) -> list[str]:
-    """What `setup` and `renew` ask the operator of the service to do; the names of the files."""
+    """Copy the files of the authority to the service, as `setup` and `renew` ask its operator. Return their names."""
     files = [path for path in (host.box / "authority" / "certificates").iterdir() if path.name[0] != "."]
     for path in files:
         shutil.copy(path, trusted)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -26,7 +28,9 @@ from deploy.endpoint import myproxy
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
-from endpoints.gridftp.proxies import make_proxy
+from identity.gsi.proxies import make_proxy
+from tests import chromium
+from tests.chromium import ENTER, Chromium
 from tests.grid import credential_of
 from tests.mail_server import MailServer
 from tests.secrets_search import search
@@ -41,7 +45,7 @@ MB = 1 << 20
 
 @dataclass
 class Known:
-    """What the journey used, to be looked for at its end."""
+    """Secrets and answers of the journey, for the search at its end."""
 
     secrets: dict[str, bytes | str] = field(default_factory=dict)
     answers: list[str] = field(default_factory=list)
@@ -428,6 +432,47 @@ def test_one_passphrase_serves_all_endpoints_of_a_myproxy_server(
     assert carol.call("GET", f"/endpoint/{two}")["activated"] is True
     assert carol.wait(task_id, timeout=30)["status"] == "SUCCEEDED", carol.events(task_id)
     assert (workspace / "two" / "file").read_bytes() == (workspace / "one" / "file").read_bytes()
+
+
+@pytest.mark.skipif(not myproxy.installed(), reason="MyProxy is not installed")
+def test_a_credential_that_has_ended_is_renewed_from_the_mail_by_one_form(
+    carol: Carol,
+    sites: Sites,
+    gsi_server_factory: Callable[..., ToolkitServer],
+    myproxy_server_factory: Callable[..., myproxy.MyProxyServer],
+    mail_server: MailServer,
+    tmp_path: Path,
+) -> None:
+    """The link of the mail, then one press: the task goes on. The browser is signed in already."""
+    if not chromium.installed():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("there is no chromedriver")
+    portal = myproxy_server_factory()
+    portal.keep("carol", PASSPHRASE, sites.at_source)
+    carol.known.secrets["passphrase"] = PASSPHRASE
+    # Begun for this test alone: no earlier mail about this wave.
+    source = carol.gsi_endpoint(sites.source_server, myproxy_server=f"127.0.0.1:{portal.port}")
+    random_file(sites.here / "large", 512 * MB)
+    carol.push_proxy(sites.destination, sites.at_destination)
+    before, password = len(mail_server.mails), waybill(carol.home, "password", "carol", "--generate").split()[-1]
+    carol.known.secrets["password"] = password
+    with Chromium(tmp_path) as browser:
+        browser.open(f"{carol.url}/signin?next=/activity")
+        browser.type("#username", "carol")
+        browser.type("#password", password + ENTER)
+        eventually(lambda: urlsplit(browser.address).path == "/activity")
+        carol.push_proxy(source, sites.at_source, seconds=34)
+        with slowed(sites.source_server):
+            task_id = carol.transfer(source, f"{sites.here}/large", sites.destination, f"{sites.there}/large")
+            carol.until(task_id, "INACTIVE", seconds=60)
+        eventually(lambda: waiting_mails(mail_server, before), seconds=20)
+        text = str(waiting_mails(mail_server, before)[0].get_content())
+        [link] = re.findall(rf"\S+/endpoints/{source}/activate", text)
+        browser.open(link)
+        browser.type("input[name='myproxy.username']", "carol")
+        browser.type("input[name='myproxy.passphrase']", PASSPHRASE + ENTER)
+        eventually(lambda: carol.task(task_id)["status"] != "INACTIVE", seconds=30)
+    assert carol.wait(task_id, timeout=60)["status"] == "SUCCEEDED", carol.events(task_id)
+    assert same(sites, "large")
 
 
 def test_none_of_the_secrets_is_anywhere(carol: Carol, mail_server: MailServer, known: Known) -> None:

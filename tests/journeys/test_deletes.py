@@ -293,8 +293,8 @@ def test_a_transfer_that_is_canceled_leaves_no_part_of_a_file(
 
 # ---- quotas
 
-#: Loaded by the server's interpreter before anything else: an operating system whose quota is used up. What goes beyond
-#: the first MB of a file fails as it does there; the server itself is the one that everybody runs.
+#: Loaded first by the server's interpreter. Simulates an exhausted quota: writes beyond the first MB of a file raise
+#: EDQUOT, as the operating system does. The server itself is unchanged.
 _QUOTA = """
 import errno, os
 write, splice = os.pwrite, os.splice

@@ -90,7 +90,7 @@ class Waybill:
             return json.load(answer)
 
     def client_token(self, client_id: str, secret: str) -> str:
-        """What an application gets by its secret."""
+        """Return the access token that an application gets with its secret."""
         basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         address = f"{self.connection()['url']}/v2/oauth2/token"
         form = b"grant_type=client_credentials"
@@ -124,7 +124,7 @@ class Waybill:
 @pytest.fixture
 def waybill() -> Iterator[Waybill]:
     with tempfile.TemporaryDirectory(prefix="waybill-", ignore_cleanup_errors=True) as folder:
-        # What keeps others out is the home itself.
+        # Open the parent folder: the permissions of the home itself must keep other accounts out.
         Path(folder).chmod(0o711)
         waybill = Waybill(Path(folder) / "home")
         yield waybill
@@ -148,7 +148,7 @@ def keeps_secrets(waybill: Waybill) -> None:
 
 
 def shows_no_secret(waybill: Waybill) -> None:
-    """What it prints, and what it logs, names the files; a command shows them."""
+    """No output and no log holds a secret; the command `credentials` shows them."""
     connection = waybill.connection()
     secrets = {connection["password"], connection["token"], connection["client"]["secret"]}
     logs = [path.read_text(errors="replace") for path in (waybill.home / "logs").iterdir()]
@@ -173,7 +173,7 @@ def keeps_others_out(waybill: Waybill) -> None:
 
 
 def give_back(home: Path) -> None:
-    """As an earlier version left a home of root's: all is root's, but the database is nobody's."""
+    """Set the owners as an earlier version did when root ran it: root, and nobody for the database."""
     nobody = pwd.getpwnam("nobody")
     for path in (home, *home.rglob("*")):
         database = (home / "postgres") in (path, *path.parents) or path == home / "run" / "postgres"
@@ -196,14 +196,36 @@ def lets_users_connect_to_nothing_else_here(waybill: Waybill) -> None:
         assert f"has not allowed port {port}" in refused.value.read().decode()
 
 
+def by_ssh(access: dict[str, Any], folder: Path, command: str) -> str:
+    """The standard output of a command of the ssh shell, as the sample user."""
+    known = folder / "known_hosts"
+    known.write_text(f"[{access['host']}]:{access['port']} {access['host_key']}\n")
+    words = ["ssh", "-F", "none", "-p", str(access["port"]), "-i", access["identity_file"]]
+    words += ["-o", f"UserKnownHostsFile={known}", "-o", "IdentityAgent=none", f"{access['user']}@{access['host']}"]
+    done = subprocess.run(
+        [*words, command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     waybill.up()
     waybill.read_until("Ctrl-C here")
     assert "SUCCEEDED: 301 files" in waybill.output
     assert "source and destination are the same" in waybill.output
     connection = waybill.connection()
-    assert set(connection) == {"url", "username", "password", "token", "client", "endpoints", "roots", "pids"}
-    for name in ("connection.json", "client.json", "oidc-key.pem", "password", "token", "curl.conf"):
+    assert set(connection) == {"url", "username", "password", "token", "client", "endpoints", "ssh", "roots", "pids"}
+    for name in (
+        "connection.json",
+        "client.json",
+        "oidc-key.pem",
+        "password",
+        "token",
+        "curl.conf",
+        "ssh-key",
+        "ssh-host-key",
+    ):
         assert stat.S_IMODE((waybill.home / name).stat().st_mode) == 0o600
     source, destination = (Path(connection["roots"][name]) / FOLDER.strip("/") for name in ("go#ep1", "go#ep2"))
     assert filecmp.cmp(source / "large.dat", destination / "large.dat", shallow=False)
@@ -213,6 +235,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     status = waybill.run("status")
     assert status.returncode == 0
     assert all(name in status.stdout for name in connection["pids"])
+    assert by_ssh(connection["ssh"], waybill.home, "ls go#ep1/share/") == "godata/\nsample/\n"
     assert waybill.run("user", "add", "alice").returncode == 0
     assert waybill.run("user", "set", "alice", "--email", "alice@example.org").stdout == "alice: alice@example.org\n"
     assert waybill.run("token", "alice").stdout.startswith("wb_")
@@ -246,30 +269,25 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     for key in ("token", "client", "endpoints"):
         assert again[key] == connection[key]
     assert waybill.client_token(again["client"]["id"], again["client"]["secret"])
+    assert again["ssh"]["host_key"] == connection["ssh"]["host_key"]
+    assert by_ssh(again["ssh"], waybill.home, "ls go#ep1/share/") == "godata/\nsample/\n"
     assert [task["task_id"] for task in waybill.get("task_list")["DATA"]] == [task["task_id"]]
     waybill.read_until("Ctrl-C here")
     assert waybill.output.count("The first transfer") == 1
     assert waybill.run("down").returncode == 0
 
 
-def test_a_client_that_was_deleted_is_replaced(waybill: Waybill) -> None:
-    waybill.up()
-    before = waybill.connection()["client"]
-    waybill.call("DELETE", f"/v2/api/clients/{before['id']}")
-    assert waybill.stop(signal.SIGINT) == 0
-    assert "the client of `make up` has been revoked" in waybill.run("up").stderr
-    waybill.up()
-    client = waybill.connection()["client"]
-    assert client["id"] != before["id"]
-    assert waybill.client_token(client["id"], client["secret"])
+NAMES = {"supervisor", "postgres", "redis", "web", "relay", "celery", "ep1", "ep2", "shell"}
 
 
-def test_every_process_is_started_again_and_a_killed_supervisor_leaves_no_orphan(waybill: Waybill) -> None:
+def test_processes_are_started_again_a_killed_supervisor_leaves_no_orphan_and_a_deleted_client_is_replaced(
+    waybill: Waybill,
+) -> None:
     waybill.up()
     waybill.read_until("Ctrl-C here")
     before = waybill.pids()
     workers = {name for name in before if name.startswith("worker")}
-    assert set(before) == {"supervisor", "postgres", "redis", "web", "celery", "ep1", "ep2"} | workers
+    assert set(before) == NAMES | workers
     for name in sorted(set(before) - {"supervisor"}):
         old = waybill.pids()[name]
         os.kill(old, signal.SIGKILL)
@@ -277,9 +295,15 @@ def test_every_process_is_started_again_and_a_killed_supervisor_leaves_no_orphan
     eventually(lambda: waybill.run("token", "demo").returncode == 0)
     everybody = set(waybill.pids().values())
     everybody |= {child for pid in everybody for child in children_of(pid)}
+    deleted = waybill.connection()["client"]
+    waybill.call("DELETE", f"/v2/api/clients/{deleted['id']}")
     waybill.stop(signal.SIGKILL)
     eventually(lambda: not any(is_alive(pid) for pid in everybody))
+    assert "the client of `make up` has been revoked" in waybill.run("up").stderr
     waybill.up()
+    client = waybill.connection()["client"]
+    assert client["id"] != deleted["id"]
+    assert waybill.client_token(client["id"], client["secret"])
 
 
 def test_a_port_in_use_is_named(waybill: Waybill) -> None:

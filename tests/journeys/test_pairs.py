@@ -1,4 +1,4 @@
-"""What the service knows and is told of a pair of endpoints: limits that it keeps to, and forecasts that it makes."""
+"""Limits and forecasts for a pair of endpoints: the service keeps the limits, and forecasts from earlier runs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def nowhere(service: Api) -> Iterator[str]:
 
 
 def moved(globus: Globus, *words: str) -> dict[str, Any]:
-    """What became of `globus transfer WORDS` (or delete), when it has succeeded."""
+    """Run `globus transfer` or `globus delete` with these words, wait for success, and return the task."""
     task_id = globus.json(*words)["task_id"]
     globus("task", "wait", task_id, "--timeout", "60", "--polling-interval", "1")
     task: dict[str, Any] = globus.json("task", "show", task_id)

@@ -111,7 +111,7 @@ def carol(service: Api) -> str:
 
 
 def code_from(address: str, name: str) -> str:
-    """What the page shows in the end, to who opens the address in a browser, signs in and says yes."""
+    """Open the address in a browser, sign in and allow the access. Return the code on the last page."""
     browser = Browser()
     browser.open(address)
     browser.press("Sign in", username=name, password=PASSWORD)
@@ -136,7 +136,7 @@ def globus_login(globus: Globus, name: str) -> tuple[int | None, str]:
 
 
 def stored_tokens(globus: Globus) -> dict[str, dict[str, Any]]:
-    """What the command keeps, by resource server."""
+    """Return the tokens that the command has stored, by resource server."""
     with closing(sqlite3.connect(globus.home / ".globus" / "cli" / "storage.db")) as storage:
         rows = storage.execute("SELECT resource_server, token_data_json FROM token_storage").fetchall()
     return {server: json.loads(text) for server, text in rows}
@@ -232,7 +232,7 @@ def test_a_user_lets_an_application_in_by_every_generation_of_the_sdk(
     page = f"{service.url}/v2/web/auth-code"
     wanted = {"name": f"{kind} of {sdk}", "public_client": kind == "public", "redirect_uris": []}
     if kind == "confidential":
-        # Where nobody listens: the code is read from the address that the browser is sent to.
+        # No server listens at this address: the test reads the code from the address of the redirect.
         wanted["redirect_uris"] = [page]
     made = _call(service, "/v2/api/clients", {"client": wanted})
     secret = made["included"]["client_credential"]["secret"] if kind == "confidential" else ""
@@ -272,7 +272,7 @@ def test_the_apps_of_the_newest_sdk(service: Api, carol: str, tmp_path: Path) ->
 
 
 def _call(service: Api, path: str, document: object) -> Any:
-    """As the sample user."""
+    """POST a document as the sample user, and return the answer."""
     token = service.connection["token"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(service.url + path, json.dumps(document).encode(), headers)

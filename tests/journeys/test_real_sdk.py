@@ -19,7 +19,7 @@ from transferapi.config import CHECKOUT
 pytestmark = pytest.mark.real_clients
 MakeSite = Callable[..., Site]
 
-#: What is the same in all generations: `client`, and `transfer_data(...)`.
+#: Code that works with all generations of the SDK: it defines `client` and `transfer_data(...)`.
 PRELUDE = """
 import globus_sdk
 MAJOR = int(globus_sdk.__version__.split(".")[0])

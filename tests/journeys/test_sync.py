@@ -1,4 +1,4 @@
-"""What the scan decides, through the whole service and between real servers: sync, rules, links."""
+"""Decisions of the scan through the whole service, between real servers: sync, rules, links."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def links(folder: Path) -> dict[str, str]:
 
 
 def code_of(api: Api, task: dict[str, Any]) -> str:
-    """What became of a task that failed."""
+    """Return the error code of a failed task."""
     assert task["status"] == "FAILED"
     return str(task["fatal_error"]["code"])
 
@@ -253,7 +253,7 @@ def test_items_may_be_links(service: Api, site: MakeSite, kind: str) -> None:
     if kind == "own":
         assert there == {"link": "real", "folder": "in/deep"}
     else:
-        # Its servers tell where a link ends, and of items that are links there is no copy that they could lead into.
+        # The toolkit's servers report the true target of a link, and a link item has no copied folder to point into.
         assert there == {"link": f"{a.folder}/real", "folder": f"{a.folder}/in/deep"}
     assert (task["files"], task["symlinks"]) == (0, 2)
 

@@ -23,7 +23,7 @@ PAIRS = [
     pytest.param("toolkit", "own", marks=pytest.mark.toolkit),
     pytest.param("own", "toolkit", marks=pytest.mark.toolkit),
 ]
-#: What users call their files; non-ASCII names only where the control channel carries them.
+#: Unusual file names of users; non-ASCII names only where the control channel carries them.
 NASTY = [
     "hello? sausage",
     "a\"b'c",

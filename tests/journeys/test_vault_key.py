@@ -20,7 +20,7 @@ from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.home import write_private
-from identity.vault_keys import new_key
+from identity.vault.keys import new_key
 from tests.secrets_search import search
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(240)]
@@ -73,7 +73,7 @@ class Site:
         return [event["code"] for event in events]
 
     def refusal(self) -> dict[str, Any]:
-        """What a listing ends with that cannot be made."""
+        """Return the error document of a listing that fails."""
         with pytest.raises(urllib.error.HTTPError) as refused:
             self.service.call("GET", f"/operation/endpoint/{self.names[0]}/ls?path={self.folder}/")
         with refused.value as answer:

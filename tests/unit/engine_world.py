@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import ClassVar
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec
 
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.ranges import RangeSet
+from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
 from workers.engine.fakes import (
-    HAUNT_AFTER,
+    STALE_WRITE_AFTER,
     FaultScript,
     Fuse,
     ManualClock,
+    MemoryCredentials,
     MemoryLease,
     MemorySessions,
     MemoryStore,
     MemoryTree,
-    MemoryWallet,
     State,
+    run,
 )
-from workers.engine.ports import EndpointRef, ItemRow, TaskSpec
-from workers.engine.run import Outcome, run_slice
+from workers.engine.slice import SliceResult, run_slice
 
-SOURCE = EndpointRef("1", "go#ep1")
-DESTINATION = EndpointRef("2", "go#ep2")
+SOURCE = TaskEndpoint("1", "go#ep1")
+DESTINATION = TaskEndpoint("2", "go#ep2")
+
+P = ParamSpec("P")
 
 ItemSpec = tuple[str, str | None, bool | None] | ItemRow
+
+
+def each_in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run each example of a property test on a virtual loop of its own; other tests have the marker `virtual_time`."""
+
+    @wraps(test)
+    def example(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return example
 
 
 @dataclass
@@ -53,16 +67,18 @@ class World:
     #: Whether there is work for longer than a slice.
     may_time_out: bool = False
 
-    #: What the servers are like.
+    #: Makes the sessions of the simulated servers.
     servers: ClassVar[Callable[..., MemorySessions]] = MemorySessions
 
     def __post_init__(self) -> None:
         self.clock = ManualClock()
-        self.wallet = MemoryWallet(self.clock, (Side.SOURCE,) if self.delete else (Side.SOURCE, Side.DESTINATION))
+        self.credential_provider = MemoryCredentials(
+            self.clock, (Side.SOURCE,) if self.delete else (Side.SOURCE, Side.DESTINATION)
+        )
         self.store = MemoryStore(self.clock, self.items, deadline=self.deadline)
         self.script = FaultScript()
         self.stop = asyncio.Event()
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SliceResult] = []
         self.suspect_up_to = 0
         self.began_at = self.clock.now()
         self.ended_at: datetime | None = None
@@ -83,7 +99,7 @@ class World:
 
     def spec(self) -> TaskSpec:
         root = "" if self.to_share else None
-        destination = SOURCE if self.same_endpoint else EndpointRef("2", "go#ep2", self.stream_only, root=root)
+        destination = SOURCE if self.same_endpoint else TaskEndpoint("2", "go#ep2", self.stream_only, root=root)
         return TaskSpec(
             task_id="t",
             is_delete=self.delete,
@@ -99,7 +115,7 @@ class World:
             warned=frozenset(self.store.codes()),
         )
 
-    async def slice(self, fuse: Fuse | None = None) -> Outcome:
+    async def slice(self, fuse: Fuse | None = None) -> SliceResult:
         """One slice, by a worker of its own."""
         self.lease = self.store.lease(fuse)
         self.lease.suspect_up_to = self.suspect_up_to
@@ -107,7 +123,7 @@ class World:
             self.spec(),
             self.lease,
             self.sessions,
-            self.wallet,
+            self.credential_provider,
             self.clock,
             slice_seconds=self.slice_seconds,
             stop=self.stop,
@@ -131,8 +147,8 @@ class World:
             # A small task that is still held at the end of a slice is stuck, and only another slice frees it.
             assert self.may_time_out or lasted < self.slice_seconds, "nothing happened until the slice was over"
         self.ended_at = self.clock.now()
-        # Whoever still writes at a lost connection's other end has done his worst by then.
-        await asyncio.sleep(2 * HAUNT_AFTER)
+        # Wait until a server that still writes after its connection was lost has finished.
+        await asyncio.sleep(2 * STALE_WRITE_AFTER)
         self.check()
         return self.store.status
 
@@ -168,7 +184,7 @@ class World:
             await asyncio.sleep(0.01)
 
     def check_ranges(self) -> None:
-        """What the store tells to be on the destination's disk is there, if the file is."""
+        """The ranges in the store are on the destination's disk with the right content, if the file is there."""
         for row in self.store.pending.values():
             file = row.file
             source = self.source.find(file.source_path)
@@ -179,7 +195,7 @@ class World:
                     assert there.content[part] == source.content[part], f"{file.ranges} of {file.source_path}"
 
     def check(self) -> None:
-        """What must hold after any task, whatever happened."""
+        """Check the invariants that hold after every task."""
         assert self.store.violations == []
         totals = self.store.totals
         if self.store.status in ("SUCCEEDED", "FAILED") and self.store.fatal is None:

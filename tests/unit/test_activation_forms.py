@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.activation.forms import LONGEST_FILE, FilledForm, Form, GivenField, read, rows
 from endpoints.errors import RequirementError
-from endpoints.forms import LONGEST_FILE, Filled, Form, Given, read, rows
 from identity.hidden import Secret
 
 _ROWS = [(str(form), row.name) for form in Form for row in rows(form, {})]
 _SECRET = "s3cr3t-v4lu3"
 _VALUES = st.none() | st.just("") | st.text(max_size=20).map(lambda text: f"{text}{_SECRET}{text}")
 _GIVEN = st.tuples(st.sampled_from([*_ROWS, ("nothing", "name"), ("proxy", "nothing")]), _VALUES).map(
-    lambda pair: Given(*pair[0], None if pair[1] is None else Secret(pair[1]))
+    lambda pair: GivenField(*pair[0], None if pair[1] is None else Secret(pair[1]))
 )
 
 
 @given(st.lists(_GIVEN, max_size=6), st.sets(st.sampled_from(list(Form))))
-def test_any_rows_are_one_form_or_an_error_without_values(sent: list[Given], offered: set[Form]) -> None:
+def test_any_rows_are_one_form_or_an_error_without_values(sent: list[GivenField], offered: set[Form]) -> None:
     refused, filled = None, None
     try:
         filled = read(sent, offered)
@@ -46,19 +46,21 @@ def test_what_the_service_wrote_does_not_choose_a_form() -> None:
     """A client sends back the whole list, with one form filled in."""
     written = {"hostname": "myproxy.example.org:7512", "server_dn": "/CN=x", "public_key": "-----BEGIN\nkey\n"}
     sent = [
-        Given(str(form), row.name, Secret(row.value) if row.value else None)
+        GivenField(str(form), row.name, Secret(row.value) if row.value else None)
         for form in (Form.MYPROXY, Form.DELEGATE_PROXY, Form.PROXY)
         for row in rows(form, written)
     ]
     assert read(sent, list(Form)) is None
-    filled = read([*(one for one in sent if one.name != "proxy"), Given("proxy", "proxy", Secret("PEM"))], list(Form))
+    filled = read(
+        [*(one for one in sent if one.name != "proxy"), GivenField("proxy", "proxy", Secret("PEM"))], list(Form)
+    )
     assert filled is not None
     assert (filled.form, filled["proxy"]) == (Form.PROXY, "PEM")
 
 
 def test_a_file_has_lines_and_an_end() -> None:
-    def proxy(text: str) -> Filled | None:
-        return read([Given("proxy", "proxy", Secret(text))], [Form.PROXY])
+    def proxy(text: str) -> FilledForm | None:
+        return read([GivenField("proxy", "proxy", Secret(text))], [Form.PROXY])
 
     for text in ("a\nb", "a\r\nb\t", "x" * LONGEST_FILE):
         assert proxy(text) is not None

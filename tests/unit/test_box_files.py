@@ -1,4 +1,4 @@
-"""What a box writes down about itself, and which options it takes."""
+"""Files of a box: its list of created paths, its settings, and its options."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_settings_are_what_they_were_and_hold_no_token(tmp_path: Path) -> None:
 
 
 def test_no_two_boxes_may_certify_the_same_names(tmp_path: Path) -> None:
-    """Of one host, or the same one set up again; nor may those from before certify names of new ones."""
+    """Two boxes of one host, a box that is set up again, and boxes of older versions must not share names."""
     names = [GOOD.with_options({}).namespace for _ in range(20)]
     assert len(set(names)) == 20
     assert not any(name.startswith("/O=Waybill Endpoint/OU=dtn.example.org") for name in names)

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from deploy import cli
 from deploy.stack.home import new_rsa_key
-from endpoints.openings import parse_openings
-from transferapi.config import CHECKOUT, KNOWN, ConfigError, broker_url, database, load
+from endpoints.addresses.openings import parse_openings
+from transferapi.config import CHECKOUT, KNOWN, ConfigError, load
+from transferapi.config_values import broker_url, database
 
 SECRET = "s3cret-" + "x" * 40
 

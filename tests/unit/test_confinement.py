@@ -1,4 +1,4 @@
-"""Links on the way to what is shared: on servers that tell where a link ends, and on those that tell what it says."""
+"""Links in the path of a shared folder: a server reports either the resolved target of a link or its text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from endpoints import confinement
-from endpoints.confinement import Confinement, LeadsOutError
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, Kind, Scope, make_fault
-from endpoints.gridftp.restriction import Ground
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, make_fault
+from endpoints.gridftp.restriction import AllowedPath
+from endpoints.sharing import confinement
+from endpoints.sharing.confinement import Confinement, LeadsOutError
 
 
 class Tree:
-    """A server's folders, files and links, as its facts tell them. paths: path -> "dir", "file" or "-> text"."""
+    """A server's folders, files and links, as its facts report them. paths: path -> "dir", "file" or "-> text"."""
 
     home = "/home/alice"
 
@@ -48,7 +48,7 @@ class Tree:
         return Entry(name, self.paths[end], 7, link_target=target)
 
     def _end(self, path: str, left: int = 60) -> str | None:
-        """Where a path leads to, as the server's kernel follows it."""
+        """The end of a path, as the server's kernel resolves it."""
         here, ahead = "/", path.split("/")
         while ahead:
             name = ahead.pop(0)
@@ -100,7 +100,7 @@ def test_that_a_path_leads_out_is_told_without_saying_where_to() -> None:
     with pytest.raises(LeadsOutError) as refused:
         run(lambda: Confinement("/data/share").check(Tree(USUAL, resolves=True), "/data/share/out"))
     fault = refused.value.fault
-    assert (fault.kind, fault.retryable, fault.scope) == (Kind.PERMISSION_DENIED, False, Scope.FILE)
+    assert (fault.kind, fault.retryable, fault.scope) == (Kind.PERMISSION_DENIED, False, FaultScope.FILE)
     assert "/" not in str(refused.value)
 
 
@@ -143,7 +143,7 @@ def test_a_link_without_an_end_is_a_way_out_or_nothing() -> None:
     assert leads_to(texts, "/data/share/loop") is None
     assert leads_to(texts, "/data/share/gone") is None
     assert leads_to(texts, "/data/share/dangling") == "/data/share/nowhere"
-    # The toolkit's server does not tell it from what is not there.
+    # The toolkit's server reports a dangling link like a missing path.
     assert leads_to(Tree(USUAL, resolves=True), "/data/share/dangling") == "/data/share/dangling"
 
 
@@ -187,7 +187,7 @@ def test_the_way_to_the_root_may_be_closed_to_looks() -> None:
 def test_a_server_that_tells_no_links_is_trusted_where_all_of_it_is_shared() -> None:
     tree = Tree(USUAL, resolves=False, tells=False)
     assert leads_to(tree, "/data/share/in") is None
-    assert run(lambda: Confinement("").place(tree, "/data/share/in")) == "/data/share/in"
+    assert run(lambda: Confinement("").resolve(tree, "/data/share/in")) == "/data/share/in"
     assert tree.asked == []
 
 
@@ -197,10 +197,10 @@ def test_what_is_given_may_be_less_than_what_is_shared(resolves: bool) -> None:
     for root in ("/data/share", ""):
         prefix = "/in" if root else "/data/share/in"
         inside = Confinement(root, lambda inner, prefix=prefix: inner.startswith(prefix))  # type: ignore[misc]
-        assert run(lambda inside=inside: inside.place(tree, "/data/share/in/file")) == "/data/share/in/file"  # type: ignore[misc]
+        assert run(lambda inside=inside: inside.resolve(tree, "/data/share/in/file")) == "/data/share/in/file"  # type: ignore[misc]
         for path in ("/data/share/in/beside", "/data/share/other"):
             with pytest.raises(LeadsOutError):
-                run(lambda inside=inside, path=path: inside.place(tree, path))  # type: ignore[misc]
+                run(lambda inside=inside, path=path: inside.resolve(tree, path))  # type: ignore[misc]
 
 
 @BOTH
@@ -264,8 +264,12 @@ def test_folders_are_remembered_for_a_while_and_not_without_end(monkeypatch: pyt
 @BOTH
 def test_a_session_is_kept_in_by_true_paths(resolves: bool) -> None:
     tree = Tree(USUAL, resolves=resolves)
-    wanted = [Ground("/way/inner/", write=True), Ground("/way/out/", write=True), Ground("/way/new/", write=False)]
-    found = run(lambda: Confinement("/way").fences(tree, wanted))
+    wanted = [
+        AllowedPath("/way/inner/", write=True),
+        AllowedPath("/way/out/", write=True),
+        AllowedPath("/way/new/", write=False),
+    ]
+    found = run(lambda: Confinement("/way").folders(tree, wanted))
     assert found == {"/way/inner": ("/data/share/in/", True), "/way/new": ("/data/share/new/", False)}
 
 
@@ -275,11 +279,11 @@ def test_a_lost_connection_is_no_answer_about_a_link() -> None:
             fault = make_fault(Kind.CONNECTION_BROKEN, "gone")
             raise FaultError(fault)
 
-    assert make_fault(Kind.CONNECTION_BROKEN, "gone").scope is not Scope.FILE
+    assert make_fault(Kind.CONNECTION_BROKEN, "gone").scope is not FaultScope.FILE
     tree = Lost(USUAL, resolves=True)
     for work in (
         lambda: Confinement("/data/share").check(tree, "/data/share/in"),
-        lambda: Confinement("/data/share").fences(tree, [Ground("/data/share/in/", write=True)]),
+        lambda: Confinement("/data/share").folders(tree, [AllowedPath("/data/share/in/", write=True)]),
     ):
         with pytest.raises(FaultError) as lost:
             run(work)
@@ -293,13 +297,13 @@ class Kept(Tree):
         super().__init__(paths, resolves=True)
         self.within: list[str] = []
 
-    async def restrict(self, grounds: Iterable[Ground]) -> None:
-        self.within = [ground.path for ground in grounds]
+    async def restrict(self, allowed_paths: Iterable[AllowedPath]) -> None:
+        self.within = [allowed_path.path for allowed_path in allowed_paths]
 
 
 def entered(tree: Kept, *names: str) -> list[str]:
-    wanted = [Ground(f"/data/share/{name}/", write=True) for name in names]
-    run(lambda: Confinement("/data/share").enter(tree, wanted))
+    wanted = [AllowedPath(f"/data/share/{name}/", write=True) for name in names]
+    run(lambda: Confinement("/data/share").confine(tree, wanted))
     return tree.within
 
 
@@ -310,7 +314,7 @@ def test_a_passing_fault_of_one_rule_is_no_answer_about_where_it_leads() -> None
         with pytest.raises(FaultError) as passing:
             entered(tree, *names)
         fault = passing.value.fault
-        assert (fault.kind, fault.scope, fault.retryable) == (Kind.UNKNOWN, Scope.FILE, True)
+        assert (fault.kind, fault.scope, fault.retryable) == (Kind.UNKNOWN, FaultScope.FILE, True)
         assert tree.within == []
 
 

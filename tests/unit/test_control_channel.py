@@ -14,11 +14,11 @@ from endpoints.gridftp.control import (
     Answered,
     ControlChannel,
     ControlEvent,
+    ControlState,
     Greeting,
     Input,
     Lost,
     Preliminary,
-    State,
 )
 from endpoints.gridftp.faults import Kind
 
@@ -41,7 +41,7 @@ def ready() -> ControlChannel:
 
 
 def test_the_table_knows_every_state_and_input() -> None:
-    assert set(TRANSITIONS) == set(itertools.product(State, Input))
+    assert set(TRANSITIONS) == set(itertools.product(ControlState, Input))
 
 
 @given(st.lists(st.one_of(st.sampled_from(list(Input)), st.just("command")), max_size=30))
@@ -49,7 +49,7 @@ def test_any_sequence_loses_the_channel_once_and_gives_each_command_one_end(step
     channel, sent, ended, lost = ControlChannel(), 0, 0, 0
     for step in steps:
         if isinstance(step, str):
-            sent += channel.state is not State.BROKEN
+            sent += channel.state is not ControlState.BROKEN
             channel.send("NOOP")
             continue
         for event in apply(channel, step):
@@ -58,7 +58,7 @@ def test_any_sequence_loses_the_channel_once_and_gives_each_command_one_end(step
             elif isinstance(event, Lost):
                 lost += 1
                 ended += len(event.unanswered)
-    assert lost == (channel.state is State.BROKEN)
+    assert lost == (channel.state is ControlState.BROKEN)
     assert lost <= 1
     assert ended + channel.unanswered == sent
 
@@ -113,7 +113,7 @@ def test_only_what_takes_long_may_say_again_and_again_how_far_it_is(verb: str, l
     channel = ready()
     channel.send(verb, b"/x")
     events = [event for _ in range(2 * MAX_PRELIMINARIES) for event in channel.receive(b"150 soon\r\n")]
-    assert (channel.state is State.BROKEN) is lost
+    assert (channel.state is ControlState.BROKEN) is lost
     if lost:
         assert len(events) == MAX_PRELIMINARIES + 1
         assert isinstance(events[-1], Lost)

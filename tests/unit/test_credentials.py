@@ -22,21 +22,18 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from endpoints.gridftp.names import openssl_hash, slash_name
-from endpoints.gridftp.x509 import (
-    LIMITED,
-    MAX_PEM,
-    Credential,
+from identity.gsi.distinguished_names import openssl_hash, slash_name
+from identity.gsi.errors import (
     CredentialError,
     CredentialTooBigError,
     IncompleteChainError,
     KeyMismatchError,
-    LegacyProxyError,
+    LegacyCredentialError,
     MalformedCredentialError,
     PassphraseError,
     WeakKeyError,
-    read_certificates,
 )
+from identity.gsi.x509 import LIMITED, MAX_PEM, X509Credential, read_certificates
 from tests import hostile_certificates as make
 from tests.hostile_certificates import DAY, NOW, certificate_pem, key_pem
 
@@ -47,7 +44,7 @@ PROXY = make.proxy(make.proxy(ALICE), ends=NOW + DAY)
 
 def refused(pem: bytes, kind: type[CredentialError], passphrase: bytes | None = None) -> str:
     with pytest.raises(CredentialError) as raised:
-        Credential.parse(pem, passphrase)
+        X509Credential.parse(pem, passphrase)
     assert type(raised.value) is kind, raised.value.reason
     assert raised.value.reason.endswith(".")
     assert raised.value.__cause__ is None
@@ -56,7 +53,7 @@ def refused(pem: bytes, kind: type[CredentialError], passphrase: bytes | None = 
 
 
 def test_a_proxy_file_is_read_and_tells_whose_it_is() -> None:
-    credential = Credential.parse(PROXY.pem)
+    credential = X509Credential.parse(PROXY.pem)
     assert credential.certificate == PROXY.certificate
     assert credential.chain == PROXY.issuers
     assert credential.identity == "/O=Grid/OU=Test/CN=Alice"
@@ -67,20 +64,20 @@ def test_a_proxy_file_is_read_and_tells_whose_it_is() -> None:
 
 
 def test_a_certificate_with_its_key_is_a_credential_without_proxies() -> None:
-    credential = Credential.parse(ALICE.pem)
+    credential = X509Credential.parse(ALICE.pem)
     assert credential.identity == credential.subject == "/O=Grid/OU=Test/CN=Alice"
     assert not credential.is_proxy
 
 
 def test_a_proxy_below_a_limited_one_is_limited() -> None:
     limited = make.proxy(make.proxy(ALICE, policy=LIMITED), policy=LIMITED)
-    assert Credential.parse(limited.pem).is_limited
+    assert X509Credential.parse(limited.pem).is_limited
 
 
 def test_what_is_written_is_read_again_in_the_order_of_proxy_files() -> None:
-    credential = Credential.parse(PROXY.pem)
+    credential = X509Credential.parse(PROXY.pem)
     pem = credential.to_pem()
-    again = Credential.parse(pem)
+    again = X509Credential.parse(pem)
     assert (again.certificate, again.chain) == (credential.certificate, credential.chain)
     assert key_pem(again.key) == key_pem(credential.key)
     labels = [line for line in pem.decode().splitlines() if line.startswith("-----BEGIN")]
@@ -89,43 +86,43 @@ def test_what_is_written_is_read_again_in_the_order_of_proxy_files() -> None:
 
 def test_the_parts_may_lie_in_any_order() -> None:
     parts = [key_pem(PROXY.key), *map(certificate_pem, reversed(PROXY.chain))]
-    assert Credential.parse(b"".join(parts)).chain == PROXY.issuers
+    assert X509Credential.parse(b"".join(parts)).chain == PROXY.issuers
 
 
 def test_line_ends_of_windows_and_text_between_do_no_harm() -> None:
     text = b"Bag Attributes\n  friendlyName: alice -- 1\n" + PROXY.pem.replace(
         b"-----BEGIN", b"subject=/O=Grid\n\n-----BEGIN"
     )
-    assert Credential.parse(text.replace(b"\n", b"\r\n")).subject == PROXY.credential.subject
-    assert Credential.parse(b"\xef\xbb\xbf\n" + text + b"\n\n  ").subject == PROXY.credential.subject
+    assert X509Credential.parse(text.replace(b"\n", b"\r\n")).subject == PROXY.credential.subject
+    assert X509Credential.parse(b"\xef\xbb\xbf\n" + text + b"\n\n  ").subject == PROXY.credential.subject
 
 
 def test_spaces_around_lines_do_no_harm() -> None:
     pasted = b"\n".join(b"   " + line + b" \t" for line in PROXY.pem.splitlines())
-    assert Credential.parse(pasted).subject == PROXY.credential.subject
+    assert X509Credential.parse(pasted).subject == PROXY.credential.subject
 
 
 def test_the_same_certificate_twice_counts_once() -> None:
-    assert Credential.parse(PROXY.pem + certificate_pem(PROXY.certificate)).chain == PROXY.issuers
+    assert X509Credential.parse(PROXY.pem + certificate_pem(PROXY.certificate)).chain == PROXY.issuers
 
 
 def test_what_belongs_to_another_chain_is_left_out() -> None:
     other = make.person(make.authority("CN=Other CA"), "CN=Bob", key=make.rsa_key(8))
-    assert Credential.parse(PROXY.pem + certificate_pem(other.certificate)).chain == PROXY.issuers
+    assert X509Credential.parse(PROXY.pem + certificate_pem(other.certificate)).chain == PROXY.issuers
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
 def test_an_encrypted_key_opens_with_its_passphrase_only(form: PrivateFormat) -> None:
     key = ALICE.key.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"correct horse"))
     pem = certificate_pem(ALICE.certificate) + key
-    assert Credential.parse(pem, b"correct horse").identity == "/O=Grid/OU=Test/CN=Alice"
+    assert X509Credential.parse(pem, b"correct horse").identity == "/O=Grid/OU=Test/CN=Alice"
     refused(pem, PassphraseError)
     refused(pem, PassphraseError, b"")
     assert "wrong horse" not in refused(pem, PassphraseError, b"wrong horse")
 
 
 def test_a_passphrase_that_is_not_needed_does_no_harm() -> None:
-    assert Credential.parse(ALICE.pem, b"whatever").identity == "/O=Grid/OU=Test/CN=Alice"
+    assert X509Credential.parse(ALICE.pem, b"whatever").identity == "/O=Grid/OU=Test/CN=Alice"
 
 
 def test_a_key_that_asks_for_endless_work_is_refused(tmp_path: Path) -> None:
@@ -136,7 +133,7 @@ def test_a_key_that_asks_for_endless_work_is_refused(tmp_path: Path) -> None:
     memory = subprocess.run([*words, "-scrypt"], capture_output=True, check=True, timeout=60).stdout
     rounds = bytes.fromhex("02030186a0")
     assert rounds in usual
-    Credential.parse(certificate_pem(ALICE.certificate) + locked(usual), b"correct horse")
+    X509Credential.parse(certificate_pem(ALICE.certificate) + locked(usual), b"correct horse")
     for endless in (usual.replace(rounds, bytes.fromhex("02037fffff")), memory, b"\x30\x80" * 2000):
         refused(certificate_pem(ALICE.certificate) + locked(endless), MalformedCredentialError, b"correct horse")
 
@@ -161,9 +158,9 @@ def test_short_and_odd_keys_are_refused() -> None:
 
 
 def test_keys_on_elliptic_curves_log_in_but_cannot_be_delegated() -> None:
-    credential = Credential.parse(make.person(CA, key=make.ec_key()).pem)
+    credential = X509Credential.parse(make.person(CA, key=make.ec_key()).pem)
     assert not credential.can_delegate
-    assert Credential.parse(credential.to_pem()).fingerprint == credential.fingerprint
+    assert X509Credential.parse(credential.to_pem()).fingerprint == credential.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -204,16 +201,16 @@ def test_too_much_is_refused() -> None:
 @pytest.mark.parametrize("piece", [b"-----BEGIN ", b"-", b"\r", b"-----BEGIN X-----\n-----END Y-----\n", b"A\n", b"\n"])
 def test_long_texts_of_nothing_take_no_longer_than_they_are(piece: bytes) -> None:
     with pytest.raises(CredentialError):
-        Credential.parse(piece * (MAX_PEM // len(piece)))
+        X509Credential.parse(piece * (MAX_PEM // len(piece)))
 
 
 def test_legacy_proxies_are_refused() -> None:
-    assert "RFC 3820" in refused(make.legacy_proxy(ALICE).pem, LegacyProxyError)
-    refused(make.legacy_proxy(ALICE, "CN=limited proxy").pem, LegacyProxyError)
+    assert "RFC 3820" in refused(make.legacy_proxy(ALICE).pem, LegacyCredentialError)
+    refused(make.legacy_proxy(ALICE, "CN=limited proxy").pem, LegacyCredentialError)
 
 
 def test_somebody_whose_name_is_proxy_is_no_proxy() -> None:
-    assert Credential.parse(make.person(CA, "CN=proxy").pem).identity == "/O=Grid/OU=Test/CN=proxy"
+    assert X509Credential.parse(make.person(CA, "CN=proxy").pem).identity == "/O=Grid/OU=Test/CN=proxy"
 
 
 def test_a_proxy_without_the_certificate_of_its_person_is_refused() -> None:
@@ -250,13 +247,13 @@ def test_what_openssl_adds_to_trusted_certificates_is_left_out(tmp_path: Path) -
 def read_or_refused(pem: bytes) -> None:
     """No other error than ours may come out."""
     with contextlib.suppress(CredentialError):
-        Credential.parse(pem)
+        X509Credential.parse(pem)
 
 
 @given(st.binary(max_size=400))
 def test_any_octets_are_a_credential_or_refused(octets: bytes) -> None:
     with pytest.raises(CredentialError):
-        Credential.parse(octets)
+        X509Credential.parse(octets)
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")

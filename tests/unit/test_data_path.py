@@ -1,4 +1,4 @@
-"""How the two servers of a lane agree on addresses, and what a pair makes of several of them."""
+"""Addresses on which the two servers of a lane agree, and their use by a pair if there are several."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.commands import CommandError, format_host_port
 from endpoints.gridftp.control import ControlChannel
-from endpoints.gridftp.data_path import DataAddress, DataPath, refusal
 from endpoints.gridftp.faults import Side
-from endpoints.gridftp.pair import FileSettled, State, ThirdPartyPair, Transfer
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.replies import Reply
+from endpoints.gridftp.third_party.data_path import DataAddress, DataPath, refusal
+from endpoints.gridftp.third_party.pair import ThirdPartyPair
+from endpoints.gridftp.third_party.pair_states import PairState
+from endpoints.gridftp.third_party.slots import FileSettled, Transfer
 
 ONE = Reply(229, (b"Entering Striped Passive Mode.", b" 127,0,0,1,4,1", b"End"))
 TWO = Reply(229, (b"Entering Striped Passive Mode.", b" 127,0,0,1,4,1", b" 127,0,0,2,4,2", b"End"))
@@ -28,10 +30,11 @@ TWO = Reply(229, (b"Entering Striped Passive Mode.", b" 127,0,0,1,4,1", b" 127,0
         (DataPath(striped=True), "SPAS", TWO, ("SPOR", b"127,0,0,1,4,1 127,0,0,2,4,2")),
         (DataPath(striped=True, striped_source=True), "SPAS", ONE, ("SPOR", b"127,0,0,1,4,1")),
         (DataPath(striped_source=True), "PASV", Reply(227, (b"(127,0,0,1,4,1)",)), ("PORT", b"127,0,0,1,4,1")),
+        (DataPath(token="t1"), "SITE", Reply(200, (b"Data goes through the relay.",)), ("SITE", b"WAYBILL DATA t1")),
     ],
 )
 def test_each_way_has_its_two_commands(path: DataPath, listen: str, answer: Reply, connect: tuple[str, bytes]) -> None:
-    assert path.listen == listen
+    assert path.listen[0] == listen
     assert path.connect(path.addresses(answer)) == connect
 
 
@@ -92,7 +95,7 @@ def test_one_data_node_that_the_gate_refuses_spoils_them_all() -> None:
     world = Dialogue(refuse="127.0.0.2")
     world.pair.send(Transfer("a", b"/a", b"/b"))
     world.says(Side.DESTINATION, b"200 ok\r\n" * 4 + STRIPES)
-    assert world.pair.state is State.LOST
+    assert world.pair.state is PairState.LOST
     assert not [line for line in world.sent(Side.SOURCE) if line.startswith((b"SPOR", b"PORT", b"RETR"))]
 
 
@@ -143,7 +146,7 @@ def test_an_address_that_comes_with_the_transfer_is_passed_over() -> None:
     world.says(Side.DESTINATION, b"150 go\r\n127 Entering Passive Mode (127,0,0,1,0,22)\r\n")
     told = world.sent(Side.SOURCE)
     assert told[-2:] == [b"SPOR 127,0,0,1,4,1 127,0,0,2,4,2", b"RETR /a"]
-    assert world.pair.state is State.FLOWING
+    assert world.pair.state is PairState.CONNECTED
 
 
 LOW = tuple(("127.0.0.1", port) for port in (0, 1, 22, 25, 1023))

@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from endpoints.gridftp import throw_away
-from endpoints.gridftp.proxies import new_key
-from endpoints.gridftp.throw_away import KEY_SECONDS, MAX_PAIRS, Keys, ThrowAway, make_throw_away
+from endpoints.gridftp.third_party import dcsc_keys
+from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, MAX_PAIRS, DcscKey, DcscKeys, make_throw_away
+from identity.gsi.proxies import new_key
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def key() -> RSAPrivateKey:
     return new_key()
 
 
-def pem_of(made: ThrowAway) -> bytes:
+def pem_of(made: DcscKey) -> bytes:
     letter, _, text = made.argument.partition(b" ")
     assert letter == b"P"
     return base64.b64decode(text, validate=True)
@@ -57,7 +57,7 @@ def test_its_argument_fits_a_command_line_and_is_not_shown(key: RSAPrivateKey) -
 
 
 async def test_each_pair_of_logins_has_one_key_of_its_own() -> None:
-    keys = Keys()
+    keys = DcscKeys()
 
     same = await asyncio.gather(*(keys.take(("one", "two")) for _ in range(8)))
     other = await keys.take(("one", "three"))
@@ -70,7 +70,7 @@ async def test_each_pair_of_logins_has_one_key_of_its_own() -> None:
 
 async def test_a_pair_gets_a_new_key_after_an_hour() -> None:
     now = 1000.0
-    keys = Keys(lambda: now)
+    keys = DcscKeys(lambda: now)
     first = await keys.take(("one", "two"))
     now += KEY_SECONDS - 1
     assert await keys.take(("one", "two")) is first
@@ -80,8 +80,8 @@ async def test_a_pair_gets_a_new_key_after_an_hour() -> None:
 
 
 async def test_pairs_that_nobody_asks_for_are_forgotten(key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = Keys()
-    monkeypatch.setattr(throw_away, "new_key", lambda: key)
+    keys = DcscKeys()
+    monkeypatch.setattr(dcsc_keys, "new_key", lambda: key)
     first = await keys.take(("one", "0"))
     for number in range(1, MAX_PAIRS + 1):
         await keys.take(("one", str(number)))
@@ -97,12 +97,12 @@ async def test_keys_are_made_ahead_in_another_thread(key: RSAPrivateKey, monkeyp
         threads.append(threading.current_thread())
         return key
 
-    monkeypatch.setattr(throw_away, "new_key", make)
-    keys = Keys()
+    monkeypatch.setattr(dcsc_keys, "new_key", make)
+    keys = DcscKeys()
     keys.prepare()
     assert keys._filling
     await keys._filling
-    monkeypatch.setattr(throw_away, "new_key", None)
+    monkeypatch.setattr(dcsc_keys, "new_key", None)
     keys._filling = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
 
     await asyncio.gather(keys.take(("one", "two")), keys.take(("one", "three")))

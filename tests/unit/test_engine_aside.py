@@ -9,7 +9,9 @@ import pytest
 
 from endpoints.gridftp.faults import Kind, Side, make_fault
 from tests.unit.engine_world import World
-from workers.engine.fakes import MemorySessions, MemoryTree, run
+from workers.engine.fakes import MemorySessions, MemoryTree
+
+pytestmark = pytest.mark.virtual_time
 
 RESET = make_fault(Kind.CONNECTION_RESET)
 REFUSED = make_fault(Kind.PERMISSION_DENIED)
@@ -59,49 +61,37 @@ def check(world: SharedWorld, *, continued: bool = False) -> None:
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_each_try_of_a_file_has_a_name_of_its_own(verify: bool) -> None:
-    async def main() -> None:
-        world = world_of_files(options={"verify_checksum": verify})
-        world.script.add("retr", "/src/file05", REFUSED, 2)
-        world.script.add("retr", "/src/file09", RESET, 1)
-        assert await world.run() == "SUCCEEDED"
-        check(world)
-
-    run(main())
+async def test_each_try_of_a_file_has_a_name_of_its_own(verify: bool) -> None:
+    world = world_of_files(options={"verify_checksum": verify})
+    world.script.add("retr", "/src/file05", REFUSED, 2)
+    world.script.add("retr", "/src/file09", RESET, 1)
+    assert await world.run() == "SUCCEEDED"
+    check(world)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_a_file_is_continued_under_the_name_that_it_has(trusted: bool) -> None:
-    async def main() -> None:
-        world = world_of_files(chunk=3, trusted=trusted)
-        world.script.add("midway", "/src/file03", MIDWAY, 2)
-        world.script.add("midway", "/src/file11", RESET, 1)
+async def test_a_file_is_continued_under_the_name_that_it_has(trusted: bool) -> None:
+    world = world_of_files(chunk=3, trusted=trusted)
+    world.script.add("midway", "/src/file03", MIDWAY, 2)
+    world.script.add("midway", "/src/file11", RESET, 1)
+    assert await world.run() == "SUCCEEDED"
+    check(world, continued=trusted)
+
+
+async def test_what_a_killed_worker_has_named_is_removed() -> None:
+    for steps in range(2, 90, 6):
+        world = world_of_files(chunk=4)
+        killed = await world.killed_slice(steps)
+        world.suspect_up_to = COUNT if killed else 0
+        world.sessions = world.new_sessions(None)
         assert await world.run() == "SUCCEEDED"
-        check(world, continued=trusted)
-
-    run(main())
+        check(world, continued=True)
 
 
-def test_what_a_killed_worker_has_named_is_removed() -> None:
-    async def main() -> None:
-        for steps in range(2, 90, 6):
-            world = world_of_files(chunk=4)
-            killed = await world.killed_slice(steps)
-            world.suspect_up_to = COUNT if killed else 0
-            world.sessions = world.new_sessions(None)
-            assert await world.run() == "SUCCEEDED"
-            check(world, continued=True)
-
-    run(main())
-
-
-def test_a_task_that_is_canceled_leaves_no_temporary_file() -> None:
-    async def main() -> None:
-        world = world_of_files(chunk=1, latency=0.01)
-        task = asyncio.create_task(world.run())
-        await world.until(lambda: len(world.stored) > 3)
-        world.store.cancel_requested = True
-        await task
-        assert not [path for path in world.destination.paths("/dst") if ".waybill" in path]
-
-    run(main())
+async def test_a_task_that_is_canceled_leaves_no_temporary_file() -> None:
+    world = world_of_files(chunk=1, latency=0.01)
+    task = asyncio.create_task(world.run())
+    await world.until(lambda: len(world.stored) > 3)
+    world.store.cancel_requested = True
+    await task
+    assert not [path for path in world.destination.paths("/dst") if ".waybill" in path]

@@ -1,4 +1,4 @@
-"""What a task sees and remembers of folders has an end, and is forgotten with the task."""
+"""Entries and memory of a task for its folders are bounded, and released with the task."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, Kind, Side, make_fault
 from tests.unit import engine_world
 from tests.unit.engine_world import World
+from transferapi.tasks.errors import TooMuchError
 from workers.engine import bounds
-from workers.engine.bounds import Bounds, CrowdedError, Listed, Memory, Share
-from workers.engine.fakes import run
-from workers.engine.ports import TooMuchError
-from workers.engine.run import Outcome, run_slice
+from workers.engine.bounds import Bounds, ListingCounter, Memory, MemoryFullError, TaskShare
+from workers.engine.slice import SliceResult, run_slice
+
+pytestmark = pytest.mark.virtual_time
 
 
 def test_entries_are_counted_by_folder_and_in_all() -> None:
-    listed = Listed(Bounds(folder=10, entries=25))
+    listed = ListingCounter(Bounds(folder=10, entries=25))
     some = [Entry("name", "file")] * 5
     for folder in ("/a", "/b"):
         assert listed.check(folder, listed.check(folder, 0, some), some) == 10
@@ -30,12 +31,12 @@ def test_entries_are_counted_by_folder_and_in_all() -> None:
 
 def test_memory_is_taken_and_given_back_by_its_parts() -> None:
     memory = Memory(1000)
-    one, other = Share(memory), Share(memory)
+    one, other = TaskShare(memory), TaskShare(memory)
     one.take(400)
     other.take(100)
-    assert not other.has_room(200), "half of it is for what cannot be done without"
+    assert not other.try_take(200), "half of it is for what cannot be done without"
     one.free(300)
-    assert other.has_room(200)
+    assert other.try_take(200)
     with pytest.raises(TooMuchError, match="WAYBILL_MAX_SCAN_MEMORY"):
         one.take(700)
     one.close()
@@ -48,44 +49,36 @@ def test_a_small_task_never_waits_for_what_others_hold(monkeypatch: pytest.Monke
     monkeypatch.setattr(Memory, "all_held", 5000)
     memory = Memory(1000)
     memory.take(100)
-    with pytest.raises(CrowdedError):
+    with pytest.raises(MemoryFullError):
         memory.take(1)
 
 
-def test_a_task_that_finds_no_room_is_given_back_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_finds_no_room_is_given_back_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "SMALL", 0)
-
-    async def main() -> None:
-        world = World([("/src/", "/dst/", None)])
-        world.source.write("/src/in/one", b"1")
-        with monkeypatch.context() as others:
-            others.setattr(Memory, "all_held", 1 << 40)
-            assert await world.slice() is Outcome.RELEASED
-        assert (world.store.next_run_at - world.clock.now()).total_seconds() > 30
-        assert await world.run() == "SUCCEEDED"
-        assert world.destination.files("/dst") == {"/in/one": b"1"}
-        assert Memory.all_held == 0
-
-    run(main())
+    world = World([("/src/", "/dst/", None)])
+    world.source.write("/src/in/one", b"1")
+    with monkeypatch.context() as others:
+        others.setattr(Memory, "all_held", 1 << 40)
+        assert await world.slice() is SliceResult.RELEASED
+    assert (world.store.next_run_at - world.clock.now()).total_seconds() > 30
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == {"/in/one": b"1"}
+    assert Memory.all_held == 0
 
 
-def test_folders_that_cannot_be_listed_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_folders_that_cannot_be_listed_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=90_000)))
-
-    async def main() -> None:
-        world = World([("/src/", "/dst/", None)])
-        paths = [f"/src/d{outer:02}/x{inner:02}" for outer in range(30) for inner in range(20)]
-        for path in paths:
-            world.source.folder(path)
-            world.script.add("list", path, make_fault(Kind.PERMISSION_DENIED))
-        assert await world.run() == "SUCCEEDED"
-        assert world.script.met == len(paths)
-        assert Memory.all_held == 0
-
-    run(main())
+    world = World([("/src/", "/dst/", None)])
+    paths = [f"/src/d{outer:02}/x{inner:02}" for outer in range(30) for inner in range(20)]
+    for path in paths:
+        world.source.folder(path)
+        world.script.add("list", path, make_fault(Kind.PERMISSION_DENIED))
+    assert await world.run() == "SUCCEEDED"
+    assert world.script.met == len(paths)
+    assert Memory.all_held == 0
 
 
-def test_a_listing_that_breaks_off_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listing_that_breaks_off_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=250_000)))
     asked = 0
 
@@ -96,13 +89,10 @@ def test_a_listing_that_breaks_off_takes_no_memory(monkeypatch: pytest.MonkeyPat
         broken = (step, path) == ("list", "/src") and asked in (2, 4)
         return make_fault(Kind.CONNECTION_BROKEN) if broken else None
 
-    async def main() -> None:
-        world = World([("/src/", "/dst/", None)])
-        world.sessions.faults = breaks_off
-        for number in range(600):
-            world.source.folder(f"/src/d{number:03}")
-        assert await world.run() == "SUCCEEDED"
-        assert asked == 6
-        assert Memory.all_held == 0
-
-    run(main())
+    world = World([("/src/", "/dst/", None)])
+    world.sessions.faults = breaks_off
+    for number in range(600):
+        world.source.folder(f"/src/d{number:03}")
+    assert await world.run() == "SUCCEEDED"
+    assert asked == 6
+    assert Memory.all_held == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from endpoints.gridftp.faults import FaultError, Kind, Side
-from workers.engine.checksums import common_algorithm
+from workers.engine.settle.checksums import common_algorithm
 
 TOOLKIT = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
 

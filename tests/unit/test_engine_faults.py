@@ -1,4 +1,4 @@
-"""Whatever fails, and whenever the worker dies: every file arrives as it is, or is told to have failed, once."""
+"""Faults of every kind, and a worker that dies at any time: each file arrives intact or is reported as failed, once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from endpoints.gridftp.faults import Fault, Kind, Scope, make_fault
-from tests.unit.engine_world import World
+from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
+from tests.unit.engine_world import World, each_in_virtual_time
 from workers.engine.fakes import State, run
+
+pytestmark = pytest.mark.virtual_time
 
 NAMES = st.sampled_from(["a", "b", "c", "d e", "é", "#%25", "f'\""])
 FOLDERS = st.lists(NAMES, max_size=3).map(lambda names: "".join(f"/{name}" for name in names))
@@ -22,14 +24,14 @@ FILES = st.dictionaries(
 STEPS = st.sampled_from(["open", "lane", "stat", "list", "mkdir", "retr", "stor", "midway"])
 KINDS = st.sampled_from(
     [
-        (Kind.FILE_NOT_FOUND, Scope.FILE),
-        (Kind.PERMISSION_DENIED, Scope.FILE),
-        (Kind.NO_SPACE_LEFT, Scope.FILE),
-        (Kind.UNKNOWN, Scope.FILE),
-        (Kind.CONNECTION_BROKEN, Scope.SESSION),
-        (Kind.TIMEOUT, Scope.SESSION),
-        (Kind.CONNECT_FAILED, Scope.ENDPOINT),
-        (Kind.ENDPOINT_TOO_BUSY, Scope.ENDPOINT),
+        (Kind.FILE_NOT_FOUND, FaultScope.FILE),
+        (Kind.PERMISSION_DENIED, FaultScope.FILE),
+        (Kind.NO_SPACE_LEFT, FaultScope.FILE),
+        (Kind.UNKNOWN, FaultScope.FILE),
+        (Kind.CONNECTION_BROKEN, FaultScope.SESSION),
+        (Kind.TIMEOUT, FaultScope.SESSION),
+        (Kind.CONNECT_FAILED, FaultScope.ENDPOINT),
+        (Kind.ENDPOINT_TOO_BUSY, FaultScope.ENDPOINT),
     ]
 )
 
@@ -44,18 +46,16 @@ def rules(draw: st.DrawFn) -> tuple[str, str, Fault, int]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(files=FILES, faults=st.lists(rules(), max_size=6), chunk=st.sampled_from([None, 3]), trusted=st.booleans())
-def test_every_file_arrives_however_often_mendable_faults_strike(
+@each_in_virtual_time
+async def test_every_file_arrives_however_often_mendable_faults_strike(
     files: dict[str, bytes], faults: list[tuple[str, str, Fault, int]], chunk: int | None, trusted: bool
 ) -> None:
-    async def main() -> None:
-        world = World([("/src/", "/dst/", None)], chunk=chunk, trusted=trusted)
-        fill(world, files)
-        for rule in faults:
-            world.script.add(*rule)
-        assert await world.run() == "SUCCEEDED"
-        assert_arrived(world, files)
-
-    run(main())
+    world = World([("/src/", "/dst/", None)], chunk=chunk, trusted=trusted)
+    fill(world, files)
+    for rule in faults:
+        world.script.add(*rule)
+    assert await world.run() == "SUCCEEDED"
+    assert_arrived(world, files)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,26 +65,24 @@ def test_every_file_arrives_however_often_mendable_faults_strike(
     hopeless=st.sets(st.integers(0, 40), max_size=5),
     chunk=st.sampled_from([None, 3]),
 )
-def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
+@each_in_virtual_time
+async def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
     files: dict[str, bytes], faults: list[tuple[str, str, Fault, int]], hopeless: set[int], chunk: int | None
 ) -> None:
-    async def main() -> None:
-        world = World([("/src/", "/dst/", True)], chunk=chunk)
-        fill(world, files)
-        lost = {path for path in files if int(path.rpartition("file")[2]) in hopeless}
-        for rule in faults:
-            world.script.add(*rule)
-        for path in lost:
-            fault = make_fault(Kind.INVALID_PATH_NAME, retryable=False)
-            world.script.rules.insert(0, ("retr", f"/src{path}", fault, -1))
-        status = await world.run()
-        failed = {row.file.source_path for row in world.store.rows.values() if row.state is State.FAILED}
-        assert {path.removeprefix("/src") for path in failed} >= lost
-        there = world.destination.files("/dst")
-        assert all(there[path] == content for path, content in files.items() if f"/src{path}" not in failed)
-        assert status == ("FAILED" if failed else "SUCCEEDED")
-
-    run(main())
+    world = World([("/src/", "/dst/", True)], chunk=chunk)
+    fill(world, files)
+    lost = {path for path in files if int(path.rpartition("file")[2]) in hopeless}
+    for rule in faults:
+        world.script.add(*rule)
+    for path in lost:
+        fault = make_fault(Kind.INVALID_PATH_NAME, retryable=False)
+        world.script.rules.insert(0, ("retr", f"/src{path}", fault, -1))
+    status = await world.run()
+    failed = {row.file.source_path for row in world.store.rows.values() if row.state is State.FAILED}
+    assert {path.removeprefix("/src") for path in failed} >= lost
+    there = world.destination.files("/dst")
+    assert all(there[path] == content for path, content in files.items() if f"/src{path}" not in failed)
+    assert status == ("FAILED" if failed else "SUCCEEDED")
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -95,25 +93,23 @@ def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
     chunk=st.sampled_from([None, 3]),
     trusted=st.booleans(),
 )
-def test_every_file_arrives_whatever_fails_and_whenever_workers_die(
+@each_in_virtual_time
+async def test_every_file_arrives_whatever_fails_and_whenever_workers_die(
     files: dict[str, bytes],
     faults: list[tuple[str, str, Fault, int]],
     deaths: list[int],
     chunk: int | None,
     trusted: bool,
 ) -> None:
-    async def main() -> None:
-        world = World([("/src/", "/dst/", None)], chunk=chunk, trusted=trusted)
-        fill(world, files)
-        for rule in faults:
-            world.script.add(*rule)
-        for step in deaths:
-            if world.store.status == "ACTIVE":
-                await world.killed_slice(step)
-        assert await world.run() == "SUCCEEDED"
-        assert_arrived(world, files)
-
-    run(main())
+    world = World([("/src/", "/dst/", None)], chunk=chunk, trusted=trusted)
+    fill(world, files)
+    for rule in faults:
+        world.script.add(*rule)
+    for step in deaths:
+        if world.store.status == "ACTIVE":
+            await world.killed_slice(step)
+    assert await world.run() == "SUCCEEDED"
+    assert_arrived(world, files)
 
 
 async def killed_at(step: int, chunk: int | None, trusted: bool, deaths: int, latency: float = 0.001) -> bool:

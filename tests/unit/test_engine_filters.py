@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.patterns import translate
 from tests.unit.engine_world import World
-from workers.engine.fakes import run
-from workers.engine.filters import Filter
+from workers.engine.scan.filters import NameFilter
+
+pytestmark = pytest.mark.virtual_time
 
 ALPHABET = "ab-]!^.*é\udcff\n"
 
 
 def matches(pattern: str, name: str) -> bool:
-    """By the regex under test."""
+    """Match with the regex under test."""
     return re.compile(translate(pattern), re.DOTALL).fullmatch(name) is not None
 
 
@@ -35,7 +36,7 @@ def simply(pattern: str, name: str) -> bool:
 
 
 def first(pattern: str) -> tuple[Callable[[str], bool], str]:
-    """What the pattern wants of the first character, and the pattern for the others."""
+    """Return the predicate for the first character, and the pattern for the rest of the name."""
     if pattern[0] == "?":
         return (lambda _: True), pattern[1:]
     if pattern[0] == "[":
@@ -105,23 +106,23 @@ def test_a_hostile_pattern_takes_no_longer_than_another() -> None:
 
 def test_the_first_rule_that_matches_decides() -> None:
     rules = [rule("include", "*.keep"), rule("exclude", "*e*"), rule("include", "*")]
-    kept = [name for name in ("x.keep", "tree", "oak") if Filter(rules).includes(name, folder=False)]
+    kept = [name for name in ("x.keep", "tree", "oak") if NameFilter(rules).includes(name, folder=False)]
     assert kept == ["x.keep", "oak"]
 
 
 def test_what_no_rule_names_is_included() -> None:
-    assert Filter([rule("exclude", "*.tmp")]).includes("data", folder=False)
-    assert Filter([]).includes("anything", folder=True)
+    assert NameFilter([rule("exclude", "*.tmp")]).includes("data", folder=False)
+    assert NameFilter([]).includes("anything", folder=True)
 
 
 def test_a_rule_may_be_for_files_or_for_folders_only() -> None:
-    rules = Filter([rule("exclude", "a", "file"), rule("exclude", "b", "dir"), rule("exclude", "c")])
+    rules = NameFilter([rule("exclude", "a", "file"), rule("exclude", "b", "dir"), rule("exclude", "c")])
     assert [name for name in "abc" if rules.includes(name, folder=False)] == ["b"]
     assert [name for name in "abc" if rules.includes(name, folder=True)] == ["a"]
 
 
 def test_a_thousand_rules_are_one_look() -> None:
-    rules = Filter([rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
+    rules = NameFilter([rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
     dice = random.Random(7)
     for n in dice.sample(range(1000), 50):
         assert rules.includes(f"f{n}-x", folder=False) is (n % 3 == 0)
@@ -134,47 +135,36 @@ def rule(method: str, name: str, kind: str | None = None) -> dict[str, object]:
 # ---- whole tasks
 
 
-def test_what_is_excluded_is_not_transferred_nor_listed_nor_made() -> None:
-    async def main() -> None:
-        rules = [rule("include", "keep.tmp"), rule("exclude", "*.tmp"), rule("exclude", "cache", "dir")]
-        world = World([("/src/", "/dst/", None)], options={"filter_rules": rules})
-        for path in ("/a", "/b.tmp", "/in/c.tmp", "/in/keep.tmp", "/in/d", "/cache/e", "/in/cache/f", "/x.tmp/g"):
-            world.source.write(f"/src{path}", b"x")
-        world.source.write("/src/out/cache", b"a file of this name")
-        listed: list[str] = []
-        world.sessions.faults = lambda step, _, path: listed.append(path) if step == "list" else None
-        assert await world.run() == "SUCCEEDED"
-        assert world.destination.paths("/dst") == {"/a", "/in", "/in/keep.tmp", "/in/d", "/out", "/out/cache"}
-        assert sorted(listed) == ["/src", "/src/in", "/src/out"]
-        assert (world.store.totals.files, world.store.totals.directories) == (4, 3)
-
-    run(main())
+async def test_what_is_excluded_is_not_transferred_nor_listed_nor_made() -> None:
+    rules = [rule("include", "keep.tmp"), rule("exclude", "*.tmp"), rule("exclude", "cache", "dir")]
+    world = World([("/src/", "/dst/", None)], options={"filter_rules": rules})
+    for path in ("/a", "/b.tmp", "/in/c.tmp", "/in/keep.tmp", "/in/d", "/cache/e", "/in/cache/f", "/x.tmp/g"):
+        world.source.write(f"/src{path}", b"x")
+    world.source.write("/src/out/cache", b"a file of this name")
+    listed: list[str] = []
+    world.sessions.faults = lambda step, _, path: listed.append(path) if step == "list" else None
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.paths("/dst") == {"/a", "/in", "/in/keep.tmp", "/in/d", "/out", "/out/cache"}
+    assert sorted(listed) == ["/src", "/src/in", "/src/out"]
+    assert (world.store.totals.files, world.store.totals.directories) == (4, 3)
 
 
-def test_what_the_user_names_is_never_excluded() -> None:
-    async def main() -> None:
-        world = World(
-            [("/src", "/dst", None), ("/one", "/one", None)], options={"filter_rules": [rule("exclude", "*")]}
-        )
-        world.source.write("/src/a", b"x")
-        world.source.write("/one", b"1")
-        assert await world.run() == "SUCCEEDED"
-        assert world.destination.paths() == {"/dst", "/one"}
-
-    run(main())
+async def test_what_the_user_names_is_never_excluded() -> None:
+    world = World([("/src", "/dst", None), ("/one", "/one", None)], options={"filter_rules": [rule("exclude", "*")]})
+    world.source.write("/src/a", b"x")
+    world.source.write("/one", b"1")
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.paths() == {"/dst", "/one"}
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_kept_link_is_a_file_to_the_rules_and_a_followed_one_is_what_it_leads_to(kept: bool) -> None:
-    async def main() -> None:
-        rules = [rule("exclude", "l*", "dir")]
-        options: dict[str, object] = {"filter_rules": rules, "recursive_symlinks": "keep" if kept else "copy"}
-        world = World([("/src/", "/dst/", None)], options=options)
-        world.source.write("/src/a", b"a")
-        world.source.write("/far/b", b"b")
-        world.source.link("/src/l-folder", "/far")
-        world.source.link("/src/l-file", "/src/a")
-        assert await world.run() == "SUCCEEDED"
-        assert world.destination.paths("/dst") == {"/a", "/l-file"} | ({"/l-folder"} if kept else set())
-
-    run(main())
+async def test_a_kept_link_is_a_file_to_the_rules_and_a_followed_one_is_what_it_leads_to(kept: bool) -> None:
+    rules = [rule("exclude", "l*", "dir")]
+    options: dict[str, object] = {"filter_rules": rules, "recursive_symlinks": "keep" if kept else "copy"}
+    world = World([("/src/", "/dst/", None)], options=options)
+    world.source.write("/src/a", b"a")
+    world.source.write("/far/b", b"b")
+    world.source.link("/src/l-folder", "/far")
+    world.source.link("/src/l-file", "/src/a")
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.paths("/dst") == {"/a", "/l-file"} | ({"/l-folder"} if kept else set())

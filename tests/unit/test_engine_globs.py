@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from endpoints.gridftp.faults import Kind, make_fault
 from endpoints.gridftp.patterns import is_pattern
 from tests.unit.engine_world import World
-from workers.engine import globs
-from workers.engine.fakes import MemoryTree, run
-from workers.engine.globs import matcher
-from workers.engine.run import Outcome
+from workers.engine.fakes import MemoryTree
+from workers.engine.scan import globs
+from workers.engine.scan.globs import matcher
+from workers.engine.slice import SliceResult
+
+pytestmark = pytest.mark.virtual_time
 
 
 def glob_world(*paths: str, recursive: bool = False, **options: Any) -> World:
@@ -68,109 +70,84 @@ def left(*gone: str) -> set[str]:
     ],
 )
 @pytest.mark.parametrize("ignore_missing", [True, False])
-def test_what_a_shell_would_match_goes_and_all_else_stays(
+async def test_what_a_shell_would_match_goes_and_all_else_stays(
     path: str, recursive: bool | None, gone: list[str], ignore_missing: bool
 ) -> None:
-    async def main() -> None:
-        world = glob_world(path, recursive=bool(recursive), ignore_missing=ignore_missing)
-        fill(world.source)
-        found = recursive is not None
-        assert await world.run() == ("SUCCEEDED" if found or ignore_missing else "FAILED")
-        assert world.source.paths() == left(*gone)
-        if not found and not ignore_missing:
-            assert "FILE_NOT_FOUND" in world.store.codes()
-
-    run(main())
+    world = glob_world(path, recursive=bool(recursive), ignore_missing=ignore_missing)
+    fill(world.source)
+    found = recursive is not None
+    assert await world.run() == ("SUCCEEDED" if found or ignore_missing else "FAILED")
+    assert world.source.paths() == left(*gone)
+    if not found and not ignore_missing:
+        assert "FILE_NOT_FOUND" in world.store.codes()
 
 
-def test_without_the_option_an_asterisk_is_a_name() -> None:
-    async def main() -> None:
-        world = glob_world("/data/*")
-        world.options["interpret_globs"] = False
-        fill(world.source)
-        assert await world.run() == "SUCCEEDED"
-        assert world.source.paths() == left("/data/*")
-
-    run(main())
+async def test_without_the_option_an_asterisk_is_a_name() -> None:
+    world = glob_world("/data/*")
+    world.options["interpret_globs"] = False
+    fill(world.source)
+    assert await world.run() == "SUCCEEDED"
+    assert world.source.paths() == left("/data/*")
 
 
-def test_folders_go_only_where_recursive_was_asked_and_the_files_go_before() -> None:
-    async def main() -> None:
-        world = glob_world("/data/*")
-        fill(world.source)
-        assert await world.run() == "FAILED"
-        names = ["a1", "a2", "b1", "*", "a1.log", "z", "lnk", "dangling"]
-        assert world.source.paths() == left(*(f"/data/{name}" for name in names))
-        assert "IS_A_DIRECTORY" in world.store.codes()
-
-    run(main())
+async def test_folders_go_only_where_recursive_was_asked_and_the_files_go_before() -> None:
+    world = glob_world("/data/*")
+    fill(world.source)
+    assert await world.run() == "FAILED"
+    names = ["a1", "a2", "b1", "*", "a1.log", "z", "lnk", "dangling"]
+    assert world.source.paths() == left(*(f"/data/{name}" for name in names))
+    assert "IS_A_DIRECTORY" in world.store.codes()
 
 
-def test_one_folder_that_cannot_be_looked_into_does_not_keep_the_rest() -> None:
-    async def main() -> None:
-        world = glob_world("/data/d?/a1")
-        fill(world.source)
-        world.script.add("stat", "/data/d1/a1", make_fault(Kind.PERMISSION_DENIED), 5)
-        world.slice_seconds = 2.0
-        assert await world.slice() is Outcome.RELEASED
-        assert world.source.paths() == left("/data/d2/a1")
-        world.slice_seconds = 300.0
-        assert await world.run() == "SUCCEEDED"
-        assert world.source.paths() == left("/data/d1/a1", "/data/d2/a1")
-
-    run(main())
+async def test_one_folder_that_cannot_be_looked_into_does_not_keep_the_rest() -> None:
+    world = glob_world("/data/d?/a1")
+    fill(world.source)
+    world.script.add("stat", "/data/d1/a1", make_fault(Kind.PERMISSION_DENIED), 5)
+    world.slice_seconds = 2.0
+    assert await world.slice() is SliceResult.RELEASED
+    assert world.source.paths() == left("/data/d2/a1")
+    world.slice_seconds = 300.0
+    assert await world.run() == "SUCCEEDED"
+    assert world.source.paths() == left("/data/d1/a1", "/data/d2/a1")
 
 
-def test_what_a_scan_that_broke_off_had_found_counts_as_found() -> None:
-    async def main() -> None:
-        world = glob_world("/data/d?/a1")
-        fill(world.source)
-        world.source.remove("/data/d2/a1", directory=False)
-        # The second folder cannot be looked into until the first one's file is gone.
-        world.script.add("stat", "/data/d2/a1", make_fault(Kind.PERMISSION_DENIED), 2)
-        assert await world.run() == "SUCCEEDED"
-        assert world.source.paths() == left("/data/d1/a1", "/data/d2/a1")
-
-    run(main())
+async def test_what_a_scan_that_broke_off_had_found_counts_as_found() -> None:
+    world = glob_world("/data/d?/a1")
+    fill(world.source)
+    world.source.remove("/data/d2/a1", directory=False)
+    # The second folder cannot be looked into until the first one's file is gone.
+    world.script.add("stat", "/data/d2/a1", make_fault(Kind.PERMISSION_DENIED), 2)
+    assert await world.run() == "SUCCEEDED"
+    assert world.source.paths() == left("/data/d1/a1", "/data/d2/a1")
 
 
 @pytest.mark.parametrize("death", range(1, 60, 2))
-def test_a_killed_worker_changes_nothing_of_the_outcome(death: int) -> None:
-    async def main() -> None:
-        world = glob_world("/data/d*", "/data/*.log", recursive=True)
-        fill(world.source)
-        await world.killed_slice(death)
-        assert await world.run() == "SUCCEEDED"
-        assert world.source.paths() == left("/data/d1", "/data/d2", "/data/dangling", "/data/a1.log")
-
-    run(main())
+async def test_a_killed_worker_changes_nothing_of_the_outcome(death: int) -> None:
+    world = glob_world("/data/d*", "/data/*.log", recursive=True)
+    fill(world.source)
+    await world.killed_slice(death)
+    assert await world.run() == "SUCCEEDED"
+    assert world.source.paths() == left("/data/d1", "/data/d2", "/data/dangling", "/data/a1.log")
 
 
-def test_ten_thousand_matches_come_in_batches() -> None:
-    async def main() -> None:
-        world = glob_world("/data/x*")
-        fill(world.source)
-        for n in range(10_000):
-            world.source.write(f"/data/x{n}")
-        assert await world.run() == "SUCCEEDED"
-        assert world.source.paths() == left()
-        assert max(len(batch.settled) for batch in world.store.writes) < 2000
-
-    run(main())
+async def test_ten_thousand_matches_come_in_batches() -> None:
+    world = glob_world("/data/x*")
+    fill(world.source)
+    for n in range(10_000):
+        world.source.write(f"/data/x{n}")
+    assert await world.run() == "SUCCEEDED"
+    assert world.source.paths() == left()
+    assert max(len(batch.settled) for batch in world.store.writes) < 2000
 
 
-def test_more_folders_than_there_is_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_folders_than_there_is_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(globs, "MAX_FOLDERS", 10)
-
-    async def main() -> None:
-        world = glob_world("/data/*/f")
-        for n in range(20):
-            world.source.write(f"/data/d{n}/f")
-        assert await world.run() == "FAILED"
-        assert "LIMIT_EXCEEDED" in world.store.codes()
-        assert len(world.source.files()) == 20
-
-    run(main())
+    world = glob_world("/data/*/f")
+    for n in range(20):
+        world.source.write(f"/data/d{n}/f")
+    assert await world.run() == "FAILED"
+    assert "LIMIT_EXCEEDED" in world.store.codes()
+    assert len(world.source.files()) == 20
 
 
 NAMES = st.text("ab.*[]!-?", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.dealer import CAPACITY, Dealer
-from workers.engine.plan import MB, Plan, SizeClass, Summary, lane_share, make_plan, size_class
-from workers.engine.ports import FileRow
+from transferapi.tasks.records import FileRow
+from workers.engine.queue.file_queue import CAPACITY, FileQueue
+from workers.engine.tuning.opening import Caps, paper_plan
+from workers.engine.tuning.plan import MB, Plan, SizeClass, Summary, lane_share, make_plan, size_class
 
 SMALL, LARGE, OTHER = (2, 2, 20), (2, 8, 5), (2, 4, 10)
 
@@ -117,38 +118,38 @@ def row(number: int, size: int = 1, ranges: str = "") -> FileRow:
     return FileRow(number, 1, f"/s{number}", f"/d{number}", size, ranges=ranges)
 
 
-def dealer() -> Dealer:
-    dealt = Dealer(lambda _, chunk: plan_for(chunk))
+def file_queue() -> FileQueue:
+    dealt = FileQueue(lambda _, chunk: plan_for(chunk))
     dealt.decided = True
     return dealt
 
 
 def test_the_smallest_files_are_dealt_first_and_equals_as_found() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(4, 3), row(3, 5), row(2, 3), row(1, 9)])
     plan = deal.plan()
     assert plan
-    dealt = [one.id for _ in range(9) for one in deal.deal(0, plan.parallelism, 0)]
+    dealt = [one.id for _ in range(9) for one in deal.take_for_lane(0, plan.parallelism, 0)]
     assert dealt == [2, 4, 3, 1]
     assert deal.plan() is None
 
 
 def test_three_large_files_go_to_two_lanes() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(number, 300 * MB) for number in range(3)])
     plan = deal.plan()
     assert plan
-    assert (len(deal.deal(0, plan.parallelism, 0)), len(deal.deal(0, plan.parallelism, 0))) == (2, 1)
+    assert (len(deal.take_for_lane(0, plan.parallelism, 0)), len(deal.take_for_lane(0, plan.parallelism, 0))) == (2, 1)
 
 
 def test_a_lane_of_another_plan_gets_nothing() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(number) for number in range(200)])
-    assert not deal.deal(0, 8, 0)
+    assert not deal.take_for_lane(0, 8, 0)
 
 
 def test_few_small_files_wait_until_it_is_known_that_they_are_few() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.decided = False
     deal.admit([row(number) for number in range(100)])
     assert deal.plan() is None
@@ -157,31 +158,31 @@ def test_few_small_files_wait_until_it_is_known_that_they_are_few() -> None:
 
 
 def test_medium_files_do_not_wait_for_small_ones() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.decided = False
     deal.admit([row(1), row(2, 100 * MB)])
     plan = deal.plan()
     assert plan
-    assert [one.id for one in deal.deal(0, plan.parallelism, 0)] == [2]
+    assert [one.id for one in deal.take_for_lane(0, plan.parallelism, 0)] == [2]
     assert deal.plan() is None
 
 
 def test_a_chunk_keeps_its_plan_when_only_few_are_left() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(number) for number in range(150)])
     plan = deal.plan()
     assert plan
-    while deal.deal(0, plan.parallelism, 0):
+    while deal.take_for_lane(0, plan.parallelism, 0):
         pass
     deal.put_back([row(3)])
     assert deal.plan() == plan
 
 
 def test_a_file_is_in_hand_only_once() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(1), row(2)])
     deal.admit([row(2), row(3)])
-    assert sorted(deal.in_hand) == [1, 2, 3]
+    assert sorted(deal.loaded) == [1, 2, 3]
     assert deal.waiting == 3
     deal.release([2])
     deal.admit([row(2)])
@@ -189,19 +190,40 @@ def test_a_file_is_in_hand_only_once() -> None:
 
 
 def test_memory_has_an_end() -> None:
-    deal = dealer()
+    deal = file_queue()
     assert deal.admit([row(number) for number in range(CAPACITY)])
     assert not deal.admit([row(CAPACITY)])
-    assert (len(deal.in_hand), deal.room) == (CAPACITY, 0)
+    assert (len(deal.loaded), deal.room) == (CAPACITY, 0)
 
 
 def test_a_begun_file_is_not_dealt_before_somebody_has_looked() -> None:
-    deal = dealer()
+    deal = file_queue()
     deal.admit([row(1, 9, "0-4")])
     assert deal.plan() is None
-    (begun,) = deal.take_begun()
-    assert not deal.take_begun()
+    (begun,) = deal.take_partial()
+    assert not deal.take_partial()
     deal.put_back([begun])
     plan = deal.plan()
     assert plan
-    assert list(deal.deal(0, plan.parallelism, 0)) == [begun]
+    assert list(deal.take_for_lane(0, plan.parallelism, 0)) == [begun]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers"),
+    [
+        ([100_000] * 2560, (8, 1)),
+        ([256 * MB], (2, 4)),
+        ([100 * MB] * 3, (2, 4)),
+        ([MB] * 10, (2, 1)),
+    ],
+)
+def test_files_to_an_agent_have_the_lanes_of_the_paper_or_go_in_parts(
+    sizes: list[int], numbers: tuple[int, int]
+) -> None:
+    """In mode S each file has one stream, and the sessions are no more than for other plans."""
+    chunk = Summary()
+    for size in sizes:
+        chunk.add(size)
+    plan = paper_plan(chunk, {}, Caps(lanes=8, stream_only=True, parted=True))
+    assert (plan.concurrency, plan.parallelism) == numbers
+    assert plan.concurrency * plan.parallelism <= 8

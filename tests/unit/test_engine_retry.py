@@ -1,4 +1,4 @@
-"""What follows from a fault."""
+"""The decision after a fault: retry, wait, give up or suspend."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.faults import Kind, make_fault
-from workers.engine.arrival import can_continue, moved_now, verdict
-from workers.engine.ports import FileRow, Settled
+from endpoints.gridftp.faults import AWAY_KINDS, Kind, make_fault
+from transferapi.tasks.records import FileRow, SettledFile
 from workers.engine.retry import (
     CREDENTIAL_KINDS,
     HOPELESS_KINDS,
@@ -21,9 +20,11 @@ from workers.engine.retry import (
     Retry,
     Skip,
     Suspend,
+    Wait,
     decide,
     delay,
 )
+from workers.engine.settle.arrival import can_continue, compare_sizes, moved_now
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(days=1)
@@ -37,8 +38,11 @@ def test_every_fault_has_its_decision_and_no_try_is_put_off_past_the_deadline(
 ) -> None:
     deadline = NOW + timedelta(seconds=left)
     decision = decide(make_fault(kind, retryable=retryable), attempts, NOW, deadline, jitter)
-    if kind in CREDENTIAL_KINDS:
+    if kind in CREDENTIAL_KINDS or kind is Kind.HOST_KEY_CHANGED:
         assert isinstance(decision, Suspend)
+    elif kind in AWAY_KINDS:
+        assert isinstance(decision, Wait)
+        assert NOW <= decision.at <= max(deadline, NOW)
     elif not retryable or kind in HOPELESS_KINDS:
         assert isinstance(decision, Fail)
     else:
@@ -132,12 +136,12 @@ def test_what_was_moved_is_known_when_it_makes_the_file_whole(
 
 
 def test_a_file_that_changed_before_it_was_read_is_settled_with_its_new_size() -> None:
-    assert verdict(file(10), 7, 7, 7) == Settled(file(10), 7, new_size=7)
+    assert compare_sizes(file(10), 7, 7, 7) == SettledFile(file(10), 7, new_size=7)
 
 
 def test_a_server_without_markers_is_believed_by_the_size() -> None:
-    assert verdict(file(10), None, 10, 10) == Settled(file(10), 10)
-    assert verdict(file(10), 0, 10, 10) == Settled(file(10), 10)
+    assert compare_sizes(file(10), None, 10, 10) == SettledFile(file(10), 10)
+    assert compare_sizes(file(10), 0, 10, 10) == SettledFile(file(10), 10)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_server_without_markers_is_believed_by_the_size() -> None:
     [("", 7, 8, 7), ("", 10, 12, 10), ("0-4", 5, 10, 10), ("0-4", None, 12, 12)],
 )
 def test_anything_else_is_done_again(ranges: str, received: int | None, source: int, destination: int) -> None:
-    assert isinstance(verdict(file(10, ranges), received, source, destination), str)
+    assert isinstance(compare_sizes(file(10, ranges), received, source, destination), str)
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.engine_world import World
-from workers.engine.fakes import run as simulate
-from workers.engine.fleet import NO_UDT
-from workers.engine.ports import TCP, UDT, Run, Transport
-from workers.engine.transport import KEY, MIN_OCTETS, MOST, TASKS, choose, learned, wanted
+from transferapi.tasks.records import SliceMeasurement
+from workers.engine.lanes.lane_pool import NO_UDT
+from workers.engine.ports import TCP, UDT, Transport
+from workers.engine.tuning.transport import KEY, MIN_OCTETS, MOST, TASKS, choose, learned, wanted
+
+pytestmark = pytest.mark.virtual_time
 
 
 def knowing(task: int = 10, **rates: object) -> dict[str, object]:
     return {"version": 1, "tasks": task, KEY: {name.replace("_", ":"): row for name, row in rates.items()}}
 
 
-def run(rate: int, **other: object) -> Run:
+def run(rate: int, **other: object) -> SliceMeasurement:
     facts: dict[str, object] = {
         "seconds": 100.0, "files": 2, "bytes": rate * 100, "faults": 0, "round_trip": None, "concurrency": 2,
         "parallelism": 4, "pipelining": 10, "whole": True,
     }  # fmt: skip
-    return Run(**(facts | other))  # type: ignore[arg-type]
+    return SliceMeasurement(**(facts | other))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -91,16 +93,11 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_a_user_who_asked_for_udt_is_told_once_when_it_is_not_used(allowed: bool) -> None:
-    async def main() -> World:
-        world = World([("/src", "/dst", True)], options={"perf_udt": True})
-        for index in range(30):
-            world.source.write(f"/src/{index}", b"content")
-        world.sessions.allows_any_transport = allowed
-        await world.run()
-        return world
-
-    world = simulate(main())
-    assert world.store.status == "SUCCEEDED"
+async def test_a_user_who_asked_for_udt_is_told_once_when_it_is_not_used(allowed: bool) -> None:
+    world = World([("/src", "/dst", True)], options={"perf_udt": True})
+    for index in range(30):
+        world.source.write(f"/src/{index}", b"content")
+    world.sessions.allows_any_transport = allowed
+    assert await world.run() == "SUCCEEDED"
     assert world.sessions.transport == (UDT if allowed else TCP)
     assert world.store.codes().count(NO_UDT) == (not allowed)

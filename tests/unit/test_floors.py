@@ -2,70 +2,42 @@
 
 from __future__ import annotations
 
-import ast
+import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from docs.draw.imports import (
+    FLOORS,
+    ROOT,
+    WIRING,
+    collapse,
+    cycles,
+    folder_in,
+    imports,
+    module_graph,
+    modules,
+    packages,
+    room,
+)
 
-#: Room -> floor; the longest matching prefix counts. deploy, bench and tests stand outside the house.
-FLOORS = {
-    "webui": 5,
-    "transferapi.rest": 4,
-    "transferapi.shell": 4,
-    "workers": 4,
-    "transferapi.timers": 3,
-    "transferapi.tasks": 3,
-    "endpoints": 2,
-    "identity": 1,
-    "endpoints.gridftp": 0,
-}
-#: Django's project files lie in transferapi/ and wire the rooms together; only they may look anywhere.
-WIRING = {
-    "transferapi.settings",
-    "transferapi.urls",
-    "transferapi.wsgi",
-    "transferapi.config",
-    "transferapi.schema_version",
-    "transferapi.mail_settings",
-    "transferapi.limit_settings",
-}
-#: What the two rooms that live without Django may import besides the standard library and themselves.
+#: Imports that the rooms without Django may have besides the standard library and themselves.
 LEAN = {
-    "endpoints.gridftp": {"cryptography"},
-    "workers.engine": {"endpoints.gridftp"},
+    "identity.gsi": {"cryptography"},
+    "endpoints.gridftp": {"cryptography", "identity.gsi"},
+    "workers.engine": {
+        *("endpoints.gridftp", "identity.gsi.printable"),
+        *("transferapi.tasks.records", "transferapi.tasks.errors"),
+    },
 }
-SERVER_ALONE = "endpoints.gridftp.server"
+#: These run on a bare Python, where nothing is installed.
+STANDARD_ALONE = ("endpoints.gridftp.server", "endpoints.gridftp.agent")
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for top in ("webui", "transferapi", "workers", "endpoints", "identity"):
-        for path in sorted((ROOT / top).rglob("*.py")):
-            if "migrations" not in path.parts:
-                yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path
+#: These two collect what all APIs declare: the schemas of the documents, and the routes below one prefix.
+COLLECTORS = {"transferapi.rest.openapi.components", "transferapi.rest.transfer.urls"}
 
-
-def imports(name: str, path: Path) -> Iterator[str]:
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            stem = ".".join([*base, *([node.module] if node.module else [])])
-            yield stem
-            yield from (f"{stem}.{alias.name}" for alias in node.names)
-
-
-def room(name: str) -> str | None:
-    found = [prefix for prefix in FLOORS if name == prefix or name.startswith(prefix + ".")]
-    return max(found, key=len, default=None)
-
-
-MODULES = dict(modules())
+MODULES = modules()
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -74,21 +46,21 @@ def test_imports_point_down(name: str) -> None:
     if here is None:
         assert name in WIRING | {"transferapi"}, f"{name} is in no room"
         return
-    for target in imports(name, MODULES[name]):
+    for target in imports(name):
         there = room(target)
         if here == "transferapi.timers" and there == "transferapi.tasks":
             continue  # both are on one floor: timers submit tasks, and tasks know nothing of timers
         if there not in (None, here):
             assert FLOORS[there] < FLOORS[here], f"{name} ({here}) imports {target} ({there})"
-        assert target.split(".")[0] not in ("deploy", "bench", "tests"), f"{name} imports {target}"
+        assert target.split(".")[0] not in ("deploy", "bench", "docs", "tests"), f"{name} imports {target}"
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if any(name.startswith(lean) for lean in LEAN)])
 def test_the_protocol_and_the_engine_live_without_django(name: str) -> None:
     here = next(lean for lean in LEAN if name.startswith(lean))
-    for target in imports(name, MODULES[name]):
+    for target in imports(name):
         top = target.split(".")[0]
-        allowed = LEAN[here] if not name.startswith(SERVER_ALONE) else set()
+        allowed = LEAN[here] if not name.startswith(STANDARD_ALONE) else set()
         assert (
             top in sys.stdlib_module_names
             or target.startswith(here)
@@ -96,15 +68,78 @@ def test_the_protocol_and_the_engine_live_without_django(name: str) -> None:
         ), f"{name} imports {target}"
 
 
+def test_what_the_engine_shares_with_the_tasks_loads_no_django() -> None:
+    shared = [name for name in LEAN["workers.engine"] if name.startswith("transferapi.")]
+    script = f"import sys, {', '.join(shared)}; sys.exit('django' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
 #: The pure part: bytes in, events out. No socket, no clock, no thread.
 PURE = (
-    *("replies", "commands", "control", "pair", "faults", "facts", "markers", "ranges", "mode_e"),
-    *("der", "names", "x509", "signing_policy", "name_constraints", "certificate_path", "host_names"),
+    *(
+        f"endpoints.gridftp.{stem}"
+        for stem in ("replies", "commands", "control", "faults", "facts", "features", "markers", "ranges")
+    ),
+    "endpoints.gridftp.server.data.mode_e",
+    *(f"endpoints.gridftp.third_party.{stem}" for stem in ("pair", "pair_states", "slots", "steps", "outcomes")),
+    *(f"identity.gsi.{stem}" for stem in ("der", "distinguished_names", "x509", "signing_policy", "name_constraints")),
+    *("identity.gsi.certificate_path", "identity.gsi.host_check", "identity.gsi.name_parsing"),
 )
 
 
-@pytest.mark.parametrize("stem", PURE)
-def test_the_protocol_core_touches_no_socket_and_no_clock(stem: str) -> None:
-    name = f"endpoints.gridftp.{stem}"
+@pytest.mark.parametrize("name", PURE)
+def test_the_protocol_core_touches_no_socket_and_no_clock(name: str) -> None:
     banned = {"asyncio", "socket", "ssl", "time", "threading", "select", "os", "subprocess", "logging"}
-    assert not banned & {target.split(".")[0] for target in imports(name, MODULES[name])}
+    assert not banned & {target.split(".")[0] for target in imports(name)}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycles(module_graph()) == []
+
+
+@pytest.mark.parametrize("parent", packages())
+def test_the_folders_of_a_room_have_an_order(parent: str) -> None:
+    """Two folders beside each other do not import from each other, also not by way of a third one."""
+    folder = folder_in(parent)
+    graph = {name: targets for name, targets in module_graph().items() if name not in COLLECTORS}
+    assert cycles(collapse(graph, folder)) == []
+
+
+#: Folder -> folders that it never imports from.
+NEVER = {
+    "identity.gsi": ["identity", "endpoints", "transferapi", "workers", "webui"],
+    "identity.issuers": ["identity.vault", "identity.provider", "identity.groups"],
+    "identity.vault": ["identity.provider", "identity.groups"],
+    "endpoints.addresses": ["endpoints"],
+    "endpoints.gridftp.third_party": ["endpoints.gridftp.server"],
+    "endpoints.gridftp.server.data": ["endpoints.gridftp.server.commands"],
+    "transferapi.rest.http": [
+        f"transferapi.rest.{folder}" for folder in ("auth", "groups", "openapi", "push", "timers", "transfer")
+    ],
+    "transferapi.tasks.forecast": ["transferapi.tasks.worker", "transferapi.tasks.notify"],
+    "workers.engine.tuning": [f"workers.engine.{folder}" for folder in ("delete", "lanes", "queue", "scan", "settle")],
+    "workers.engine.settle": [f"workers.engine.{folder}" for folder in ("delete", "lanes", "queue", "scan")],
+    "workers.engine.queue": [f"workers.engine.{folder}" for folder in ("delete", "lanes", "scan", "settle")],
+    "workers.engine.scan": ["workers.engine.delete", "workers.engine.lanes"],
+    "workers.engine.lanes": ["workers.engine.delete"],
+    "workers.engine.delete": ["workers.engine.lanes"],
+}
+
+
+@pytest.mark.parametrize("folder", NEVER)
+def test_arrows_between_folders_are_one_way(folder: str) -> None:
+    def inside(name: str, place: str) -> bool:
+        return name == place or name.startswith(place + ".")
+
+    assert folder in packages()
+    inner = {name: targets for name, targets in module_graph().items() if inside(name, folder)}
+    outside = {target for targets in inner.values() for target in targets if not inside(target, folder)}
+    assert [target for target in sorted(outside) if any(inside(target, banned) for banned in NEVER[folder])] == []
+
+
+def test_the_engine_is_used_through_its_slice() -> None:
+    """The fakes are for tests; the folders of the engine do not import the slice, which puts them together."""
+    graph = module_graph()
+    assert [name for name in graph if "workers.engine.slice" in graph[name] and name.startswith("workers.engine")] == []
+    fakes = {name for name in graph if name.startswith("workers.engine.fakes")}
+    assert [name for name in graph if graph[name] & fakes and name not in fakes] == []

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transferapi.tasks.forecast import ENOUGH, Forecast, Model, Past, Work
+from transferapi.tasks.forecast.model import ENOUGH, Forecast, ForecastWork, Model, Past
 
 Law = Callable[[Past], float]
 GB = 10**9
 
 
 def run(files: int, octets: int, seconds: float = 0.0, *, faults: int = 0, rtt: float | None = 0.06) -> Past:
-    return Past(seconds, Work(files, octets), faults, rtt, 4, 2, 20)
+    return Past(seconds, ForecastWork(files, octets), faults, rtt, 4, 2, 20)
 
 
 def sum_of_parts(past: Past) -> float:
@@ -89,12 +89,12 @@ def test_a_way_that_became_slower_is_believed_after_some_runs() -> None:
 def test_busy_hours_last() -> None:
     """The last dozen runs took a third longer than those before: so will the next."""
     busy = [one._replace(seconds=one.seconds * 4 / 3) for one in world(sum_of_parts, 12, seed=2)]
-    foretold = Model([*busy, *world(sum_of_parts, 60)]).whole(Work(50, GB)).expected
+    foretold = Model([*busy, *world(sum_of_parts, 60)]).whole(ForecastWork(50, GB)).expected
     assert foretold == pytest.approx(4 / 3 * sum_of_parts(run(50, GB)), rel=0.12)
 
 
 def test_the_noisier_the_past_the_wider_the_range() -> None:
-    calm, wild = (Model(world(sum_of_parts, 100, noise=noise)).whole(Work(50, GB)) for noise in (0.02, 0.4))
+    calm, wild = (Model(world(sum_of_parts, 100, noise=noise)).whole(ForecastWork(50, GB)) for noise in (0.02, 0.4))
     assert calm.high / calm.low < 1.2 < wild.high / wild.low
 
 
@@ -102,7 +102,7 @@ def test_the_noisier_the_past_the_wider_the_range() -> None:
 
 
 def test_without_any_run_it_is_a_rule_of_thumb_and_says_so() -> None:
-    found = Model([]).whole(Work(100, GB))
+    found = Model([]).whole(ForecastWork(100, GB))
     assert (found.basis, found.runs) == ("from a rule of thumb: nothing has run here yet", 0)
     assert 2 < found.expected < 100
     assert found.high / found.low > 10
@@ -110,7 +110,7 @@ def test_without_any_run_it_is_a_rule_of_thumb_and_says_so() -> None:
 
 def test_before_it_has_runs_enough_a_pair_is_judged_by_similar_ones() -> None:
     others = world(sum_of_parts, 60)
-    found = Model([], others).whole(Work(100, GB))
+    found = Model([], others).whole(ForecastWork(100, GB))
     assert found.basis == "from 60 runs between other endpoints"
     assert found.expected == pytest.approx(sum_of_parts(run(100, GB)), rel=0.1)
     assert found.high / found.low > 3
@@ -120,28 +120,28 @@ def test_few_runs_of_its_own_count_more_than_those_of_others() -> None:
     own = world(lambda past: 3 * sum_of_parts(past), ENOUGH - 1)
     far = world(sum_of_parts, 60, rtt=0.2)
     found = Model(own, [*world(sum_of_parts, 10), *far])
-    assert found.whole(Work(100, GB)).basis == (
+    assert found.whole(ForecastWork(100, GB)).basis == (
         "from 4 runs between these endpoints and 10 runs between others with a similar round trip"
     )
-    alone = Model([], world(sum_of_parts, 10)).whole(Work(100, GB)).expected
-    assert found.whole(Work(100, GB)).expected > 1.5 * alone
+    alone = Model([], world(sum_of_parts, 10)).whole(ForecastWork(100, GB)).expected
+    assert found.whole(ForecastWork(100, GB)).expected > 1.5 * alone
 
 
 def test_with_runs_enough_others_are_not_asked() -> None:
     own = world(sum_of_parts, ENOUGH)
     others = world(lambda past: 50 * sum_of_parts(past), 60)
-    assert Model(own, others).whole(Work(9, GB)) == Model(own).whole(Work(9, GB))
-    assert Model(own).whole(Work(9, GB)).basis == "from 5 runs between these endpoints"
-    assert Model(own[:1]).whole(Work(9, GB)).basis == "from only 1 run between these endpoints"
+    assert Model(own, others).whole(ForecastWork(9, GB)) == Model(own).whole(ForecastWork(9, GB))
+    assert Model(own).whole(ForecastWork(9, GB)).basis == "from 5 runs between these endpoints"
+    assert Model(own[:1]).whole(ForecastWork(9, GB)).basis == "from only 1 run between these endpoints"
 
 
 # ---- while it runs
 
 
-def during(model: Model, law: Law, whole: Work, share: float) -> tuple[Forecast, float]:
-    """What is foretold after this share of a task that keeps to the law, and what is true."""
-    done = Work(int(whole.files * share), int(whole.bytes * share))
-    left = Work(whole.files - done.files, whole.bytes - done.bytes)
+def during(model: Model, law: Law, whole: ForecastWork, share: float) -> tuple[Forecast, float]:
+    """Return the forecast after this share of a task that follows the law, and the true number of seconds left."""
+    done = ForecastWork(int(whole.files * share), int(whole.bytes * share))
+    left = ForecastWork(whole.files - done.files, whole.bytes - done.bytes)
     begin = law(run(0, 0))
     total = law(run(*whole))
     seconds = begin + (total - begin) * share
@@ -151,7 +151,7 @@ def during(model: Model, law: Law, whole: Work, share: float) -> tuple[Forecast,
 def test_a_task_that_goes_as_others_did_is_foretold_to_its_end() -> None:
     model = Model(world(sum_of_parts, 60))
     for share in (0.1, 0.5, 0.9):
-        found, truth = during(model, sum_of_parts, Work(200, 4 * GB), share)
+        found, truth = during(model, sum_of_parts, ForecastWork(200, 4 * GB), share)
         assert found.expected == pytest.approx(truth, rel=0.1)
 
 
@@ -159,7 +159,7 @@ def test_a_task_that_is_slower_than_others_is_believed_the_more_the_further_it_i
     model = Model(world(sum_of_parts, 60))
     off = []
     for share in (0.02, 0.1, 0.5, 0.9):
-        found, truth = during(model, lambda past: 4 * sum_of_parts(past), Work(200, 4 * GB), share)
+        found, truth = during(model, lambda past: 4 * sum_of_parts(past), ForecastWork(200, 4 * GB), share)
         off.append(abs(found.expected - truth) / truth)
     assert off == sorted(off, reverse=True)
     assert off[-1] < 0.25
@@ -167,20 +167,20 @@ def test_a_task_that_is_slower_than_others_is_believed_the_more_the_further_it_i
 
 def test_the_range_narrows_as_the_task_proceeds() -> None:
     model = Model(world(sum_of_parts, 60, noise=0.3))
-    found = [during(model, sum_of_parts, Work(200, 4 * GB), share)[0] for share in (0.0, 0.1, 0.5, 0.9)]
+    found = [during(model, sum_of_parts, ForecastWork(200, 4 * GB), share)[0] for share in (0.0, 0.1, 0.5, 0.9)]
     assert [one.high / one.low for one in found] == sorted((one.high / one.low for one in found), reverse=True)
 
 
 def test_while_the_scan_goes_on_the_range_is_wider_and_says_why() -> None:
     model = Model(world(sum_of_parts, 60))
-    work = (Work(10, GB), Work(20, GB), 20.0)
+    work = (ForecastWork(10, GB), ForecastWork(20, GB), 20.0)
     known, scanning = model.rest(*work), model.rest(*work, scanning=True)
     assert scanning.high > 2 * known.high
     assert scanning.basis == f"{known.basis}; the scan goes on and may find more"
 
 
 def test_who_has_waited_long_for_a_first_file_may_wait_as_long_again() -> None:
-    found = Model(world(sum_of_parts, 60)).rest(Work(0, 0), Work(10, GB), 3600.0)
+    found = Model(world(sum_of_parts, 60)).rest(ForecastWork(0, 0), ForecastWork(10, GB), 3600.0)
     assert found.high >= 3600
     assert found.expected < 60
 
@@ -192,7 +192,7 @@ PASTS = st.lists(
     st.builds(
         Past,
         st.floats(0, 1e9),
-        st.builds(Work, NUMBERS, NUMBERS),
+        st.builds(ForecastWork, NUMBERS, NUMBERS),
         st.integers(0, 10**6),
         st.none() | st.floats(0, 1000),
         *[st.integers(0, 100)] * 3,
@@ -208,14 +208,20 @@ def assert_in_order(found: Forecast) -> None:
 
 
 @settings(deadline=None)
-@given(PASTS, PASTS, st.builds(Work, NUMBERS, NUMBERS), st.builds(Work, NUMBERS, NUMBERS), st.floats(0, 1e9))
+@given(
+    PASTS,
+    PASTS,
+    st.builds(ForecastWork, NUMBERS, NUMBERS),
+    st.builds(ForecastWork, NUMBERS, NUMBERS),
+    st.floats(0, 1e9),
+)
 def test_a_range_is_in_order_whatever_came_before(
-    own: list[Past], others: list[Past], one: Work, other: Work, seconds: float
+    own: list[Past], others: list[Past], one: ForecastWork, other: ForecastWork, seconds: float
 ) -> None:
     model = Model(own, others)
     assert_in_order(model.whole(one))
     assert_in_order(model.rest(one, other, seconds))
-    assert_in_order(model.rest(Work(0, 0), other, seconds, scanning=True))
+    assert_in_order(model.rest(ForecastWork(0, 0), other, seconds, scanning=True))
 
 
 @pytest.mark.parametrize(
@@ -230,13 +236,15 @@ def test_a_range_is_in_order_whatever_came_before(
         [run(10, GB, 20.0, rtt=0.0)] * 30,
     ],
 )
-@pytest.mark.parametrize("work", [Work(0, 0), Work(1, 0), Work(10, GB), Work(10**9, 10**18)])
-def test_runs_that_are_all_alike_or_odd_give_a_range_in_order(past: list[Past], work: Work) -> None:
+@pytest.mark.parametrize(
+    "work", [ForecastWork(0, 0), ForecastWork(1, 0), ForecastWork(10, GB), ForecastWork(10**9, 10**18)]
+)
+def test_runs_that_are_all_alike_or_odd_give_a_range_in_order(past: list[Past], work: ForecastWork) -> None:
     assert_in_order(Model(past).whole(work))
 
 
 def test_what_has_always_been_so_is_foretold_as_it_was() -> None:
-    found = Model([run(10, GB, 20.0)] * 30).whole(Work(10, GB))
+    found = Model([run(10, GB, 20.0)] * 30).whole(ForecastWork(10, GB))
     assert found.expected == pytest.approx(20, rel=0.05)
     assert found.low > 18
     assert found.high < 22
@@ -245,7 +253,7 @@ def test_what_has_always_been_so_is_foretold_as_it_was() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_more_work_takes_longer(seed: int) -> None:
     model = Model(world(sum_of_parts, 60, seed=seed, noise=0.3))
-    works = [Work(files, files * size) for files in (1, 20, 400) for size in (1000, 10**6, 10**8)]
+    works = [ForecastWork(files, files * size) for files in (1, 20, 400) for size in (1000, 10**6, 10**8)]
     for less in works:
         for more in works:
             if less.files <= more.files and less.bytes <= more.bytes:
@@ -253,5 +261,5 @@ def test_more_work_takes_longer(seed: int) -> None:
 
 
 def test_the_rate_is_that_of_the_same_range() -> None:
-    found = Forecast(Work(1, 1000), 1.0, 2.0, 4.0, "", 0)
+    found = Forecast(ForecastWork(1, 1000), 1.0, 2.0, 4.0, "", 0)
     assert found.bytes_per_second == (250, 500, 1000)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gate import (
+from endpoints.addresses.gate import (
     LookupFailedError,
     TargetRefusedError,
     addresses_of,
@@ -18,8 +18,8 @@ from endpoints.gate import (
     resolve_target,
     valid_host,
 )
-from endpoints.openings import parse_openings
-from endpoints.special_addresses import forbidden_kind
+from endpoints.addresses.openings import parse_openings
+from endpoints.addresses.special_addresses import forbidden_kind
 
 LOOPBACK = parse_openings("127.0.0.0/8")
 

@@ -7,7 +7,8 @@ import ipaddress
 import pytest
 from cryptography import x509
 
-from endpoints.gridftp.host_names import HostMismatchError, check_host
+from identity.gsi.errors import HostMismatchError
+from identity.gsi.host_check import check_host
 from tests import hostile_certificates as make
 
 CA = make.authority()

@@ -1,4 +1,4 @@
-"""What changes where users reach the service by https: cookies, and the promise that it stays so."""
+"""Settings with https: secure cookies, and HSTS, by which browsers stay with https."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into the image of deploy/Dockerfile, and what git takes: the service, and no secret that lies beside it."""
+"""Files in the image of deploy/Dockerfile and in git: the service, and no secret from the folder beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
-#: Of the rooms, what only a host needs.
+#: Files of the rooms that are left out of the image, since only a host needs them.
 LEFT_OUT = re.compile(r"deploy/(Dockerfile|front/.*|endpoint/box|.*\.sh)$")
 SECRETS = (
     ".env",
@@ -26,7 +26,7 @@ SECRETS = (
     "server.key",
     "identity/server.pem",
     "webui/assets/server.key",
-    "transferapi/rest/canned/alice.p12",
+    "transferapi/rest/openapi/examples/alice.p12",
 )
 
 
@@ -68,7 +68,7 @@ def _git(*words: str) -> str:
 
 
 def _enters_the_context(path: str) -> bool:
-    """By the rules of .dockerignore: the last pattern that matches the path, or a folder above it, decides."""
+    """Whether .dockerignore admits the path: the last pattern that matches it, or a folder above it, decides."""
     enters = True
     for line in (CHECKOUT / ".dockerignore").read_text().splitlines():
         pattern = line.strip()

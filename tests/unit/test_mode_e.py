@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.mode_e import (
+from endpoints.gridftp.server.data.mode_e import (
     CLOSE,
     EOD,
     EOF,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from identity import oauth
-from identity.oauth_clients import Client, client_for, clients_of
+from identity.issuers import oauth
+from identity.issuers.oauth_clients import OAuthClient, client_for, clients_of
 from transferapi.config import ConfigError, load
 
 WORD = "hunter2hunter2"
@@ -21,8 +21,8 @@ def test_a_line_tells_as_whom_one_server_knows_us() -> None:
     https://other.example.org:8443 public-one
     """
     assert clients_of(text) == {
-        "https://oauth.example.org/oauth2": Client("oa4mp:/client_id/1234", WORD),
-        "https://other.example.org:8443": Client("public-one"),
+        "https://oauth.example.org/oauth2": OAuthClient("oa4mp:/client_id/1234", WORD),
+        "https://other.example.org:8443": OAuthClient("public-one"),
     }
     assert WORD not in repr(clients_of(text))
 
@@ -30,8 +30,8 @@ def test_a_line_tells_as_whom_one_server_knows_us() -> None:
 def test_to_all_others_we_are_the_address_of_this_service(settings: Any) -> None:
     settings.PUBLIC_URL = "https://waybill.example.org"
     settings.OAUTH_CLIENTS = clients_of(f"https://a.example.org/oauth2 one {WORD}")
-    assert client_for(oauth.parse_server("https://A.example.org/oauth2/")) == Client("one", WORD)
-    assert client_for(oauth.parse_server("https://a.example.org")) == Client("https://waybill.example.org")
+    assert client_for(oauth.parse_server("https://A.example.org/oauth2/")) == OAuthClient("one", WORD)
+    assert client_for(oauth.parse_server("https://a.example.org")) == OAuthClient("https://waybill.example.org")
 
 
 @pytest.mark.parametrize(

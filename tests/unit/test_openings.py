@@ -1,4 +1,4 @@
-"""What the operator writes to open the address gate, entry by entry."""
+"""Entries of the operator's setting that opens the address gate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.openings import Opening, opened, parse_openings
+from endpoints.addresses.openings import Opening, opened, parse_openings
 
 
 @pytest.mark.parametrize(

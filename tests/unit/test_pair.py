@@ -10,23 +10,26 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Kind, Side, make_fault
-from endpoints.gridftp.pair import (
+from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.third_party import slots
+from endpoints.gridftp.third_party.pair import ThirdPartyPair
+from endpoints.gridftp.third_party.pair_states import PairState
+from endpoints.gridftp.third_party.slots import (
+    HEAD,
+    MAX_RANGES,
     FileProgress,
     FileRefused,
     FileReturned,
     FileSettled,
     Flush,
-    State,
-    ThirdPartyPair,
     Transfer,
 )
-from endpoints.gridftp.ranges import RangeSet
-from endpoints.gridftp.slots import HEAD
 
 
 class Data:
@@ -39,7 +42,7 @@ class Data:
 
 
 class Server:
-    """What both models share: a queue of commands, answered in order."""
+    """Base of both models: a queue of commands, answered in order."""
 
     def __init__(self, refuse: set[bytes]) -> None:
         self.channel = ControlChannel()
@@ -191,7 +194,7 @@ class World:
                     pass
 
     def run(self, choose: Callable[[int], int], limit: int = 20_000) -> None:
-        """Until nothing can move any more."""
+        """Make moves until none is left."""
         for _ in range(limit):
             moves = self.moves()
             while moves:
@@ -254,7 +257,7 @@ def test_a_connection_lost_at_any_step_settles_only_what_is_certain(
     for event in world.servers[side].channel.receive_eof():
         world.pair.handle(side, event)
     world.collect()
-    assert world.pair.state is State.LOST
+    assert world.pair.state is PairState.LOST
     outcomes = [*world.settled, *world.refused, *world.returned]
     assert sorted(outcomes) == sorted(NAMES), "each file comes back exactly once"
     for name in world.settled:
@@ -318,7 +321,7 @@ def test_an_address_that_the_gate_refuses_is_never_told_to_the_source() -> None:
     pair.send(Transfer(b"f", b"/f", b"/f"))
     for event in destination.receive(b"200 ok\r\n" * 4 + b"227 Entering Passive Mode (10,0,0,1,4,1)\r\n"):
         pair.handle(Side.DESTINATION, event)
-    assert pair.state is State.LOST
+    assert pair.state is PairState.LOST
     assert b"PORT" not in source.data_to_send()
     assert [type(event) for event in pair.take()] == [FileRefused]
 
@@ -351,3 +354,82 @@ def test_the_head_of_a_file_that_was_broken_off_is_not_trusted() -> None:
     assert told.ranges == trusted
     assert isinstance(refused, FileRefused)
     assert refused.trusted == trusted
+
+
+class OpenFile:
+    """A pair with one file under way: 1 TB, of which these ranges were on the disk before."""
+
+    def __init__(self, ranges: RangeSet | None = None) -> None:
+        self.destination, self.source = ControlChannel(), ControlChannel()
+        for channel in (self.destination, self.source):
+            list(channel.receive(b"220 hello\r\n"))
+        self.pair = ThirdPartyPair(self.source, self.destination, parallelism=1)
+        self.pair.send(Transfer(b"big", b"/f", b"/f", 10**12, ranges=ranges))
+        rest = b"350 go on\r\n" if ranges else b""
+        listens = b"227 Entering Passive Mode (10,0,0,1,4,1)\r\n"
+        self.hear(Side.DESTINATION, b"200 ok\r\n" * 4 + listens + rest + b"150 go\r\n")
+        self.hear(Side.SOURCE, b"200 ok\r\n" * 4 + rest + b"150 go\r\n")
+
+    def hear(self, side: Side, octets: bytes) -> None:
+        channel = self.source if side is Side.SOURCE else self.destination
+        for event in channel.receive(octets):
+            self.pair.handle(side, event)
+
+    def mark(self, ranges: RangeSet) -> None:
+        self.hear(Side.DESTINATION, b"111 Range Marker %b\r\n" % ranges.format().encode())
+
+    def end(self) -> FileRefused:
+        self.pair.lose(make_fault(Kind.CONNECTION_RESET, "gone"))
+        refused = self.pair.take()[-1]
+        assert isinstance(refused, FileRefused)
+        return refused
+
+
+def disjoint(count: int, first: int = 0) -> RangeSet:
+    return RangeSet((HEAD + 2 * n, HEAD + 2 * n + 1) for n in range(first, first + count))
+
+
+@pytest.mark.parametrize("of_one_marker", [1, 100, MAX_RANGES + 1, 2500])
+def test_a_receiver_that_reports_ever_more_ranges_fails_its_file(of_one_marker: int) -> None:
+    file = OpenFile()
+    for first in range(0, 10_000, of_one_marker):
+        file.mark(disjoint(of_one_marker, first))
+    # No event has more ranges than are kept, and none comes after the fault.
+    told = [event for event in file.pair.take() if isinstance(event, FileProgress)]
+    assert max((len(event.ranges) for event in told), default=0) == MAX_RANGES // of_one_marker * of_one_marker
+    refused = file.end()
+    assert (refused.fault.kind, refused.fault.side) == (Kind.ENDPOINT_ERROR, Side.DESTINATION)
+    assert "ranges" in refused.fault.raw
+    # The next attempt begins anew.
+    assert refused.trusted is None
+
+
+def test_ranges_of_earlier_attempts_count_too() -> None:
+    file = OpenFile(disjoint(MAX_RANGES - 1))
+    file.mark(disjoint(1, 5000))
+    file.mark(disjoint(1, 5001))
+    assert len([event for event in file.pair.take() if isinstance(event, FileProgress)]) == 1
+    assert file.end().trusted is None
+
+
+def test_the_longest_ranges_fit_into_a_command() -> None:
+    """The offsets of a file of the largest size have 19 digits."""
+    start = 10**18
+    file = OpenFile(RangeSet((start + 2 * n, start + 2 * n + 1) for n in range(MAX_RANGES)))
+    assert file.end().trusted is not None
+
+
+def test_ranges_that_close_gaps_are_taken_however_many_there_were() -> None:
+    file = OpenFile(disjoint(MAX_RANGES))
+    file.mark(RangeSet([(0, HEAD + 2 * MAX_RANGES)]))
+    assert file.end().trusted == RangeSet([(HEAD, HEAD + 2 * MAX_RANGES)])
+
+
+def test_a_receiver_that_sends_markers_without_end_fails_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "MAX_MARKERS", 1000)
+    file = OpenFile()
+    for number in range(1, 1002):
+        assert len([event for event in file.pair.take() if isinstance(event, FileProgress)]) == (number > 1)
+        file.mark(RangeSet([(0, HEAD + number)]))
+    assert file.pair.take() == []
+    assert file.end().fault.kind is Kind.ENDPOINT_ERROR

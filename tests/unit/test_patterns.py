@@ -19,7 +19,7 @@ from endpoints.gridftp.patterns import (
     like,
     translate,
 )
-from endpoints.sshkeys import NotAKeyError, parse_ssh_key
+from endpoints.ssh.keys import NotAKeyError, parse_ssh_key
 
 LETTERS = "ab[]!%_\\.\n"
 
@@ -74,7 +74,7 @@ def test_sql_gets_a_pattern_in_which_all_else_stands_for_itself(pattern: str, ex
 
 
 def test_a_marker_with_a_long_line_of_blanks_is_read_like_any_other() -> None:
-    """By a regex that goes back it would take minutes, and stop all threads of a worker."""
+    """A regex with backtracking would take minutes for it, and stop all threads of a worker."""
     lines = [b"Perf Marker", b" " * 65_000, b" Timestamp:  1.5", b" Stripe Bytes Transferred: 7", b"End."]
     marker = parse_marker(112, lines)
     assert getattr(marker, "bytes") == 7  # noqa: B009 - of one of two kinds

@@ -10,10 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from endpoints.gridftp import der
-from endpoints.gridftp.private_keys import MAX_ROUNDS, costs_too_much, open_key
-from endpoints.gridftp.x509 import Credential, CredentialError
-from endpoints.sshkeys import SshKeyError, parse_ssh_key
+from endpoints.ssh.keys import SshKeyError, parse_ssh_key
+from identity.gsi import der
+from identity.gsi.errors import CredentialError
+from identity.gsi.private_keys import MAX_ROUNDS, costs_too_much, open_key
+from identity.gsi.x509 import X509Credential
 from tests import hostile_certificates as make
 from tests.hostile_certificates import certificate_pem
 
@@ -35,7 +36,7 @@ def numbers(p: int, q: int, e: int = 65537) -> list[int]:
 
 def as_credential(text: str) -> None:
     holder = make.authority()
-    Credential.parse(certificate_pem(holder.certificate) + text.encode())
+    X509Credential.parse(certificate_pem(holder.certificate) + text.encode())
 
 
 READERS: list[Callable[[str], object]] = [as_credential, parse_ssh_key]
@@ -79,4 +80,4 @@ def test_rounds_without_end_are_seen_in_whatever_form(how: bytes, salt: bytes) -
     with pytest.raises(SshKeyError, match="too long"):
         parse_ssh_key(text, "a passphrase")
     with pytest.raises(CredentialError):
-        Credential.parse(certificate_pem(make.authority().certificate) + text.encode(), b"a passphrase")
+        X509Credential.parse(certificate_pem(make.authority().certificate) + text.encode(), b"a passphrase")

@@ -8,17 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from endpoints.gridftp.proxies import CLOCK_SKEW, make_proxy, make_request, new_key, sign_proxy
-from endpoints.gridftp.trust import LimitedProxyError, TrustFolder
-from endpoints.gridftp.x509 import (
-    INHERIT_ALL,
-    LIMITED,
-    Credential,
-    ProxyInfo,
-    ProxyNotPossibleError,
-    WeakKeyError,
-    proxy_info,
-)
+from identity.gsi.errors import LimitedProxyError, ProxyNotPossibleError, WeakKeyError
+from identity.gsi.proxies import CLOCK_SKEW, make_proxy, make_request, new_key, sign_proxy
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import INHERIT_ALL, LIMITED, ProxyInfo, X509Credential, proxy_info
 from tests import hostile_certificates as make
 from tests.hostile_certificates import DAY, NOW
 
@@ -38,7 +31,7 @@ def test_a_proxy_is_admitted_and_has_its_persons_identity(trust: TrustFolder) ->
     assert credential.identity == "/O=Grid/OU=Test/CN=Alice"
     assert credential.expires_at == NOW + HOUR
     assert credential.certificate.not_valid_before_utc == NOW - CLOCK_SKEW
-    assert Credential.parse(credential.to_pem()).chain == ALICE.chain
+    assert X509Credential.parse(credential.to_pem()).chain == ALICE.chain
 
 
 def test_proxies_of_proxies_are_admitted(trust: TrustFolder) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transferapi.tasks.regression import LEAST_DEVIATION, Fit, fit, quantile
+from transferapi.tasks.forecast.regression import LEAST_DEVIATION, Fit, fit, quantile
 
 PRIOR = (1.0, 0.1)
 

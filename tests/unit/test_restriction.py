@@ -1,4 +1,4 @@
-"""The list of SITE RESTRICT: what the toolkit's server is told matches one folder each, and is no name of a file."""
+"""The list of SITE RESTRICT: each entry for the toolkit's server matches one folder, and is the name of no file."""
 
 from __future__ import annotations
 

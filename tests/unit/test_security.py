@@ -15,10 +15,10 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary, State
+from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, ControlState, Greeting, Lost, Preliminary
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.gsi_context import MAX_PROTECTED_LINE, GsiInitiator, MessageProtection
 from endpoints.gridftp.replies import MAX_LINE, Reply, ReplyParser
-from endpoints.gridftp.security import MAX_PROTECTED_LINE, Initiator, Protection
 from tests.hostile_certificates import Holder, certificate_pem, key_pem, person
 
 DAY = timedelta(days=1)
@@ -78,10 +78,10 @@ class Server:
         return heard
 
 
-def established() -> tuple[Server, Protection]:
+def established() -> tuple[Server, MessageProtection]:
     server = Server()
     checked: list[Sequence[x509.Certificate]] = []
-    initiator = Initiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=checked.append)
+    initiator = GsiInitiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=checked.append)
     auth, hello = initiator.begin()
     assert auth.octets == b"AUTH GSSAPI\r\n"
     assert not initiator.receive(Reply(334, (b"go on",)))
@@ -95,7 +95,7 @@ def established() -> tuple[Server, Protection]:
     return server, initiator.protection()
 
 
-def channel_of(protection: Protection) -> ControlChannel:
+def channel_of(protection: MessageProtection) -> ControlChannel:
     channel = ControlChannel()
     assert isinstance(next(channel.receive(b"220 hello\r\n")), Greeting)
     channel.protect(protection)
@@ -174,7 +174,7 @@ def test_what_is_not_protected_breaks_the_channel(words: bytes) -> None:
     assert isinstance(event, Lost)
     assert event.fault.kind is Kind.INSECURE_SERVER
     assert [command.verb for command in event.unanswered] == ["NOOP"]
-    assert channel.state is State.BROKEN
+    assert channel.state is ControlState.BROKEN
 
 
 def test_a_protected_line_that_never_ends_is_given_up() -> None:
@@ -208,7 +208,7 @@ def test_protection_begins_on_a_clean_channel_only(before: bytes) -> None:
 
 @given(st.binary(max_size=400))
 def test_any_octets_for_a_token_are_a_fault_and_nothing_else(token: bytes) -> None:
-    initiator = Initiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=lambda _: None)
+    initiator = GsiInitiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=lambda _: None)
     initiator.begin()
     initiator.receive(Reply(334, (b"",)))
 
@@ -219,7 +219,7 @@ def test_any_octets_for_a_token_are_a_fault_and_nothing_else(token: bytes) -> No
 
 @given(st.integers(100, 659), st.lists(st.binary(max_size=40), min_size=1, max_size=3))
 def test_any_reply_but_the_right_one_is_a_fault(code: int, lines: list[bytes]) -> None:
-    initiator = Initiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=lambda _: None)
+    initiator = GsiInitiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=lambda _: None)
     initiator.begin()
     if code != 334:
         with pytest.raises(FaultError):
@@ -239,7 +239,7 @@ def test_what_check_refuses_gets_no_token_more() -> None:
         raise RefusedError
 
     server = Server()
-    initiator = Initiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=check)
+    initiator = GsiInitiator(context(ssl.PROTOCOL_TLS_CLIENT), "localhost", check=check)
     _, hello = initiator.begin()
     initiator.receive(Reply(334, (b"",)))
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.server.root import Root, normalize
+from endpoints.gridftp.server.roots.by_path import PathRoot
+from endpoints.gridftp.server.roots.root import Root, normalize
 
 paths = st.binary(max_size=40) | st.lists(st.sampled_from([b"..", b".", b"", b"a", b"~", b"b c"])).map(b"/".join)
 
@@ -47,7 +48,7 @@ def test_paths_are_read_as_an_ftp_client_means_them(path, found):
     assert normalize(path, b"/here") == found
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
+@pytest.fixture(params=[True, False, None], ids=["openat2", "walk", "by path"])
 def root(request, tmp_path):
     served = tmp_path / "served"
     (served / "folder" / "deep").mkdir(parents=True)
@@ -56,7 +57,7 @@ def root(request, tmp_path):
     (tmp_path / "secret").write_bytes(b"outside")
     (tmp_path / "served-not").mkdir()
     (tmp_path / "served-not" / "file").write_bytes(b"outside")
-    root = Root(served, use_openat2=request.param)
+    root = PathRoot(served) if request.param is None else Root(served, use_openat2=request.param)
     yield root
     root.close()
 
@@ -161,6 +162,11 @@ def test_only_regular_files_are_opened_as_files(root):
         assert failure.value.errno == number
 
 
+#: The two ways that leave no gap between the check of a path and its use.
+by_descriptor = pytest.mark.parametrize("root", [True, False], ids=["openat2", "walk"], indirect=True)
+
+
+@by_descriptor
 def test_nobody_slips_out_while_a_folder_is_swapped_for_a_symlink(root):
     """The classic race: between the check of a path and its use."""
     served = folder_of(root)
@@ -203,6 +209,7 @@ def test_no_descriptor_is_left_open(root):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@by_descriptor
 @pytest.mark.parametrize("path", [b"/link", b"/link/deep", b"/folder/link", b"/folder/link/deep", b"/up", b"/file"])
 def test_a_folder_is_opened_by_its_own_name_or_not_at_all(root, tmp_path, path):
     served = tmp_path / "served"

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from workers.pool import FIRST_ABSENCE, FORGET_SECONDS, LONGEST_ABSENCE, Absences, Address, SessionPool
-from workers.sessions import _tiers
+from workers.session_pool import (
+    FIRST_ABSENCE,
+    FORGET_SECONDS,
+    LONGEST_ABSENCE,
+    Absences,
+    Address,
+    SessionPool,
+    tiers_of,
+)
 
 A, B, C, SIX = (
     Address("192.0.2.1", 2811),
@@ -105,7 +112,7 @@ def test_the_second_tier_is_for_when_the_first_is_out(clock: Clock) -> None:
 
 
 def test_all_addresses_of_a_name_count_and_another_family_comes_last() -> None:
-    first, other = _tiers([(["192.0.2.1", "192.0.2.2", "2001:db8::1"], 2811), (["192.0.2.1"], 2812)])
+    first, other = tiers_of([(["192.0.2.1", "192.0.2.2", "2001:db8::1"], 2811), (["192.0.2.1"], 2812)])
     assert list(first) == [A, B, C]
     assert list(other) == [Address("2001:db8::1", 2811)]
-    assert _tiers([(["2001:db8::1"], 1), (["192.0.2.1", "2001:db8::1"], 1)]) == ([SIX, Address("192.0.2.1", 1)], [])
+    assert tiers_of([(["2001:db8::1"], 1), (["192.0.2.1", "2001:db8::1"], 1)]) == ([SIX, Address("192.0.2.1", 1)], [])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.signing_policy import (
+from identity.gsi.signing_policy import (
     MAX_PATTERNS,
     MAX_POLICY,
-    Entry,
+    PolicyEntry,
     SigningPolicyFormatError,
     matches,
     parse_policy,
@@ -29,14 +29,16 @@ def test_the_usual_file_is_understood() -> None:
 
  cond_subjects     globus  '"/O=Grid/OU=Test/*" "/O=Grid/OU=Hosts/*"'
 """
-    assert parse_policy(text) == [Entry("/O=Grid/OU=Test/CN=Test CA", ("/O=Grid/OU=Test/*", "/O=Grid/OU=Hosts/*"))]
+    assert parse_policy(text) == [
+        PolicyEntry("/O=Grid/OU=Test/CN=Test CA", ("/O=Grid/OU=Test/*", "/O=Grid/OU=Hosts/*"))
+    ]
 
 
 def test_a_single_pattern_needs_no_double_quotes() -> None:
     text = f"access_id_CA X509 '/CN=A'\n{RIGHTS}cond_subjects globus '/O=Grid/OU=People and Robots/*'"
-    assert parse_policy(text) == [Entry("/CN=A", ("/O=Grid/OU=People and Robots/*",))]
+    assert parse_policy(text) == [PolicyEntry("/CN=A", ("/O=Grid/OU=People and Robots/*",))]
     text = f"access_id_CA X509 '/CN=A'\n{RIGHTS}cond_subjects globus /O=Grid/*"
-    assert parse_policy(text) == [Entry("/CN=A", ("/O=Grid/*",))]
+    assert parse_policy(text) == [PolicyEntry("/CN=A", ("/O=Grid/*",))]
 
 
 def test_a_file_may_have_several_authorities_and_several_conditions() -> None:
@@ -45,18 +47,18 @@ def test_a_file_may_have_several_authorities_and_several_conditions() -> None:
         f"{RIGHTS}cond_subjects globus '\"/c\"'\r\n"
         f"access_id_CA x509 '/CN=B'\n{RIGHTS}cond_subjects globus '\"/d\"'"
     )
-    assert parse_policy(text) == [Entry("/CN=A", ("/a", "/b", "/c")), Entry("/CN=B", ("/d",))]
+    assert parse_policy(text) == [PolicyEntry("/CN=A", ("/a", "/b", "/c")), PolicyEntry("/CN=B", ("/d",))]
 
 
 def test_statements_may_lie_on_one_line() -> None:
     assert parse_policy("access_id_CA X509 /CN=A pos_rights globus CA:sign cond_subjects globus /b") == [
-        Entry("/CN=A", ("/b",))
+        PolicyEntry("/CN=A", ("/b",))
     ]
 
 
 def test_a_backslash_takes_the_next_character_as_it_is() -> None:
     text = f"access_id_CA X509 '/CN=O\\'Hara \\\\ Sons'\n{RIGHTS}cond_subjects globus '\"/a\"'"
-    assert parse_policy(text) == [Entry("/CN=O'Hara \\ Sons", ("/a",))]
+    assert parse_policy(text) == [PolicyEntry("/CN=O'Hara \\ Sons", ("/a",))]
 
 
 @pytest.mark.parametrize(
@@ -69,16 +71,16 @@ def test_a_backslash_takes_the_next_character_as_it_is() -> None:
 )
 def test_what_cannot_be_judged_or_is_denied_allows_nobody(condition: str) -> None:
     text = f"access_id_CA X509 '/CN=A'\n{RIGHTS}cond_subjects globus '\"/a\"'\n{condition}"
-    assert parse_policy(text) == [Entry("/CN=A", ())]
+    assert parse_policy(text) == [PolicyEntry("/CN=A", ())]
 
 
 def test_rights_without_a_condition_allow_nobody() -> None:
-    assert parse_policy(f"access_id_CA X509 '/CN=A'\n{RIGHTS}") == [Entry("/CN=A", ())]
+    assert parse_policy(f"access_id_CA X509 '/CN=A'\n{RIGHTS}") == [PolicyEntry("/CN=A", ())]
 
 
 def test_conditions_of_other_rights_allow_nobody() -> None:
     text = "access_id_CA X509 '/CN=A'\npos_rights globus CA:revoke\ncond_subjects globus '\"/a\"'"
-    assert parse_policy(text) == [Entry("/CN=A", ())]
+    assert parse_policy(text) == [PolicyEntry("/CN=A", ())]
 
 
 def test_entries_for_persons_are_no_authorities() -> None:
@@ -112,7 +114,7 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
         entries = parse_policy(text)
     except SigningPolicyFormatError:
         return
-    assert all(isinstance(entry, Entry) for entry in entries)
+    assert all(isinstance(entry, PolicyEntry) for entry in entries)
 
 
 NAMES = st.text(alphabet="/=OCN abc", min_size=1, max_size=20).filter(lambda text: text.strip() == text)

@@ -6,19 +6,19 @@ from ipaddress import ip_address
 
 import pytest
 
-from endpoints.special_addresses import OTHERS, REGISTRY, Address, Row, forbidden_kind
+from endpoints.addresses.special_addresses import OTHERS, REGISTRY, Address, AddressBlock, forbidden_kind
 
 ROWS = (*REGISTRY, *OTHERS)
 
 
 def expected(address: Address) -> str:
-    """By the rows alone, written down another way: of all that hold it, the narrowest decides."""
+    """The kind of the address by a second implementation: the narrowest row that contains the address decides."""
     holding = sorted((row.network.prefixlen, row.reachable, row.kind) for row in ROWS if address in row.network)
     return "" if not holding or holding[-1][1] else holding[-1][2]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.network))
-def test_a_row_holds_from_its_first_to_its_last_address(row: Row) -> None:
+def test_a_row_holds_from_its_first_to_its_last_address(row: AddressBlock) -> None:
     first, last = int(row.network.network_address), int(row.network.broadcast_address)
     kind = type(row.network.network_address)
     for number in (first - 1, first, (first + last) // 2, last, last + 1):

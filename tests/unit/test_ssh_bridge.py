@@ -9,13 +9,13 @@ from typing import cast
 import paramiko
 import pytest
 
-from endpoints.sshchannel import Bridge, Order
+from endpoints.ssh.channel import Bridge, BridgeOptions
 
 WORDS = b"500 Server is not configured for SSHFTP connections.\r\n"
 
 
 class LastMoment:
-    """As paramiko's channel: its last words and its end arrive together, just when somebody asks for the end."""
+    """A channel like paramiko's, whose last data and end arrive together, at the moment of the check for the end."""
 
     closed = False
 
@@ -63,7 +63,7 @@ def test_the_last_words_of_a_server_are_heard(channel: LastMoment, said: bytes) 
     with ours, theirs:
         ours.settimeout(5)
         ours.sendall(said)
-        order = Order("alice", b"", "", lambda _: True, (), 5.0)
+        order = BridgeOptions("alice", b"", "", lambda _: True, (), 5.0)
         bridge = Bridge(theirs, order, lambda _: None)
         bridge._pump(cast(paramiko.Channel, channel), theirs)
         assert ours.recv(1000) == WORDS

@@ -1,4 +1,4 @@
-"""Private ssh keys: forms that are read, and refusals that tell nothing of the key."""
+"""Private ssh keys: formats that are accepted, and refusals that disclose nothing of the key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.endpoint.sshd import fingerprint
-from endpoints.sshkeys import (
+from endpoints.ssh.keys import (
     NotAKeyError,
     PassphraseNeededError,
     SshKeyError,
     SshUserNameError,
     UnsupportedKeyError,
-    WeakKeyError,
+    WeakSshKeyError,
     WrongPassphraseError,
     check_username,
     parse_ssh_key,
@@ -95,7 +95,7 @@ def test_pasted_text_may_be_untidy(change):
 
 
 def test_weak_and_unknown_keys_are_refused():
-    assert "1024" in refused(text_of(rsa.generate_private_key(65537, 1024)), WeakKeyError)
+    assert "1024" in refused(text_of(rsa.generate_private_key(65537, 1024)), WeakSshKeyError)
     for key, form in (
         (dsa.generate_private_key(1024), Format.PKCS8),
         (ed448.Ed448PrivateKey.generate(), Format.PKCS8),

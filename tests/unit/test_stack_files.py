@@ -19,7 +19,7 @@ from deploy.stack.home import Home, write_private
 from deploy.stack.places import SOCKET_PATH_LIMIT, account_reaches, private_folder, socket_folder
 from deploy.stack.postgres import Postgres
 from deploy.stack.programs import Instance
-from endpoints.openings import parse_openings
+from endpoints.addresses.openings import parse_openings
 from transferapi import mail_settings
 from transferapi.config import load
 
@@ -174,6 +174,6 @@ def test_users_may_connect_to_the_sample_servers_and_to_what_the_operator_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, more: str
 ) -> None:
     monkeypatch.setenv("WAYBILL_ALLOW_TARGETS", given)
-    instance = Instance(Home(tmp_path), load({}), {"ep1": 5061, "ep2": 5062}, None, None)
+    instance = Instance(Home(tmp_path), load({}), {"ep1": 5061, "ep2": 5062}, 5063, None, None)
     openings = parse_openings(instance.environment()["WAYBILL_ALLOW_TARGETS"])
     assert openings == parse_openings(f"127.0.0.1:5061,127.0.0.1:5062,{more}")

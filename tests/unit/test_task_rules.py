@@ -1,4 +1,4 @@
-"""What a path, a label, a deadline and an option must look like."""
+"""Rules for paths, labels, deadlines and options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transferapi.tasks import options, rules
+from transferapi.tasks import options, request_rules
 from transferapi.tasks.errors import RequestError
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -43,20 +43,20 @@ BAD_PATHS = [
 
 @pytest.mark.parametrize(("given_path", "wanted"), GOOD_PATHS.items())
 def test_a_path_is_brought_into_its_one_form(given_path: str, wanted: str) -> None:
-    assert rules.path(given_path, "path") == wanted
+    assert request_rules.path(given_path, "path") == wanted
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
 def test_a_bad_path_is_refused_by_its_field(path: str) -> None:
     with pytest.raises(RequestError) as refused:
-        rules.path(path, "DATA[3].source_path")
+        request_rules.path(path, "DATA[3].source_path")
     assert refused.value.field == "DATA[3].source_path"
 
 
 @given(st.text(alphabet=st.sampled_from("/.~ab\0\n\x7f\u00fc\udc80\ud800"), max_size=30))
 def test_whatever_passes_is_clean_and_stays_as_it_is(text: str) -> None:
     try:
-        path = rules.path(text, "path")
+        path = request_rules.path(text, "path")
     except RequestError:
         return
     assert path.startswith("/")
@@ -64,26 +64,26 @@ def test_whatever_passes_is_clean_and_stays_as_it_is(text: str) -> None:
     assert not {"..", "."} & set(path.split("/"))
     assert all(ord(character) >= 32 and character != "\x7f" for character in path)
     path.encode("utf-8", "surrogateescape")
-    assert rules.path(path, "path") == path
+    assert request_rules.path(path, "path") == path
 
 
 @pytest.mark.parametrize("label", ["x" * 129, " x", "x ", "a\nb", "a\0b", "a\x7fb", "a\u2028b", "\ud800"])
 def test_a_bad_label_is_refused(label: str) -> None:
     with pytest.raises(RequestError):
-        rules.label(label)
+        request_rules.label(label)
 
 
 @pytest.mark.parametrize(
     ("label", "wanted"), [(None, None), ("", None), ("x" * 128, "x" * 128), ("gr\u00fc\u00dfe 1", "gr\u00fc\u00dfe 1")]
 )
 def test_a_good_label_is_kept(label: str | None, wanted: str | None) -> None:
-    assert rules.label(label) == wanted
+    assert request_rules.label(label) == wanted
 
 
 @pytest.mark.parametrize("moment", [NOW, NOW - timedelta(seconds=1), (NOW + timedelta(days=1)).replace(tzinfo=None)])
 def test_a_deadline_that_has_passed_or_has_no_zone_is_refused(moment: datetime) -> None:
     with pytest.raises(RequestError):
-        rules.deadline(moment, NOW)
+        request_rules.deadline(moment, NOW)
 
 
 @pytest.mark.parametrize(

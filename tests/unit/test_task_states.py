@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from transferapi.tasks.states import MOVES, Phase, Status, may_move
 
-#: What the database's own constraint allows together.
+#: Pairs of status and phase that the constraint in the database allows.
 PAIRS = [
     (Status.ACTIVE, Phase.QUEUED),
     (Status.ACTIVE, Phase.RUNNING),
@@ -33,6 +33,12 @@ def test_what_is_done_never_moves(old: tuple[Status, Phase], new: tuple[Status, 
 @given(states, states)
 def test_only_a_worker_makes_a_task_succeed(old: tuple[Status, Phase], new: tuple[Status, Phase]) -> None:
     if new[0] is Status.SUCCEEDED and may_move(old, new):
+        assert old[1] is Phase.RUNNING
+
+
+@given(states, states)
+def test_only_its_worker_suspends_a_task(old: tuple[Status, Phase], new: tuple[Status, Phase]) -> None:
+    if new[1] is Phase.SUSPENDED and may_move(old, new):
         assert old[1] is Phase.RUNNING
 
 

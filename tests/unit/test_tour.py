@@ -1,11 +1,11 @@
-"""What the first transfer shows."""
+"""Output and checks of the first transfer: progress line, sample data, differences."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from deploy.demo import differences, progress
 from deploy.stack.sample import FOLDER, LARGE_SIZE, SMALL_FILES, make_sample_data, sizes
-from deploy.tour import differences, progress
 
 
 def test_the_progress_line_tells_files_bytes_rate_and_what_is_left() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import ssl
 import stat
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
-from endpoints.gridftp import trust_store
-from endpoints.gridftp.names import openssl_hash
-from endpoints.gridftp.trust import (
+from identity.gsi import authority_files
+from identity.gsi.distinguished_names import openssl_hash
+from identity.gsi.errors import (
     ExpiredError,
     LimitedProxyError,
     NoAuthoritiesError,
@@ -26,13 +27,12 @@ from endpoints.gridftp.trust import (
     SelfSignedError,
     SigningPolicyError,
     StaleRevocationListError,
-    TrustFolder,
     UnknownAuthorityError,
     UntrustedError,
-    explain,
-    peer_chain,
+    WeakKeyError,
 )
-from endpoints.gridftp.x509 import LIMITED, Credential, WeakKeyError
+from identity.gsi.trust import TrustFolder, explain, peer_chain
+from identity.gsi.x509 import LIMITED, X509Credential
 from tests import hostile_certificates as make
 from tests.hostile_certificates import DAY, NOW, Holder
 
@@ -49,6 +49,15 @@ def test_a_folder_is_read_when_it_is_asked_and_not_before(tmp_path: Path) -> Non
         folder.verify(ALICE.chain, now=NOW)
     make.trust(tmp_path / "certificates", CA)
     assert folder.verify(ALICE.chain, now=NOW) == ALICE.certificate
+
+
+def test_a_folder_that_cannot_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    # A link to itself: permissions do not stop root.
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(NoAuthoritiesError, match="cannot read its folder of trusted authorities"):
+        _ = TrustFolder(tmp_path / "loop").store
+    with pytest.raises(NoAuthoritiesError, match="must name a folder"):
+        _ = TrustFolder(tmp_path / "missing").store
 
 
 def test_what_changes_in_the_folder_counts_from_then_on(tmp_path: Path) -> None:
@@ -140,7 +149,7 @@ def test_a_revocation_list_may_be_der(tmp_path: Path) -> None:
 
 
 def test_a_revocation_list_that_is_too_long_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust_store, "MAX_REVOCATION_LIST", 100)
+    monkeypatch.setattr(authority_files, "MAX_REVOCATION_LIST", 100)
     make.trust(tmp_path, CA)
     make.publish(tmp_path, CA, make.revocation_list(CA))
     with pytest.raises(StaleRevocationListError):
@@ -148,7 +157,7 @@ def test_a_revocation_list_that_is_too_long_refuses(tmp_path: Path, monkeypatch:
 
 
 def test_a_crowded_folder_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust_store, "MAX_FILES", 10)
+    monkeypatch.setattr(authority_files, "MAX_FILES", 10)
     for number in range(30):
         (tmp_path / f"{number:08x}.signing_policy").touch()
     assert len(TrustFolder(tmp_path).store.policies) <= 10
@@ -185,6 +194,16 @@ def live(tmp_path: Path) -> TrustFolder:
     return TrustFolder(make.trust(tmp_path, CA))
 
 
+def server_context(trust: TrustFolder, credential: X509Credential) -> ssl.SSLContext:
+    """The context of a web server that requires a client certificate."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(credential.to_pem())
+        file.flush()
+        context = trust.web_context(Path(file.name), Path(file.name))
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 def shake(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     """Both sides after a handshake in memory. -> ssl.SSLError"""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -207,7 +226,7 @@ def shake(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[ssl.SSLObject
 
 def test_a_proxy_logs_in_by_tls_and_each_side_sees_the_chain_of_the_other(live: TrustFolder) -> None:
     host, proxy = live_host(CA), make.proxy(live_person(CA), begins=TODAY - DAY)
-    client, server = shake(live.client_context(proxy.credential), live.server_context(host.credential))
+    client, server = shake(live.client_context(proxy.credential), server_context(live, host.credential))
     assert peer_chain(client) == host.chain
     assert peer_chain(server)[:2] == proxy.chain[:2]
     assert live.verify(peer_chain(server), now=TODAY) == proxy.issuers[0]
@@ -218,18 +237,18 @@ def test_a_proxy_logs_in_by_tls_and_each_side_sees_the_chain_of_the_other(live: 
 def test_both_versions_of_tls_are_spoken(live: TrustFolder, version: ssl.TLSVersion) -> None:
     context = live.client_context(live_person(CA).credential)
     context.maximum_version = version
-    client, server = shake(context, live.server_context(live_host(CA).credential))
+    client, server = shake(context, server_context(live, live_host(CA).credential))
     assert client.version() == version.name.replace("_", ".")
     assert peer_chain(server)[0] == live.verify(peer_chain(server), now=TODAY)
 
 
 def test_nothing_older_is_spoken(live: TrustFolder) -> None:
     assert live.client_context(None).minimum_version == ssl.TLSVersion.TLSv1_2
-    assert live.server_context(live_host(CA).credential).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert server_context(live, live_host(CA).credential).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 def test_a_client_without_a_certificate_is_possible(live: TrustFolder) -> None:
-    context = live.server_context(live_host(CA).credential)
+    context = server_context(live, live_host(CA).credential)
     with pytest.raises(ssl.SSLError):
         shake(live.client_context(None), context)
     context.verify_mode = ssl.CERT_NONE
@@ -250,7 +269,7 @@ def test_a_client_without_a_certificate_is_possible(live: TrustFolder) -> None:
 def test_what_openssl_refuses_is_explained(
     live: TrustFolder, bad: Callable[[], Holder], kind: type[UntrustedError]
 ) -> None:
-    server = live.server_context(Credential(bad().certificate, bad().key))
+    server = server_context(live, X509Credential(bad().certificate, bad().key))
     with pytest.raises(ssl.SSLCertVerificationError) as raised:
         shake(live.client_context(None), server)
     assert type(explain(raised.value)) is kind
@@ -259,7 +278,7 @@ def test_what_openssl_refuses_is_explained(
 def test_an_empty_folder_trusts_nobody(live: TrustFolder, tmp_path_factory: pytest.TempPathFactory) -> None:
     empty = TrustFolder(tmp_path_factory.mktemp("empty"))
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake(empty.client_context(None), live.server_context(live_host(CA).credential))
+        shake(empty.client_context(None), server_context(live, live_host(CA).credential))
 
 
 @pytest.mark.parametrize("folder", ["plain", "with:colon"])
@@ -271,7 +290,7 @@ def test_openssl_finds_every_authority_whatever_its_file_is_called(
     path.mkdir()
     certificate = make.certificate_pem(CA.certificate)
     (path / file.format(hash=openssl_hash(CA.certificate.subject))).write_bytes(certificate)
-    trust, server = TrustFolder(path), live.server_context(live_host(CA).credential)
+    trust, server = TrustFolder(path), server_context(live, live_host(CA).credential)
     server.verify_mode = ssl.CERT_NONE
     client, _ = shake(trust.client_context(None), server)
     assert peer_chain(client)
@@ -311,6 +330,6 @@ def test_the_key_is_never_a_file(live: TrustFolder, tmp_path: Path, monkeypatch:
 
 def test_a_proxy_that_expired_between_login_and_now_is_refused(live: TrustFolder) -> None:
     proxy = make.proxy(live_person(CA), begins=TODAY - DAY, ends=TODAY + timedelta(hours=1))
-    _, server = shake(live.client_context(proxy.credential), live.server_context(live_host(CA).credential))
+    _, server = shake(live.client_context(proxy.credential), server_context(live, live_host(CA).credential))
     with pytest.raises(ExpiredError):
         live.verify(peer_chain(server), now=TODAY + timedelta(hours=2))

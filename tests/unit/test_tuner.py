@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.plan import MB, Plan, SizeClass, Summary, make_plan, size_class
-from workers.engine.ports import EndpointRef, TaskSpec
-from workers.engine.tuner import Caps, Mode, Sample, Tuner
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
+from workers.engine.tuning.meter import Sample
+from workers.engine.tuning.opening import Caps
+from workers.engine.tuning.plan import MB, Plan, SizeClass, Summary, make_plan, size_class
+from workers.engine.tuning.tuner import Tuner, TuningMode
 
 from .tuner_world import Crew, Network, Report
 
@@ -42,7 +44,7 @@ def numbers(plan: Plan | None) -> tuple[int, int, int]:
 def opening(count: int, size: int, round_trip: float | None, caps: Caps = CAPS, **options: Any) -> Plan:
     one = tuner(caps=caps, **options)
     if round_trip is not None:
-        one.saw_round_trip(round_trip)
+        one.note_round_trip(round_trip)
     return one.plan(size_class(size), chunk(count, size))
 
 
@@ -61,7 +63,7 @@ OF_THE_PAPER: dict[str, Any] = {"perf_cc": 2, "perf_p": 2, "perf_pp": 10}
     [
         (2560, 256, 0.06, 8, LANES_OF_ONE_STREAM, 65),
         (2560, 256, 0.2, 8, LANES_OF_ONE_STREAM, 31),
-        # Those of globus-url-copy, which needs more round trips to begin.
+        # Figures of globus-url-copy, which needs more round trips to begin.
         (1, 256, 0.06, 12, {"perf_p": 8}, 63),
         (1, 256, 0.2, 12, {"perf_p": 4}, 28),
         (1, 1000, 0.06, 12, {"perf_p": 8}, 97),
@@ -87,7 +89,7 @@ def test_paper_is_the_rules_of_the_paper_and_what_was_asked_for(
     for size in sizes:
         known.add(size)
     one = tuner(caps=Caps(lanes, stream_only=stream_only), tuning="paper", perf_p=asked)
-    one.saw_round_trip(0.2)
+    one.note_round_trip(0.2)
     rule = make_plan(known, {"perf_p": asked}, stream_only=stream_only, max_sessions=lanes + 1)
     assert one.plan(SMALL, known) == rule
 
@@ -101,7 +103,7 @@ def test_paper_and_fixed_never_change(mode: str) -> None:
 
 
 def test_a_mode_nobody_knows_is_adaptive() -> None:
-    assert [Mode.of({"tuning": value}) for value in ("paper", "fixed", None, 7)] == [
+    assert [TuningMode.of({"tuning": value}) for value in ("paper", "fixed", None, 7)] == [
         "paper",
         "fixed",
         *["adaptive"] * 2,
@@ -125,13 +127,13 @@ def test_without_a_round_trip_the_paper_is_all_there_is() -> None:
 def test_a_round_trip_that_becomes_known_later_changes_a_plan_not_yet_measured() -> None:
     one = tuner()
     assert numbers(one.plan(SMALL, chunk(200, 100_000))) == (2, 2, 20)
-    one.saw_round_trip(0.06)
+    one.note_round_trip(0.06)
     assert numbers(one.plan(SMALL, chunk(300, 100_000))) == (4, 1, 100)
 
 
 def test_a_plan_is_not_announced_again_for_files_that_are_a_little_larger() -> None:
     one = tuner()
-    one.saw_round_trip(0.06)
+    one.note_round_trip(0.06)
     first = one.plan(SMALL, chunk(200, 100_000))
     assert one.plan(SMALL, chunk(400, 130_000)) is first
     assert numbers(one.plan(SMALL, chunk(400, 400_000))) != numbers(first)
@@ -160,8 +162,8 @@ def test_not_too_much_is_queued_behind_a_lanes_head(count: int, size: int, round
 
 def test_what_the_endpoints_prefer_comes_before_the_rules_and_what_they_allow_before_everything() -> None:
     ends = (
-        EndpointRef("1", "a", preferred_concurrency=6, max_concurrency=12),
-        EndpointRef("2", "b", max_parallelism=3),
+        TaskEndpoint("1", "a", preferred_concurrency=6, max_concurrency=12),
+        TaskEndpoint("2", "b", max_parallelism=3),
     )
     caps = Caps.of(TaskSpec("t", False, *ends, {}, 32))
     assert numbers(opening(2, 10**9, 0.06, caps)) == (6, 3, 5)
@@ -173,7 +175,7 @@ def test_what_the_endpoints_prefer_comes_before_the_rules_and_what_they_allow_be
 
 
 def test_without_a_word_of_the_endpoints_the_sessions_are_the_limit() -> None:
-    caps = Caps.of(TaskSpec("t", True, EndpointRef("1", "a"), None, {}, 9))
+    caps = Caps.of(TaskSpec("t", True, TaskEndpoint("1", "a"), None, {}, 9))
     assert (caps.lanes, caps.parallelism, caps.stream_only) == (8, 64, False)
 
 
@@ -297,7 +299,7 @@ def sample(at: float, octets: int = 50 * MB, files: int = 500, lanes: int = 99, 
 
 def begun(round_trip: float = 0.06, **options: Any) -> Tuner:
     one = tuner(**options)
-    one.saw_round_trip(round_trip)
+    one.note_round_trip(round_trip)
     one.plan(SMALL, chunk(10**6, 100_000))
     return one
 
@@ -379,7 +381,7 @@ def test_whatever_is_told_a_plan_can_be_carried_out_and_changes_are_few(
     told: list[tuple[int, int, int, int, int]], round_trip: float, lanes: int
 ) -> None:
     one = tuner(caps=Caps(lanes, parallelism=9))
-    one.saw_round_trip(round_trip)
+    one.note_round_trip(round_trip)
     one.plan(SMALL, chunk(10**5, 10**6))
     changes = 0
     for tick in range(2000):
@@ -421,9 +423,9 @@ def test_the_next_task_knows_the_round_trip_and_the_lanes_before_it_has_seen_any
     knowledge, _ = after_a_task({}, Network(0.06))
     one = tuner(knowledge)
     assert one.round_trip is None
-    assert one.lanes_before == 4
+    assert one.expected_lanes == 4
     assert numbers(one.plan(SMALL, chunk(2560, 100_000))) == (4, 1, 100)
-    assert tuner().lanes_before == 0
+    assert tuner().expected_lanes == 0
 
 
 def test_what_is_known_of_files_of_another_size_says_nothing() -> None:
@@ -493,7 +495,7 @@ def test_knowledge_may_be_anything(knowledge: dict[str, object]) -> None:
     assert 1 <= plan.concurrency <= 31
     assert 1 <= plan.parallelism <= 64
     assert 1 <= plan.pipelining <= 200
-    assert 0 <= one.lanes_before <= 31
+    assert 0 <= one.expected_lanes <= 31
     assert len(json.dumps(one.knowledge(), allow_nan=False)) < 4096
 
 

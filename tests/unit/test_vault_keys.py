@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity import keyring
-from identity.errors import VaultKeyMissingError, VaultKeyNotConfiguredError, VaultSealBrokenError
 from identity.hidden import Hidden
-from identity.vault_keys import MAX_KEYS, new_key, parse_keys
+from identity.vault import sealing
+from identity.vault.errors import VaultKeyMissingError, VaultKeyNotConfiguredError, VaultSealBrokenError
+from identity.vault.keys import MAX_KEYS, new_key, parse_keys
 from transferapi.config import ConfigError, load
 
 KEYS = parse_keys("\n".join(new_key() for _ in range(3)))
@@ -104,52 +104,52 @@ def keys(settings: Any) -> Any:
 
 @given(st.binary(max_size=2000), st.binary(max_size=200))
 def test_what_is_sealed_opens_where_it_was_sealed(text: bytes, associated: bytes) -> None:
-    envelope = keyring.seal(text, associated, KEYS[0])
-    assert len(envelope) == len(text) + keyring.OVERHEAD_OCTETS
-    assert keyring.key_id(envelope) == KEYS[0].name
+    envelope = sealing.seal(text, associated, KEYS[0])
+    assert len(envelope) == len(text) + sealing.OVERHEAD_OCTETS
+    assert sealing.key_id(envelope) == KEYS[0].name
 
 
 def test_the_newest_key_seals_and_all_open(keys: Any) -> None:
-    new, old = keyring.seal(b"secret", AT), keyring.seal(b"secret", AT, KEYS[1])
-    assert keyring.key_id(new) == KEYS[0].name
-    assert new != keyring.seal(b"secret", AT), "never the same twice"
-    assert keyring.unseal(new, AT) == keyring.unseal(old, AT) == b"secret"
+    new, old = sealing.seal(b"secret", AT), sealing.seal(b"secret", AT, KEYS[1])
+    assert sealing.key_id(new) == KEYS[0].name
+    assert new != sealing.seal(b"secret", AT), "never the same twice"
+    assert sealing.unseal(new, AT) == sealing.unseal(old, AT) == b"secret"
     with pytest.raises(VaultKeyMissingError) as missing:
-        keyring.unseal(keyring.seal(b"secret", AT, KEYS[2]), AT)
+        sealing.unseal(sealing.seal(b"secret", AT, KEYS[2]), AT)
     assert KEYS[2].name in missing.value.reason
 
 
 def test_an_envelope_in_which_any_octet_was_changed_does_not_open(keys: Any) -> None:
-    envelope = keyring.seal(b"secret", AT)
+    envelope = sealing.seal(b"secret", AT)
     for place in range(len(envelope)):
         changed = bytearray(envelope)
         changed[place] ^= 1
         with pytest.raises((VaultSealBrokenError, VaultKeyMissingError)):
-            keyring.unseal(bytes(changed), AT)
+            sealing.unseal(bytes(changed), AT)
     for length in range(len(envelope)):
         with pytest.raises(VaultSealBrokenError):
-            keyring.unseal(envelope[:length], AT)
+            sealing.unseal(envelope[:length], AT)
 
 
 def test_an_envelope_does_not_open_in_another_place_nor_under_another_keys_name(keys: Any) -> None:
-    envelope = keyring.seal(b"secret", AT)
+    envelope = sealing.seal(b"secret", AT)
     with pytest.raises(VaultSealBrokenError):
-        keyring.unseal(envelope, b"bob's row")
+        sealing.unseal(envelope, b"bob's row")
     with pytest.raises(VaultSealBrokenError):
-        keyring.unseal(envelope[:1] + KEYS[1].id + envelope[9:], AT)
+        sealing.unseal(envelope[:1] + KEYS[1].id + envelope[9:], AT)
 
 
 def test_without_a_key_nothing_is_sealed_or_opened(keys: Any) -> None:
-    envelope = keyring.seal(b"secret", AT)
+    envelope = sealing.seal(b"secret", AT)
     keys.VAULT_KEYS = ()
     with pytest.raises(VaultKeyNotConfiguredError):
-        keyring.seal(b"secret", AT)
+        sealing.seal(b"secret", AT)
     with pytest.raises(VaultKeyNotConfiguredError):
-        keyring.unseal(envelope, AT)
+        sealing.unseal(envelope, AT)
 
 
 def replace(path: Path, text: str) -> None:
-    """As an editor or `mv` does: another file under the same name."""
+    """Replace the file by a new one under the same name, as an editor or `mv` does."""
     beside = path.with_suffix(".new")
     beside.write_text(text)
     os.replace(beside, path)
@@ -160,13 +160,13 @@ def test_a_key_file_that_changes_is_read_again(keys: Any, tmp_path: Path) -> Non
     keys.VAULT_KEY_FILE = tmp_path / "keys"
     replace(keys.VAULT_KEY_FILE, first)
     keys.VAULT_KEYS = parse_keys(first)
-    old = keyring.seal(b"secret", AT)
+    old = sealing.seal(b"secret", AT)
     replace(keys.VAULT_KEY_FILE, f"{second}\n{first}\n")
-    assert keyring.key_id(keyring.seal(b"secret", AT)) == parse_keys(second)[0].name
-    assert keyring.unseal(old, AT) == b"secret"
+    assert sealing.key_id(sealing.seal(b"secret", AT)) == parse_keys(second)[0].name
+    assert sealing.unseal(old, AT) == b"secret"
     replace(keys.VAULT_KEY_FILE, second)
     with pytest.raises(VaultKeyMissingError):
-        keyring.unseal(old, AT)
+        sealing.unseal(old, AT)
 
 
 def test_a_key_file_that_breaks_is_told_once_and_the_keys_from_before_are_used(
@@ -175,12 +175,12 @@ def test_a_key_file_that_breaks_is_told_once_and_the_keys_from_before_are_used(
     good = new_key()
     keys.VAULT_KEYS, keys.VAULT_KEY_FILE = parse_keys(good), tmp_path / "keys"
     replace(keys.VAULT_KEY_FILE, good)
-    envelope = keyring.seal(b"secret", AT)
+    envelope = sealing.seal(b"secret", AT)
     for break_it in (lambda: replace(tmp_path / "keys", "hunter2"), (tmp_path / "keys").unlink):
         caplog.clear()
         with caplog.at_level(logging.ERROR):
             break_it()
-            assert keyring.unseal(envelope, AT) == keyring.unseal(envelope, AT) == b"secret"
+            assert sealing.unseal(envelope, AT) == sealing.unseal(envelope, AT) == b"secret"
         assert len(caplog.records) == 1
         assert good not in caplog.text
         assert "hunter2" not in caplog.text
@@ -196,8 +196,8 @@ def test_a_key_file_that_everybody_can_read_is_told(
         caplog.clear()
         keys.VAULT_KEY_FILE.chmod(mode)
         with caplog.at_level(logging.WARNING):
-            keyring.seal(b"secret", AT)
-            keyring.seal(b"secret", AT)
+            sealing.seal(b"secret", AT)
+            sealing.seal(b"secret", AT)
         assert len(caplog.records) == warnings
         assert key not in caplog.text
 

@@ -15,7 +15,7 @@ from endpoints.gridftp.faults import Fault, Kind, make_fault
 from endpoints.gridftp.markers import MarkerError, parse_marker
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.replies import ReplyError
-from endpoints.gridftp.words import MAX_SHOWN, of_system, quoted, readable, shown
+from identity.gsi.printable import MAX_SHOWN, error_text, quoted, readable, shown
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 2811)")
 
@@ -32,7 +32,7 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.
     ],
 )
 def test_errors_of_the_system_and_of_libraries_are_told_without_pythons_notation(error: Exception, words: str) -> None:
-    assert words in of_system(error)
+    assert words in error_text(error)
 
 
 @given(st.binary(max_size=2 * MAX_SHOWN))

@@ -10,8 +10,8 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.names import slash_name
-from endpoints.gridftp.written_names import BadNameError, from_rfc2253, one_form
+from identity.gsi.distinguished_names import slash_name
+from identity.gsi.name_parsing import BadNameError, from_rfc2253, normalized_slash_name
 
 _OIDS = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.USER_ID, NameOID.EMAIL_ADDRESS)
 _VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\\\0"), min_size=1, max_size=20)
@@ -22,7 +22,7 @@ _NAMES = st.lists(st.tuples(st.sampled_from(_OIDS), _VALUES), min_size=1, max_si
 
 @given(_NAMES)
 def test_what_a_certificate_says_is_in_its_one_form_already(name: x509.Name) -> None:
-    assert one_form(slash_name(name)) == slash_name(name)
+    assert normalized_slash_name(slash_name(name)) == slash_name(name)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_a_certificate_says_is_in_its_one_form_already(name: x509.Name) -> 
     ],
 )
 def test_a_name_in_slash_form_has_one_form(written: str, form: str) -> None:
-    assert one_form(written) == form
+    assert normalized_slash_name(written) == form
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_name_of_rfc_2253_is_turned_around(written: str, form: str) -> None:
 )
 def test_what_is_no_name_in_slash_form_is_refused(written: str) -> None:
     with pytest.raises(BadNameError):
-        one_form(written)
+        normalized_slash_name(written)
 
 
 @pytest.mark.parametrize(

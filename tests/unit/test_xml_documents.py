@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transferapi.rest import canned, xml_documents
-from transferapi.rest.requests import REQUESTS
-from transferapi.rest.schema import Schema
-from transferapi.rest.shapes import ANSWERS
-from transferapi.rest.xml_documents import MAX_DEPTH, XMLError
+from transferapi.rest.http import xml_documents
+from transferapi.rest.http.xml_documents import MAX_DEPTH, XMLError
+from transferapi.rest.openapi import components
+from transferapi.rest.openapi.components import REQUESTS, RESPONSES
+from transferapi.rest.openapi.types import Schema
 
 #: Every character of Python, also those that XML cannot have, and more of them than by chance.
 TEXTS = st.text(
@@ -30,7 +30,7 @@ def _documents(schema: Schema) -> st.SearchStrategy[Any]:
 
 def _values(schema: Schema) -> st.SearchStrategy[Any]:
     if "$ref" in schema:
-        return _documents(ANSWERS[schema["$ref"].rpartition("/")[2]])
+        return _documents(RESPONSES[schema["$ref"].rpartition("/")[2]])
     if "oneOf" in schema:
         return st.one_of(*map(_documents, schema["oneOf"])) if "properties" in schema["oneOf"][0] else TEXTS
     if "enum" in schema:
@@ -64,46 +64,47 @@ def _objects(schema: Schema) -> st.SearchStrategy[Any]:
 
 @cache
 def _documents_of(kind: str, name: str) -> st.SearchStrategy[Any]:
-    return _documents((ANSWERS if kind == "out" else REQUESTS)[name])
+    return _documents((RESPONSES if kind == "out" else REQUESTS)[name])
 
 
-#: In this list of JSON:API `data` is a list and, within it, an object: whoever reads XML by names alone cannot tell. We
-#: send it, and never read it.
+#: In this JSON:API list `data` is a list, and inside it an object: names of XML elements alone do not distinguish them.
+#: The service sends this document, and never reads it.
 SENT_ONLY = "bookmark_resources"
-OUT = [name for name in ANSWERS if name != SENT_ONLY]
+OUT = [name for name in RESPONSES if name != SENT_ONLY]
 
 
 @pytest.mark.parametrize(("kind", "name"), [("out", name) for name in OUT] + [("in", name) for name in REQUESTS])
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_document_of_any_kind_comes_back_as_it_went(kind: str, name: str, data: st.DataObject) -> None:
-    schema = (ANSWERS if kind == "out" else REQUESTS)[name]
+    schema = (RESPONSES if kind == "out" else REQUESTS)[name]
     document = data.draw(_documents_of(kind, name))
-    assert xml_documents.loads(xml_documents.dumps(document), schema, ANSWERS) == document
+    assert xml_documents.loads(xml_documents.dumps(document), schema, RESPONSES) == document
 
 
 def _is_open(schema: Schema, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether some object of it may be anything: of that XML keeps the words, not the types."""
+    """Whether the schema has an object of any content: XML keeps the text of such content, but not its types."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return name not in seen and _is_open(ANSWERS[name], seen | {name})
+        return name not in seen and _is_open(RESPONSES[name], seen | {name})
     if schema.get("type") == "object" and "properties" not in schema:
         return True
     inner = [*schema.get("properties", {}).values(), *schema.get("oneOf", ()), schema.get("items", {})]
     return any(_is_open(one, seen) for one in inner if one)
 
 
-@pytest.mark.parametrize("name", [name for name in OUT if not _is_open(ANSWERS[name])])
+@pytest.mark.parametrize("name", [name for name in OUT if not _is_open(RESPONSES[name])])
 def test_the_canned_documents_come_back_too(name: str) -> None:
     assert (
-        xml_documents.loads(xml_documents.dumps(canned.ANSWERS[name]), ANSWERS[name], ANSWERS) == canned.ANSWERS[name]
+        xml_documents.loads(xml_documents.dumps(components.RESPONSE_EXAMPLES[name]), RESPONSES[name], RESPONSES)
+        == components.RESPONSE_EXAMPLES[name]
     )
 
 
 def test_a_list_is_a_document_too() -> None:
-    schema = {"type": "array", "items": ANSWERS["task"]}
-    for document in ([], [canned.ANSWERS["task"]] * 2):
-        assert xml_documents.loads(xml_documents.dumps(document), schema, ANSWERS) == document
+    schema = {"type": "array", "items": RESPONSES["task"]}
+    for document in ([], [components.RESPONSE_EXAMPLES["task"]] * 2):
+        assert xml_documents.loads(xml_documents.dumps(document), schema, RESPONSES) == document
 
 
 def test_how_it_looks() -> None:

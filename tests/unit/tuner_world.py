@@ -4,7 +4,7 @@ A lane opens in `setup` round trips and the time of its processes. Its streams b
 round trip until all together have EARLY of what the way holds (HyStart leaves slow start early), then grow by GROWTH of
 it each round trip. A stream has `window` octets under way at most, a lane as many files as the plan says. Streams share
 the bottleneck evenly. Fitted to what real servers did at 1 Gbit/s with cubic (`test_tuner.py` has the figures).
-What it does not explain: why many lanes of depth 10 are slower in fact (19 MB/s at 200 ms) than in this model.
+The model does not explain why many lanes of depth 10 are slower in fact (19 MB/s at 200 ms).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from workers.engine.plan import MB, Plan, Summary, size_class
-from workers.engine.tuner import Sample, Tuner
+from workers.engine.tuning.meter import Sample
+from workers.engine.tuning.plan import MB, Plan, Summary, size_class
+from workers.engine.tuning.tuner import Tuner
 
 #: Octets of ten segments.
 INITIAL_WINDOW = 14480
@@ -42,7 +43,7 @@ class Network:
     window: int = WINDOW
     #: Round trips from the first packet of a control connection to the first octet of data.
     setup: int = 8
-    #: Large files tell of themselves by markers: now and then a sample has none, and the next one two.
+    #: Markers report the progress of large files: now and then a sample has none, and the next one two.
     lumps: bool = False
     #: More lanes than this are refused, by both servers.
     most_lanes: int = 1000
@@ -63,13 +64,13 @@ class _Lanes:
     streams: int
     ready_at: float
     window: float = INITIAL_WINDOW
-    #: Of a stream: where slow start ends.
+    #: The window of a stream at which slow start ends.
     early: float = 0.0
 
 
 @dataclass(slots=True)
 class Report:
-    """changes: when, and to which plan."""
+    """The result of a move. changes: the time and the new plan of each change."""
 
     seconds: float
     bytes: float
@@ -100,7 +101,7 @@ class Crew:
         self._lanes: list[_Lanes] = []
         self._moved = 0.0
         self._refused = 0
-        #: Octets that no marker has told of yet.
+        #: Octets that no marker has reported yet.
         self._held = 0.0
         #: Lanes are not asked for again at once when they were refused.
         self._blocked_until = 0.0
@@ -114,11 +115,11 @@ class Crew:
         begin: float = 0.0,
         events: dict[float, Callable[[Network], None]] | None = None,
     ) -> Report:
-        """Until all files have arrived or the time is over. known: the round trip is seen before the first plan."""
+        """Move until all files have arrived or the time is over. known: the first plan knows the round trip."""
         chunk = Summary(self._files, self._files * self._size, self._size)
         kind = size_class(self._size)
         if known:
-            tuner.saw_round_trip(self.network.round_trip)
+            tuner.note_round_trip(self.network.round_trip)
         plan = tuner.plan(kind, chunk)
         report = Report(0.0, 0.0, [(begin, plan)])
         due = sorted((events or {}).items())
@@ -127,7 +128,7 @@ class Crew:
         while now < begin + seconds and self._moved < chunk.total:
             while due and due[0][0] <= now:
                 due.pop(0)[1](self.network)
-            self._staff(plan, now)
+            self._wake(plan, now)
             self._flow(plan, now, step)
             now += step
             if now - sampled >= self.SAMPLE - 1e-9:
@@ -147,7 +148,7 @@ class Crew:
 
     # ---- lanes
 
-    def _staff(self, plan: Plan, now: float) -> None:
+    def _wake(self, plan: Plan, now: float) -> None:
         """Open what the plan wants, close what it does not; other streams need other lanes."""
         self._lanes = [lanes for lanes in self._lanes if lanes.streams == plan.parallelism]
         have = sum(lanes.count for lanes in self._lanes)
@@ -211,7 +212,7 @@ class Crew:
             lanes.window += GROWTH * network.holds / streams * trips
         lanes.window = min(lanes.window, network.window)
 
-    # ---- what the tuner is told
+    # ---- input of the tuner
 
     def _files_left(self) -> int:
         return max(0, -(-int(self._files * self._size - self._moved) // self._size))

@@ -6,13 +6,18 @@ class TasksConfig(AppConfig):
     label = "tasks"
 
     def ready(self) -> None:
-        from endpoints.signals import access_given, pause_rules_changed
-        from identity import rotation
-        from identity.signals import credential_stored
+        from endpoints.signals import access_given, host_key_settled, pause_rules_changed
+        from identity.signals import account_changed, credential_stored, recovery_wanted
+        from identity.vault import rotation
 
-        from . import mails, pauses, renewal, webhooks
+        from .managers import pauses
+        from .notify import account_mails, mails, webhooks
+        from .worker import host_keys, renewal
 
         credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")
         pause_rules_changed.connect(pauses.rules_changed, dispatch_uid="tasks are paused, or go on")
+        host_key_settled.connect(host_keys.settled, dispatch_uid="tasks that wait for a host key go on")
         rotation.register(webhooks.SEALED)
+        account_changed.connect(account_mails.changed, dispatch_uid="a mail about a changed way to sign in")
+        recovery_wanted.connect(account_mails.recovery_wanted, dispatch_uid="a mail with a link for a new password")
         access_given.connect(mails.access_given, dispatch_uid="a mail to whom access is given")

@@ -1,4 +1,4 @@
-"""store_base_path_info: the deepest folder that holds all that a transfer names on one side."""
+"""The deepest folder that contains all paths of one side of a transfer (option store_base_path_info)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from collections.abc import Iterable
 
 
 def common(paths: Iterable[tuple[str, bool]]) -> str:
-    """The folder, with a slash at its end. paths: checked ones, each with whether the user says that it is a folder.
+    """The deepest common folder, with a trailing slash. paths: each with whether the user marks it as a folder.
 
-    A folder that is named holds itself; what may be a file lies in the folder above. By the names alone: "/~/" and the
-    path of the home have nothing in common.
+    A path that is marked as a folder contains itself; any other lies in the folder above. Only the names are compared:
+    "/~/" and the path of the home folder have nothing in common.
     """
-    folders = {path.rstrip("/") if is_folder else path.rpartition("/")[0] for path, is_folder in paths}
-    return os.path.commonpath([f"{folder}/" for folder in folders]).rstrip("/") + "/"
+    found: str | None = None
+    for path, is_folder in paths:
+        folder = (path.rstrip("/") if is_folder else path.rpartition("/")[0]) + "/"
+        if found is None:
+            found = folder
+        elif not folder.startswith(found):
+            found = os.path.commonpath([found, folder]).rstrip("/") + "/"
+    return found or "/"
 
 
 def storable(path: str) -> str:
-    """The path as text that a database takes: octets that are no UTF-8 are replaced."""
+    """The path as text that the database accepts: bytes that are not UTF-8 are replaced."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Tell the workers, by task name, that there is work (truth 1). A lost ring costs seconds, never a task."""
+"""Notify the workers, by task name, that there is work (truth 1). A lost message delays a task by seconds, no more."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ log = logging.getLogger(__name__)
 
 #: The Celery task of the workers; its one argument is the task id as a string.
 TASK_NAME = "workers.run"
-#: Seconds for a connection, and for an answer of the broker.
+#: Seconds for a connection, and for a reply of the broker.
 PATIENCE = 0.3
-#: Seconds after which nobody hears it any more: the sweep has rung again, and messages do not pile up.
+#: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
 
 
 def ring(task_ids: Iterable[uuid.UUID]) -> bool:
-    """Send one message for each task; whether the broker took them all. Never raises, never takes a second.
+    """Send one message for each task; return whether the broker accepted all. Never raises, never takes a second.
 
-    What could not be rung for is found by the sweep, which asks the database and not the broker.
+    The sweep finds the other tasks, because it reads the database and not the broker.
     """
     app = _producer(settings.CELERY_BROKER_URL)
     try:
@@ -47,7 +47,7 @@ def _producer(broker_url: str) -> Celery:
         broker_transport_options={
             "socket_connect_timeout": PATIENCE,
             "socket_timeout": PATIENCE,
-            # Of the connection; without it kombu goes on trying for four seconds and more.
+            # Without this limit, kombu retries the connection for four seconds or more.
             "max_retries": 0,
         },
     )

@@ -1,62 +1,93 @@
-"""What can go wrong when a task is asked for or about.
+"""Errors of tasks: of submissions, of questions about tasks, and of webhooks.
 
     TaskError
-        TaskNotFoundError(ref)            no such task, or not this user's
-        OwnerNotFoundError(user_id)       a filter names a user that there is not
+        TaskNotFoundError(ref)            no such task, or it belongs to another user
+        OwnerNotFoundError(user_id)       a filter names a user that does not exist
         TasksNotPermittedError()          a manager may not do this to (one of) these tasks
-        TaskCompleteError(task_id)        it is done and does not change any more
-        TaskNotCompleteError(task_id)     it is not done yet
-        StaleStateError(task_id, old)     somebody else moved the task first, or the lease is lost
-        RequestError(code, field, reason) the submission is refused; `code` is the one on the wire
+        TaskCompleteError(task_id)        the task is complete and does not change any more
+        TaskNotCompleteError(task_id)     the task is not complete yet
+        NothingToRetryError(reason)       no file of the task has failed, or they are not known
+        StaleStateError(task_id, old)     another process moved the task first, or the lease is lost
+        RequestError(field, reason, code) the submission is refused
         NoCredentialError(endpoint, reason)  the user is not active at this endpoint
-        TooManyPendingError(limit)        the user has as many unfinished tasks as he may
-        TooMuchError(reason)              a task, or all tasks of its user, would keep more than they may
+        TooManyPendingError(limit)        the user has as many unfinished tasks as allowed
+        TooMuchError(reason)              a task, or all tasks of its user, would keep more than allowed
         LeaseLostError(task_id, epoch)    this worker does not hold the task any more
-        AmbiguousPathError(path)          two sources for one destination
-        WebhookNotFoundError(ref)         no such webhook, or not this user's
+        WebhookNotFoundError(ref)         no such webhook, or it belongs to another user
         WebhookDisabledError(webhook_id)  nothing is sent to it until it is enabled again
-        TooManyWebhooksError(limit)       the user has as many as he may
+        TooManyWebhooksError(limit)       the user has as many webhooks as allowed
 
-Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged.
+Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged. StaleStateError
+and LeaseLostError have no category: they reach no user.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING
 
-from endpoints.models import Endpoint
+from identity.error_categories import (
+    CategorizedError,
+    Category,
+    InvalidFieldError,
+    LimitExceededError,
+    NotFoundError,
+)
+
+if TYPE_CHECKING:  # The engine raises and catches some of these, and lives without Django.
+    from endpoints.models import Endpoint
 
 
-class TaskError(Exception):
+class TaskError(CategorizedError):
     """The root of this tree."""
 
 
-class TaskNotFoundError(TaskError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class TaskNotFoundError(TaskError, NotFoundError):
+    kind = "task"
 
 
 class OwnerNotFoundError(TaskError):
+    category = Category.NOT_FOUND
+    template = "No such user '{self.user_id}'"
+
     def __init__(self, user_id: uuid.UUID) -> None:
         super().__init__(user_id)
         self.user_id = user_id
 
 
 class TasksNotPermittedError(TaskError):
-    """It does not tell which: there may be none of that id."""
+    """The error does not name the task: there may be no task of that id."""
+
+    category = Category.PERMISSION_DENIED
+    template = "You do not have permission for this on these tasks"
 
 
 class TaskCompleteError(TaskError):
+    category = Category.CONFLICT
+    template = "The task is complete and does not change any more"
+
     def __init__(self, task_id: uuid.UUID) -> None:
         super().__init__(task_id)
         self.task_id = task_id
 
 
 class TaskNotCompleteError(TaskError):
+    category = Category.CONFLICT
+    template = "The task is not done yet; cancel it first"
+
     def __init__(self, task_id: uuid.UUID) -> None:
         super().__init__(task_id)
         self.task_id = task_id
+
+
+class NothingToRetryError(TaskError):
+    """`reason`: a sentence."""
+
+    category = Category.CONFLICT
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class StaleStateError(TaskError):
@@ -68,18 +99,18 @@ class StaleStateError(TaskError):
         self.old = old
 
 
-class RequestError(TaskError):
-    """`field` as in the document ("DATA[3].source_path"); `reason` is a sentence for the user."""
+class RequestError(TaskError, InvalidFieldError):
+    """`field` as in the document ("DATA[3].source_path"); `reason`: a sentence; `code`: the reason for programs."""
 
     def __init__(self, field: str, reason: str, code: str = "ClientError.BadRequest") -> None:
-        super().__init__(field, reason, code)
-        self.field = field
-        self.reason = reason
+        super().__init__(field, reason)
         self.code = code
 
 
 class NoCredentialError(TaskError):
     """`reason` is a sentence for the user."""
+
+    category = Category.CONFLICT
 
     def __init__(self, endpoint: Endpoint, reason: str) -> None:
         super().__init__(endpoint, reason)
@@ -87,18 +118,14 @@ class NoCredentialError(TaskError):
         self.reason = reason
 
 
-class TooManyPendingError(TaskError):
-    code = "ClientError.LimitExceeded"
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyPendingError(TaskError, LimitExceededError):
+    template = "You have {self.limit} tasks that are not done; wait for some"
 
 
 class TooMuchError(TaskError):
     """`reason` is a sentence that names the limit and its setting."""
 
-    code = "ClientError.LimitExceeded"
+    category = Category.LIMIT_EXCEEDED
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -112,27 +139,18 @@ class LeaseLostError(TaskError):
         self.epoch = epoch
 
 
-class AmbiguousPathError(TaskError):
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-
-class WebhookNotFoundError(TaskError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class WebhookNotFoundError(TaskError, NotFoundError):
+    kind = "webhook"
 
 
 class WebhookDisabledError(TaskError):
+    category = Category.CONFLICT
+    template = "The webhook is disabled: enable it first"
+
     def __init__(self, webhook_id: uuid.UUID) -> None:
         super().__init__(webhook_id)
         self.webhook_id = webhook_id
 
 
-class TooManyWebhooksError(TaskError):
-    code = "ClientError.LimitExceeded"
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyWebhooksError(TaskError, LimitExceededError):
+    template = "A user has at most {self.limit} webhooks"

@@ -1,8 +1,9 @@
-"""The history of a task: lines that are written in the transaction of the change that they tell."""
+"""The event history of a task. An event is written in the transaction of the change that it reports."""
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +11,22 @@ from datetime import datetime
 
 from django.db import connection
 
-from . import space
+from .upkeep import space
 
-#: Who listens hears of each task that has new lines: {"task": id, "owner": id}. See `feed.py`.
+#: Listeners get a notification for each task with new events: {"task": id, "owner": id}. See `notify/feed.py`.
 CHANNEL = "waybill_tasks"
-#: More text than this no event keeps.
+#: Characters that an event keeps of its details.
 MAX_DETAILS = 20_000
+#: Descriptions of faults of files (`worker/settling.py`): numbers and times, and neither a path nor a server's words.
+FAULT_SUMMARY = re.compile(
+    r"[A-Za-z ]+(?: at the (?:source|destination))? on [0-9]+ files?: "
+    r"(?:tried again from [0-9: -]+ UTC|given up|passed over)\.\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """details: text, or what is written as JSON (STARTED, PROGRESS, SUCCEEDED, as the Transfer API has them)."""
+    """details: text, or data that is written as JSON (STARTED, PROGRESS, SUCCEEDED, as in the Transfer API)."""
 
     code: str
     description: str
@@ -29,7 +35,7 @@ class NewEvent:
 
 
 def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
-    """Write these lines, and wake who listens once they are committed; call it inside the transaction of the change."""
+    """Write these events, and notify listeners at the commit. Call it inside the transaction of the change."""
     with connection.cursor() as cursor:
         cursor.execute(_APPEND, {
             "task": task_id,
@@ -43,8 +49,11 @@ def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
 
 
 def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
-    """As `append`, for what servers can cause again and again: once a task has `space.MAX_EVENTS` octets of events, one
-    says that no more are told. How the task goes on and ends is told in any case."""
+    """As `append`, for events that servers can cause without limit.
+
+    Once a task has `space.MAX_EVENTS` octets of events, one last event says that no more follow. Events written by
+    `append`, about the progress and the end of the task, still follow.
+    """
     octets = sum(ROW + len(printable(event.description)) + len(text(event.details)) for event in new)
     there = space.room_for_events(task_id, octets)
     if there <= space.MAX_EVENTS:
@@ -53,15 +62,15 @@ def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -
         append(task_id, [NewEvent("LIMIT_EXCEEDED", ENOUGH, is_error=True)], now)
 
 
-#: What an event takes besides its text.
+#: Octets of an event besides its text.
 ROW = 200
-ENOUGH = "There are so many events that further faults of this task are counted, but not told."
+ENOUGH = "This task has so many events that further faults are counted, but not listed."
 
 
-#: In one round trip. NOTIFY takes a lock of the whole database for as long as the commit takes: it comes with events,
-#: which are few, and never with a batch of files.
+#: Append and notify in one round trip. NOTIFY holds a lock of the whole database during the commit: it is used with
+#: events, which are few, and never with a batch of files.
 _APPEND = """
-    WITH told AS (
+    WITH appended AS (
         INSERT INTO tasks_event (task_id, time, code, is_error, description, details)
         SELECT %(task)s, %(now)s, code, is_error, description, details
         FROM unnest(%(codes)s::varchar[], %(errors)s::boolean[], %(descriptions)s::text[], %(details)s::text[])
@@ -73,11 +82,11 @@ _APPEND = """
 
 
 def printable(text: str) -> str:
-    """Text that PostgreSQL takes and people can read: undecodable bytes and NUL become `�`."""
+    """Text that PostgreSQL accepts and people can read: undecodable bytes and NUL become `�`."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def text(details: object) -> str:
-    """Details as they are kept."""
+    """Details as the database keeps them."""
     words = details if isinstance(details, str) else json.dumps(details, ensure_ascii=False)
     return printable(words)[:MAX_DETAILS]

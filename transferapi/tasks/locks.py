@@ -10,7 +10,7 @@ from django.db import connection
 def take(*names: str) -> None:
     """Wait for these locks, always in the same order. Call it in a transaction, before what must not race.
 
-    A lock is a number of 64 bits made of the name: two names that share one would wait for each other, no more.
+    A lock is a number of 64 bits computed from the name: where two names share one, they wait for each other.
     """
     keys = sorted(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names)
     with connection.cursor() as cursor:
@@ -18,7 +18,7 @@ def take(*names: str) -> None:
 
 
 def take_if_free(name: str) -> bool:
-    """The same without waiting: whether this transaction has the lock now."""
+    """Take the lock without waiting; return whether this transaction has it now."""
     key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])

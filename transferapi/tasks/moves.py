@@ -1,4 +1,4 @@
-"""The one function that moves a task from state to state, and what users ask of it: cancel, update."""
+"""The one function that moves a task from state to state, and the requests of users: cancel, update, resume."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from django.db.models.functions import Greatest
 
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
+from identity.clock import moment
 from identity.models import User
 
-from . import doorbell, events, mails, rules, webhooks
-from .clock import moment
+from . import doorbell, events, queries, request_rules
 from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
 from .events import NewEvent
-from .models import Task
+from .models import WITH_ENDS, Task
+from .notify import mails, webhooks
 from .states import Phase, Status, may_move
 
 State = tuple[Status, Phase]
@@ -34,11 +35,11 @@ FAILED: State = (Status.FAILED, Phase.DONE)
 
 
 class CancelResult(StrEnum):
-    """The `code` of the answer on the wire."""
+    """The `code` of the response."""
 
-    CANCELED = "Canceled"  # it is done now
-    ACCEPTED = "CancelAccepted"  # a worker has it and ends it within two seconds
-    COMPLETE = "TaskComplete"  # it was done before
+    CANCELED = "Canceled"  # the task is done now
+    ACCEPTED = "CancelAccepted"  # a worker holds the task and ends it within two seconds
+    COMPLETE = "TaskComplete"  # the task was done before
 
 
 def move(
@@ -50,11 +51,10 @@ def move(
     event: NewEvent | None = None,
     changes: Mapping[str, object] | None = None,
 ) -> None:
-    """Move a task from `old` to `new`, with other columns and the event that tells it, or nothing of it all.
+    """Move a task from `old` to `new`, with other columns and an event, in one transaction.
 
-    A worker calls it while it holds its lease row (`leases.hold`). Between queue and worker a task goes without
-    an event: that is the scheduler's breathing, not the task's history.
-    -> StaleStateError when the task is not in `old`; ValueError when the table of states has no such move.
+    A worker calls it while it holds its lease row (`leases.hold`). Routine requeueing emits no event. Raises
+    StaleStateError where the task is not in `old`, and ValueError where the table of states has no such move.
     """
     if not may_move(old, new):
         raise ValueError(f"no task moves from {old} to {new}")
@@ -67,31 +67,31 @@ def move(
             events.append(task_id, [event], now)
         if moved and new[1] is Phase.DONE:
             mails.ended(task_id, now)
-        if moved and (told := _told_as(old, new)):
-            webhooks.changed(task_id, told, now)
+        if moved and (change := _webhook_change(old, new)):
+            webhooks.changed(task_id, change, now)
     if not moved:
         raise StaleStateError(task_id, old)
 
 
-def _told_as(old: State, new: State) -> str:
-    """What webhooks call this move; empty where it is only the scheduler's breathing."""
+def _webhook_change(old: State, new: State) -> str:
+    """The name of this move for webhooks; "" for routine requeueing, which they are not sent."""
     if new == PAUSED or (old == PAUSED and new == QUEUED):
         return "paused" if new == PAUSED else "unpaused"
     return new[0].lower() if new[0] != old[0] else ""
 
 
 def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:
-    """Move to FAILED: CANCELED, EXPIRED, or a fault that spoils all of the task. -> as `move`"""
+    """Move to FAILED: CANCELED, EXPIRED, or a fault that ends the whole task. Raises as `move`."""
     if code == "CANCELED":
-        description = _who_canceled(task_id) or description
+        description = _admin_cancel_text(task_id) or description
     event = NewEvent(code, description, details, is_error=code != "CANCELED")
     changes = {"fatal_error_code": code, "fatal_error_description": events.printable(description)}
     move(task_id, old, FAILED, now=now, event=event, changes={**changes, **NO_TROUBLE, **AWAKE, **NOT_PAUSED})
 
 
-def _who_canceled(task_id: uuid.UUID) -> str | None:
-    """A manager, with his words; None: the owner himself."""
-    task = Task.objects.select_related("source__owner", "destination__owner").get(pk=task_id)
+def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
+    """The description where a manager of an endpoint has canceled the task; None: its owner has."""
+    task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     if task.canceled_by_admin is None:
         return None
     ends: dict[str, list[Endpoint | None]]
@@ -104,24 +104,24 @@ def _with_message(text: str, message: str | None) -> str:
     return f"{text}: {message}" if message else f"{text}."
 
 
-# ---- a pause
+# ---- pauses
 
 
 class Pause(NamedTuple):
-    """Why a task is paused. code: what `nice_status` says; reason: for the owner."""
+    """The reason of a pause. code: for `nice_status`; reason: a sentence for the owner."""
 
     code: str
     reason: str
 
 
-#: A paused task lives so long, and one that goes on has at least so long (Transfer API).
+#: The time that a paused task has before it expires, and the least that it has after the pause (Transfer API).
 PAUSED_DEADLINE, UNPAUSED_DEADLINE = timedelta(days=90), timedelta(hours=24)
 
 
 def pause(
     task_id: uuid.UUID, old: State, why: Pause, now: datetime, changes: Mapping[str, object] | None = None
 ) -> None:
-    """Move a task that is queued, or whose worker gives it back or has died. -> StaleStateError"""
+    """Pause a task that is queued, or whose worker releases it or was lost. Raises StaleStateError."""
     text = events.printable(why.reason)
     values = {
         **(changes or {}),
@@ -134,31 +134,29 @@ def pause(
     move(task_id, old, PAUSED, now=now, event=NewEvent("PAUSED", text), changes=values)
 
 
-def retell_pause(task_id: uuid.UUID, why: Pause) -> None:
-    """It stays paused, for another reason: that is shown, and is no event."""
-    told = {"nice_status": why.code, "nice_status_details": events.printable(why.reason)}
-    Task.objects.filter(pk=task_id, phase=Phase.PAUSED).update(**told)
+def change_pause_reason(task_id: uuid.UUID, why: Pause) -> None:
+    """Show another reason of a pause that goes on; there is no event for that."""
+    shown = {"nice_status": why.code, "nice_status_details": events.printable(why.reason)}
+    Task.objects.filter(pk=task_id, phase=Phase.PAUSED).update(**shown)
 
 
 def unpause(task_id: uuid.UUID, now: datetime) -> None:
-    """Let a paused task go on; the doorbell rings. -> StaleStateError"""
+    """Queue a paused task again and ring the doorbell. Raises StaleStateError."""
     deadline = Greatest(F("deadline_before_pause"), now + UNPAUSED_DEADLINE)
     changes = {**NO_TROUBLE, **NOT_PAUSED, "deadline": deadline, "next_run_at": now}
-    told = NewEvent("UNPAUSED", "The task is not paused any more; it goes on.")
-    move(task_id, PAUSED, QUEUED, now=now, event=told, changes=changes)
+    event = NewEvent("UNPAUSED", "The pause is over; the task is queued again.")
+    move(task_id, PAUSED, QUEUED, now=now, event=event, changes=changes)
     transaction.on_commit(lambda: doorbell.ring([task_id]))
 
 
-# ---- what users ask of it
+# ---- requests of users
 
 
-#: A task that is done or makes progress has no trouble to show.
+#: Columns of a task that is done or makes progress: its status shows no fault.
 NO_TROUBLE: dict[str, object] = {"nice_status": None, "nice_status_details": None}
-#: One that is not suspended waits for nothing.
+#: Columns of a task that is not suspended.
 AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "had_credential": None}
-
-
-#: One that is not paused has no past to go back to.
+#: Columns of a task that is not paused.
 NOT_PAUSED: dict[str, object] = {"paused_at": None, "deadline_before_pause": None}
 
 
@@ -167,18 +165,18 @@ EXPIRED_TEXT = "The task was not done by its deadline."
 
 
 def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> CancelResult:
-    """End a task: at once when no worker has it, else by its worker's next heartbeat. -> TaskNotFoundError"""
+    """End a task: at once where no worker holds it, else at the worker's next heartbeat. Raises TaskNotFoundError."""
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
         if task is None:
             raise TaskNotFoundError(str(task_id))
         return _cancel(task, moment(now))
 
 
 def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) -> CancelResult:
-    """As `cancel`, by a manager of one of its endpoints; who that is, the caller has checked.
+    """As `cancel`, by a manager of one of the task's endpoints, whose right the caller has checked.
 
-    ends: SOURCE, DESTINATION or BOTH. Of one that somebody has asked to end before, his word stays.
+    ends: SOURCE, DESTINATION or BOTH. An earlier request to cancel keeps its message.
     """
     with transaction.atomic():
         task = Task.objects.select_for_update().get(pk=task_id)
@@ -205,17 +203,17 @@ def update(
     deadline: datetime | None = None,
     now: datetime | None = None,
 ) -> Task:
-    """Change the label or the deadline (None: leave it). A deadline that the user names, progress does not move.
+    """Change the label or the deadline (None: unchanged). Progress does not move a deadline that the user has set.
 
-    -> TaskNotFoundError, TaskCompleteError, RequestError
+    Raises TaskNotFoundError, TaskCompleteError, RequestError.
     """
     changes: dict[str, object] = {}
     if label is not None:
-        changes["label"] = rules.label(label)
+        changes["label"] = request_rules.label(label)
     if deadline is not None:
-        changes |= {"deadline": rules.deadline(deadline, moment(now)), "deadline_is_fixed": True}
+        changes |= {"deadline": request_rules.deadline(deadline, moment(now)), "deadline_is_fixed": True}
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
         if task is None:
             raise TaskNotFoundError(str(task_id))
         if task.phase == Phase.DONE:
@@ -231,24 +229,24 @@ def update(
 
 
 def resume(user: User, task_id: uuid.UUID, now: datetime | None = None) -> bool:
-    """Queue a suspended task again; whether it was suspended. The doorbell rings. -> TaskNotFoundError"""
+    """Queue a suspended task again and ring the doorbell; return whether it was suspended. Raises TaskNotFoundError."""
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(pk=task_id, owner=user).first()
+        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
         if task is None:
             raise TaskNotFoundError(str(task_id))
         if task.phase != Phase.SUSPENDED:
             return False
         now = moment(now)
-        told = NewEvent("UNPAUSED", "The task goes on.")
-        move(task_id, SUSPENDED, QUEUED, now=now, event=told, changes={"next_run_at": now, **NO_TROUBLE, **AWAKE})
+        event = NewEvent("UNPAUSED", "The task is queued again.")
+        move(task_id, SUSPENDED, QUEUED, now=now, event=event, changes={"next_run_at": now, **NO_TROUBLE, **AWAKE})
         transaction.on_commit(lambda: doorbell.ring([task_id]))
     return True
 
 
 def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
-    """End tasks that no worker has and whose deadline has passed; for the sweep. How many there were.
+    """End tasks that no worker holds and whose deadline has passed, for the sweep; return their number.
 
-    A task that a worker had when it died is not among them: the next worker finds out what arrived, and ends it.
+    A task whose worker was lost is not among them: the next worker finds out which files have arrived, and ends it.
     """
     with transaction.atomic():
         now = moment(now)
@@ -260,5 +258,5 @@ def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
 
 
 def state_of(task: Task) -> State:
-    """Where the task was when it was read."""
+    """The state of the task when it was read."""
     return Status(task.status), Phase(task.phase)

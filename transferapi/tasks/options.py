@@ -1,6 +1,6 @@
-"""The options of a submission by their wire names: what each may be, and what it is when nobody says.
+"""The options of a submission by their wire names, with the checks and the default of each.
 
-Everything here raises RequestError.
+All functions raise RequestError.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _word(name: str, value: object) -> object:
 
 
 def _filter_rules(name: str, value: object) -> object:
-    """No rule at all is as good as none given."""
+    """Filter rules; an empty list means none."""
     if not isinstance(value, list) or len(value) > MAX_FILTER_RULES:
         raise RequestError(name, f"A list of at most {MAX_FILTER_RULES} rules is wanted here.")
     rules = [_filter_rule(f"{name}[{number}]", rule) for number, rule in enumerate(value)]
@@ -68,15 +68,15 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     }
 
 
-#: Every name of a scan is compared with all of them: so many steps for each of its characters, at most.
+#: The scan compares every name with all rules: the largest number of steps for each character of a name.
 MAX_FILTER_RULES, MAX_FILTER_CHARACTERS = 1000, 16_384
 
-#: name -> (what it is when absent or null, how it is checked)
+#: name -> (value where it is absent or null, check)
 _COMMON: dict[str, tuple[object, Check]] = {
     "notify_on_succeeded": (True, _flag),
     "notify_on_failed": (True, _flag),
     "notify_on_inactive": (True, _flag),
-    #: Accept a task without a credential; it waits for one.
+    #: Accept a task whose owner has no credential yet; the task waits for one.
     "skip_activation_check": (False, _flag),
 }
 TRANSFER: dict[str, tuple[object, Check]] = {
@@ -108,8 +108,8 @@ DELETE: dict[str, tuple[object, Check]] = {
 }
 
 NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
-#: What the wire has a word for and this version does not do: who asks for it is told so at once, rather than
-#: believing that it was done. A line goes when the engine can do it.
+#: Options of the Transfer API that this version does not support. They are refused, so that no user believes that
+#: they took effect.
 NOT_YET = {
     "source_local_user": "choose the local account",
     "destination_local_user": "choose the local account",
@@ -118,12 +118,12 @@ NOT_YET = {
 
 
 def refuse(name: str, field: str | None = None) -> NoReturn:
-    """field: where in the document, if that is not the name itself."""
+    """field: the place in the document, where that is not the name itself."""
     raise RequestError(field or name, f"This version cannot {NOT_YET[name]} yet.", NOT_SUPPORTED)
 
 
 def complete(known: Mapping[str, tuple[object, Check]], given: Mapping[str, object]) -> dict[str, object]:
-    """Every known option, checked, with the defaults filled in; unknown ones are passed over."""
+    """Every known option, checked, with the defaults filled in; unknown ones are ignored."""
     found = {
         name: default if given.get(name) is None else check(name, given[name])
         for name, (default, check) in known.items()

@@ -1,36 +1,49 @@
-"""Read tasks, events and files; a user sees only what is his own."""
+"""Read tasks, events and files; a user sees only their own tasks.
+
+A session that is restricted to some endpoints sees the tasks all of whose endpoints are among them.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
-from django.db.models import CharField, F, Lookup, Q, QuerySet
+from django.db.models import CharField, Count, F, Lookup, Q, QuerySet
 from django.db.models.expressions import OrderBy
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from endpoints import registry
 from endpoints.gridftp.patterns import like
+from endpoints.models import Endpoint
+from endpoints.permissions import in_reach, reachable
+from endpoints.registry import SearchFilters, SearchScope
 from identity.models import User
-from identity.one import one
+from identity.single_row import single_row
 
-from .errors import TaskNotFoundError
-from .models import Event, File, RemovedTask, Task
+from .display_state import CONDITIONS, DisplayState
+from .errors import RequestError, TaskNotFoundError
+from .models import WITH_OWNERS, Event, File, RemovedTask, Task
 from .states import FileKind, FileState, Phase
 
 Row = TypeVar("Row")
 
-#: Endpoints of tasks that are not older were used recently.
+#: The age of tasks whose endpoints count as recently used.
 RECENT_DAYS = 30
+#: Tasks that are counted by state.
+MOST_COUNTED = 10_000
+#: Endpoints that wait for a credential, in one answer.
+MOST_WAITING = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """A part of a list, and how long the whole of it is."""
+    """A part of a list, and the length of the whole list."""
 
     rows: list[Row]
     total: int
@@ -38,7 +51,7 @@ class Page(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class MarkerPage(Generic[Row]):
-    """A part of a list; next_marker None: nothing comes after it."""
+    """A part of a list. next_marker None: it is the last part."""
 
     rows: list[Row]
     next_marker: int | None
@@ -46,7 +59,7 @@ class MarkerPage(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """`x` exact; `~pat` with `*` and `?`, of any case; `!` in front turns it round."""
+    """A text condition: `x` exact; `~pattern` with `*` and `?`, in any case; a leading `!` negates it."""
 
     text: str
     glob: bool = False
@@ -55,7 +68,7 @@ class TextMatch:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Both ends belong to it; None: open."""
+    """A range that includes both ends; None: open."""
 
     start: datetime | None = None
     end: datetime | None = None
@@ -63,9 +76,9 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """All that are given must hold; within a sequence one suffices. None or empty: no condition.
+    """Conditions that must all hold; of a sequence, one must match. None or empty: no condition.
 
-    endpoints: ids, as source or destination.
+    endpoints: ids of sources or destinations.
     """
 
     task_ids: Sequence[uuid.UUID] | None = None
@@ -75,6 +88,7 @@ class TaskFilter:
     request_time: TimeRange | None = None
     completion_time: TimeRange | None = None
     endpoints: Sequence[uuid.UUID] | None = None
+    states: Sequence[DisplayState] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,7 @@ class Order:
 
 @CharField.register_lookup
 class ILike(Lookup):
-    """A pattern of SQL, of any case: unlike a regex it is never too complex, and tries nothing twice."""
+    """An SQL pattern in any case. Unlike a regular expression, it cannot backtrack without end."""
 
     lookup_name = "ilike"
 
@@ -97,10 +111,15 @@ class ILike(Lookup):
         return f"{column} ILIKE {pattern}", (*of_column, *of_pattern)
 
 
-#: More rows than there are.
+#: The columns of a task that show how far it is.
+PROGRESS = (
+    *("status", "phase", "files", "files_transferred", "files_skipped", "files_failed", "bytes_transferred"),
+    *("request_time", "completion_time", "last_progress_at", "type", "directories", "symlinks"),
+)
+#: More rows than any list has.
 EVERY = 2**40
 
-#: What task lists can be ordered by: wire name -> column.
+#: The fields that order task lists: wire name -> column.
 ORDERS = {
     "task_id": "id",
     "type": "type",
@@ -115,27 +134,31 @@ ORDERS = {
 
 
 def get(user: User, task_id: uuid.UUID) -> Task:
-    """With its owner, endpoints and their owners. -> TaskNotFoundError"""
-    task = one(_mine(user).filter(pk=task_id))
+    """A task with its owner, its endpoints and their owners. Raises TaskNotFoundError."""
+    task = single_row(_mine(user).filter(pk=task_id))
     if task is None:
         raise TaskNotFoundError(str(task_id))
     return task
 
 
+def progress(user: User, task_ids: Collection[uuid.UUID]) -> list[Task]:
+    """Tasks with the columns of PROGRESS only, for those who ask many times a second. Raises TaskNotFoundError."""
+    found = {task.pk: task for task in Task.objects.filter(_shown_to(user), pk__in=task_ids).only(*PROGRESS)}
+    missing = next((one for one in task_ids if one not in found), None)
+    if missing is not None:
+        raise TaskNotFoundError(str(missing))
+    return list(found.values())
+
+
 def list_tasks(
     user: User, filters: TaskFilter, order: Sequence[Order] = (), *, limit: int = 10, offset: int = 0
 ) -> Page[Task]:
-    """Newest first when no order is asked for. Unknown orders -> KeyError: check against ORDERS before.
+    """Tasks of a user, newest first by default. An unknown order raises KeyError: check it against ORDERS before.
 
-    Which rows make the page is found among narrow ones: to sort whole tasks, with their endpoints, costs six times as
-    much. How long the list is an index alone says; removed tasks, which are few, are counted apart.
+    The rows of the page are selected by id and sort columns alone: sorting whole tasks with their endpoints takes six
+    times as long. The length of the list comes from an index; removed tasks, which are few, are counted separately.
     """
-    found = Task.objects.filter(_condition(filters), owner=user)
-    if filters.labels:
-        # Sought in the index of labels alone: PostgreSQL cannot guess how many a pattern matches, and where it expects
-        # few it reads all of the user's tasks instead. The limit keeps it from making one question of the two.
-        labelled = Task.objects.filter(reduce(or_, map(_label, filters.labels)), owner=user)
-        found = found.filter(pk__in=labelled.values("pk")[:EVERY])
+    found = _matching(user, filters)
     removed = RemovedTask.objects.filter(owner=user).values("task_id")
     columns: list[str | OrderBy] = [*(_ordering(part) for part in order or [Order()]), "-id"]
     page = found.exclude(pk__in=removed).order_by(*columns).values("pk")[offset : offset + limit]
@@ -144,8 +167,8 @@ def list_tasks(
 
 
 def endpoints_of(user: User, *, unfinished: bool, days: int = RECENT_DAYS) -> set[uuid.UUID]:
-    """The endpoints of this user's tasks: of those that are not done, or of those of the last days."""
-    found = Task.objects.filter(owner=user)
+    """The endpoints of this user's tasks: of unfinished ones, or of those of the last days."""
+    found = Task.objects.filter(of_owner(user))
     if unfinished:
         found = found.exclude(phase=Phase.DONE)
     else:
@@ -155,28 +178,92 @@ def endpoints_of(user: User, *, unfinished: bool, days: int = RECENT_DAYS) -> se
     return set(sources.union(destinations))
 
 
+def _matching(user: User, filters: TaskFilter) -> QuerySet[Task]:
+    """The user's tasks under these conditions, with removed ones."""
+    found = Task.objects.filter(_condition(filters), of_owner(user))
+    if filters.labels:
+        # Search the index of labels alone: PostgreSQL cannot estimate how many labels a pattern matches, and where it
+        # expects few, it reads all of the user's tasks. The limit keeps it from merging the two queries.
+        labelled = Task.objects.filter(reduce(or_, map(_label, filters.labels)), owner=user)
+        found = found.filter(pk__in=labelled.values("pk")[:EVERY])
+    return found
+
+
+def state_counts(user: User, filters: TaskFilter) -> dict[DisplayState, int]:
+    """The number of tasks in each state, whatever states the filter names: of the newest MOST_COUNTED tasks."""
+    removed = RemovedTask.objects.filter(owner=user).values("task_id")
+    newest = _matching(user, replace(filters, states=None)).exclude(pk__in=removed).order_by("-request_time", "-id")
+    counted = Task.objects.filter(pk__in=newest.values("pk")[:MOST_COUNTED])
+    columns = {state.name: Count("pk", filter=condition) for state, condition in CONDITIONS.items()}
+    found = counted.aggregate(**columns)
+    return {state: found[state.name] for state in CONDITIONS}
+
+
+def waiting_for(user: User) -> list[tuple[Endpoint, int]]:
+    """The endpoints that wait for a credential of this user, with the number of tasks, the largest number first.
+
+    Tasks of others at endpoints that this user shares wait for the user's credential at the host.
+    """
+    own = Q(owner=user, waits_at__host__isnull=True)
+    shared = Q(waits_at__host__isnull=False, waits_at__owner=user)
+    waiting = Task.objects.filter(own | shared, reachable("waits_at"), phase=Phase.SUSPENDED, waits_at__isnull=False)
+    place = Coalesce("waits_at__host_id", "waits_at_id")
+    counted = dict(waiting.values_list(place).annotate(tasks=Count("pk")).order_by("-tasks")[:MOST_WAITING])
+    found = Endpoint.objects.select_related("owner").in_bulk(counted)
+    return [(found[endpoint], tasks) for endpoint, tasks in counted.items() if in_reach(endpoint)]
+
+
+#: Scopes of a search among the endpoints of the user's tasks.
+_OF_TASKS = (SearchScope.RECENTLY_USED, SearchScope.IN_USE)
+
+
+def search_endpoints(
+    user: User,
+    *,
+    scope: SearchScope,
+    fulltext: str = "",
+    filters: SearchFilters | None = None,
+    limit: int = 100,
+    offset: int = 0,
+) -> tuple[list[Endpoint], bool]:
+    """`registry.search`, also for the scopes about tasks. Raises RequestError where the scope ALL has no text."""
+    if scope is SearchScope.ALL and not fulltext.strip():
+        raise RequestError("filter_fulltext", "It is needed with the scope 'all'.")
+    among = endpoints_of(user, unfinished=scope is SearchScope.IN_USE) if scope in _OF_TASKS else ()
+    return registry.search(
+        user, scope=scope, fulltext=fulltext, filters=filters, among=among, limit=limit, offset=offset
+    )
+
+
 def events(
-    user: User, task_id: uuid.UUID, *, is_error: bool | None = None, limit: int = 10, offset: int = 0
+    user: User,
+    task_id: uuid.UUID,
+    *,
+    is_error: bool | None = None,
+    limit: int = 10,
+    offset: int = 0,
+    oldest_first: bool = False,
 ) -> Page[Event]:
-    """Newest first. -> TaskNotFoundError"""
+    """Events of a task, newest first by default. Raises TaskNotFoundError."""
     found = Event.objects.filter(task=_known(user, task_id))
     if is_error is not None:
         found = found.filter(is_error=is_error)
-    return _page(found.order_by("-id"), limit, offset)
+    return _page(found.order_by("id" if oldest_first else "-id"), limit, offset)
 
 
 def successful_transfers(
     user: User, task_id: uuid.UUID, *, marker: int | None = None, limit: int = 100
 ) -> MarkerPage[File]:
-    """Files that were moved, not those that were skipped, nor folders. -> TaskNotFoundError"""
+    """Files that were moved, without skipped files and folders. Raises TaskNotFoundError."""
     moved = File.objects.filter(state=FileState.DONE, kind=FileKind.FILE)
     return _after(moved.filter(task=_known(user, task_id)), marker, limit)
 
 
 def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None, limit: int = 100) -> MarkerPage[File]:
-    """Files that were given up or passed over, with error_code, error_details, error_time. -> TaskNotFoundError
+    """Files that failed or were skipped for an error, with error_code, error_details, error_time.
 
-    When the task is done, also those that it was still trying to move, with the last fault of each.
+    Of a task that is done, also the files that were still pending, with the last fault of each. Raises
+    TaskNotFoundError.
     """
     lost = File.objects.filter(error_code__isnull=False, task=_known(user, task_id))
     lost = lost.filter(
@@ -185,17 +272,22 @@ def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None,
     return _after(lost, marker, limit)
 
 
+def of_owner(user: User) -> Q:
+    """The user's tasks, without those at endpoints that do not exist for this session; removed tasks too."""
+    return Q(owner=user) & reachable("source") & reachable("destination")
+
+
 def _mine(user: User) -> QuerySet[Task]:
     return _with_places().filter(_shown_to(user))
 
 
 def _with_places() -> QuerySet[Task]:
-    return Task.objects.select_related("owner", "source__owner", "destination__owner")
+    return Task.objects.select_related(*WITH_OWNERS)
 
 
 def _shown_to(user: User) -> Q:
-    """His own, but for those that he has removed, which are few: a column of theirs would be in the way of indexes."""
-    return Q(owner=user) & ~Q(pk__in=RemovedTask.objects.filter(owner=user).values("task_id"))
+    """The user's tasks without removed ones. Removed ones are few: a column for them would spoil the indexes."""
+    return of_owner(user) & ~Q(pk__in=RemovedTask.objects.filter(owner=user).values("task_id"))
 
 
 def _known(user: User, task_id: uuid.UUID) -> uuid.UUID:
@@ -209,19 +301,19 @@ def _page(found: QuerySet[Any], limit: int, offset: int) -> Page[Any]:
 
 
 def _paged(rows: list[Row], limit: int, offset: int, count: Callable[[], int]) -> Page[Row]:
-    """A page that is not full says itself how long the list is; asking would cost, and could contradict it."""
+    """A page of rows. A page that is not full gives the length of the list; a count could contradict it."""
     whole = len(rows) < limit and (rows or offset == 0)
     return Page(rows, offset + len(rows) if whole else count())
 
 
 def _after(found: QuerySet[File], marker: int | None, limit: int) -> MarkerPage[File]:
-    """The marker is the id of the last row given: a page costs the same wherever it is."""
+    """The rows behind the marker, which is the id of the last row before: every page costs the same."""
     rows = list(found.filter(pk__gt=marker or 0).order_by("pk")[: limit + 1])
     return MarkerPage(rows[:limit], rows[limit - 1].pk if len(rows) > limit else None)
 
 
 def _ordering(order: Order) -> OrderBy:
-    """Tasks without a value come as if it were the smallest. Only where there may be some: no index sorts so."""
+    """The ordering. A missing value sorts as the smallest, where a column may lack one: no index sorts so."""
     column = F(ORDERS[order.field])
     nullable = True if order.field in _NULLABLE else None
     return column.desc(nulls_last=nullable) if order.descending else column.asc(nulls_first=nullable)
@@ -239,6 +331,8 @@ def _condition(filters: TaskFilter) -> Q:
         condition &= _within(column, times or TimeRange())
     if filters.endpoints:
         condition &= Q(source__in=filters.endpoints) | Q(destination__in=filters.endpoints)
+    if filters.states:
+        condition &= reduce(or_, (CONDITIONS[state] for state in filters.states))
     return condition
 
 
@@ -248,7 +342,7 @@ def _within(column: str, times: TimeRange) -> Q:
 
 
 def _label(match: TextMatch) -> Q:
-    """A task without a label matches no pattern, and so every negated one."""
+    """The condition on labels. A task without a label matches no pattern, and therefore every negated one."""
     text = match.text.replace("\0", "\ufffd")
     condition = Q(label__ilike=like(text)) if match.glob else Q(label=text)
     return (~condition | Q(label=None)) if match.negate else condition

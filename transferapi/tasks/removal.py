@@ -1,4 +1,4 @@
-"""Put a task that is done out of its owner's sight. Its row stays: for those who run its endpoints, and for its id."""
+"""Remove a completed task from its owner's lists. Its row stays for the managers of its endpoints, and for its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .states import Phase
 
 
 def remove(user: User, task_id: uuid.UUID) -> None:
-    """-> TaskNotFoundError, TaskNotCompleteError"""
+    """Remove the task. Raises TaskNotFoundError, TaskNotCompleteError."""
     task = queries.get(user, task_id)
     if task.phase != Phase.DONE:
         raise TaskNotCompleteError(task_id)

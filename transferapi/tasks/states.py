@@ -1,7 +1,7 @@
-"""The one table of task states (truth 2).
+"""The one table of task states (docs/architecture.md, truth 2).
 
-`Status` is what the wire shows, as the Globus Transfer API has it; `Phase` is finer and ours. A move that is
-not in `MOVES` cannot happen: `moves.py` is the only code that writes either column.
+`Status` is the value in documents, as in the Globus Transfer API; `Phase` is finer and internal. A move that is not in
+`MOVES` cannot happen: `moves.py` is the only code that writes either column.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Status(models.TextChoices):
 
 
 class Phase(models.TextChoices):
-    QUEUED = "queued"  # waits for a worker, for its turn, or for the next try
+    QUEUED = "queued"  # waits for a worker, for its turn, or for the next attempt
     RUNNING = "running"  # a worker holds the lease
-    PAUSED = "paused"  # a manager of an endpoint has stopped it for a while
+    PAUSED = "paused"  # a manager of an endpoint has paused it
     SUSPENDED = "suspended"  # INACTIVE
     DONE = "done"  # SUCCEEDED or FAILED
 
 
 class FileState(models.IntegerChoices):
-    """State of one file row. PENDING is the only one that changes."""
+    """The state of a file row. Only PENDING changes."""
 
     PENDING = 0
     DONE = 1
@@ -50,15 +50,14 @@ MOVES: dict[tuple[Status, Phase], frozenset[tuple[Status, Phase]]] = {
         {
             (Status.ACTIVE, Phase.RUNNING),
             (Status.ACTIVE, Phase.PAUSED),
-            (Status.INACTIVE, Phase.SUSPENDED),
-            (Status.FAILED, Phase.DONE),  # canceled, or past the deadline, before a worker had it
+            (Status.FAILED, Phase.DONE),  # before a worker took it: canceled, past the deadline, or no longer permitted
         }
     ),
     (Status.ACTIVE, Phase.RUNNING): frozenset(
         {
             (Status.ACTIVE, Phase.QUEUED),  # end of a slice, or the lease ran out
-            (Status.ACTIVE, Phase.RUNNING),  # taken over from a worker that died
-            (Status.ACTIVE, Phase.PAUSED),  # by its worker at the end of a slice, or when that had died
+            (Status.ACTIVE, Phase.RUNNING),  # taken over from a lost worker
+            (Status.ACTIVE, Phase.PAUSED),  # by its worker at the end of a slice, or after that was lost
             (Status.INACTIVE, Phase.SUSPENDED),
             (Status.SUCCEEDED, Phase.DONE),
             (Status.FAILED, Phase.DONE),

@@ -1,1 +1,1 @@
-"""Transfers that begin at a time, once or again and again: the rows, and what is due."""
+"""Timers: transfers that are submitted at a given time, once or periodically."""

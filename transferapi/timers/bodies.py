@@ -1,6 +1,6 @@
-"""A transfer as a timer keeps it: the document of the Transfer API, checked, with its endpoints by their ids.
+"""The transfer document of a timer: checked, with its endpoints by their ids.
 
-By their ids, since a name may be another endpoint's when the timer runs.
+A name may belong to another endpoint when the timer runs; an id cannot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ITEM_FIELDS = ("source_path", "destination_path", "recursive", "external_checks
 
 
 def kept(request: TransferRequest, source_id: uuid.UUID, destination_id: uuid.UUID) -> str:
-    """What is stored of this request, which is accepted."""
+    """The stored form of an accepted request."""
     given = {name: request.options.get(name) for name in options.TRANSFER}
     document = {
         "DATA_TYPE": "transfer",

@@ -1,45 +1,47 @@
-"""What timers refuse.
+"""Errors of timers.
 
 TimerError
-|- TimerNotFoundError(ref)            no such timer, or not this user's
-|- TimerInvalidError(field, reason)   what is asked for makes no sense
-|- TimerEndedError(timer_id)          it will never run again
-|- TooManyTimersError(limit)          this user has as many as he may
+|- TimerNotFoundError(ref)            no such timer, or it belongs to another user
+|- TimerInvalidError(field, reason)   the request makes no sense
+|- TimerEndedError(timer_id)          the timer will never run again
+|- TooManyTimersError(limit)          the user has as many timers as allowed
 
-What a submission refuses (`transferapi.tasks.errors`, `endpoints.errors`) passes through.
+The errors of a submission (`transferapi.tasks.errors`, `endpoints.errors`) pass through.
 """
 
 from __future__ import annotations
 
 import uuid
 
+from identity.error_categories import (
+    CategorizedError,
+    Category,
+    InvalidFieldError,
+    LimitExceededError,
+    NotFoundError,
+)
 
-class TimerError(Exception):
+
+class TimerError(CategorizedError):
     """The root of this tree."""
 
 
-class TimerNotFoundError(TimerError):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self.ref = ref
+class TimerNotFoundError(TimerError, NotFoundError):
+    kind = "timer"
 
 
-class TimerInvalidError(TimerError):
-    """`field` by its name in the document; `reason` is a sentence."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+class TimerInvalidError(TimerError, InvalidFieldError):
+    pass
 
 
 class TimerEndedError(TimerError):
+    category = Category.CONFLICT
+    template = "The timer has ended; give it a new schedule"
+
     def __init__(self, timer_id: uuid.UUID) -> None:
         super().__init__(timer_id)
         self.timer_id = timer_id
 
 
-class TooManyTimersError(TimerError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+class TooManyTimersError(TimerError, LimitExceededError):
+    template = "A user has at most {self.limit} timers"

@@ -1,11 +1,12 @@
-"""Run what is due.
+"""Run due timers.
 
-A run and the note that it was are one transaction: a crash between them leaves neither. Its submission_id is made of
-the timer and the number of the run, so that even a run that is done again is the same task.
+A run and its record are one transaction: a crash leaves both or neither. The submission_id is made of the timer and the
+number of the run, so that a repeated run gives the same task.
 
-- What refuses a run is told in the timer's document and counted. After `MAX_REFUSED` refusals in a row, or after the
-  first of one that runs once, the timer is inactive: its owner mends what it was (a credential, mostly) and resumes it.
-- While the task of the last run is not done, the next one waits: two of one timer would write the same files.
+- The error of a refused run is shown in the timer's document and counted. After `MAX_REFUSED` consecutive refusals, or
+  after the first of a timer that runs once, the timer is inactive: its owner removes the cause (mostly a missing
+  credential) and resumes it.
+- While the task of the last run is not done, the next run waits: two tasks of one timer would write the same files.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from datetime import datetime, timedelta
 
 from django.db import DatabaseError, InterfaceError, transaction
 
-from endpoints.errors import ActivationError, EndpointNotFoundError, RegistryError
-from identity.errors import VaultError
-from transferapi.tasks.clock import moment
-from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError
+from endpoints.errors import ActivationError, EndpointNotFoundError, PathNotPermittedError, RegistryError
+from identity.clock import moment
+from identity.vault.errors import VaultError
+from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError, TooMuchError
 from transferapi.tasks.models import Task
-from transferapi.tasks.rules import MAX_LABEL
+from transferapi.tasks.request_rules import MAX_LABEL
 from transferapi.tasks.states import Phase
 from transferapi.tasks.submission import submit_transfer
 
@@ -30,11 +31,11 @@ from .models import Timer
 
 log = logging.getLogger(__name__)
 
-#: Refusals in a row after which somebody has to look.
+#: Consecutive refusals after which a timer becomes inactive.
 MAX_REFUSED = 3
-#: After which a run is looked at again that waits for the one before.
+#: The time after which a run that waits for the one before is tried again.
 WAIT = timedelta(seconds=30)
-#: By a run. The body is not written again: it may be large.
+#: Fields that a run writes. The body is not among them: it may be large.
 _CHANGED = (
     "status", "inactive_reason", "next_run", "last_ran_at", "last_task", "last_error", "number_of_runs",
     "number_of_errors", "refused_in_a_row",
@@ -42,7 +43,7 @@ _CHANGED = (
 
 
 def run_due(limit: int, now: datetime | None = None) -> int:
-    """Run the timers that are due, at most so many; how many were looked at. Several may do this at the same time."""
+    """Run due timers, at most `limit`; return the number of examined ones. Several workers may call it at once."""
     for number in range(limit):
         if not _run_one(now):
             return number
@@ -50,7 +51,7 @@ def run_due(limit: int, now: datetime | None = None) -> int:
 
 
 def _run_one(now: datetime | None) -> bool:
-    """False: none is due that nobody else has in hand."""
+    """Run one timer; return False where none is due that is not locked."""
     with transaction.atomic():
         now = moment(now)
         due = Timer.objects.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("owner")
@@ -89,7 +90,7 @@ def _run(timer: Timer, now: datetime) -> None:
 
 
 def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str] | None]:
-    """The task of this run, or what refused it."""
+    """The task of this run, or the error that refused it."""
     submission_id = uuid.uuid5(timer.pk, str(timer.number_of_runs))
     try:
         with transaction.atomic():
@@ -97,33 +98,35 @@ def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str]
             task, _ = submit_transfer(timer.owner, request, now)
             return task, None
     except (TaskError, RegistryError, ActivationError, VaultError) as error:
-        return None, _told(error)
+        return None, _refusal(error)
     except (DatabaseError, InterfaceError):
         raise
     except Exception:
-        # One timer that we cannot run must not keep all others from running.
+        # A timer that cannot run must not prevent the others.
         log.exception("timer %s: run %d failed", timer.pk, timer.number_of_runs)
         return None, {"code": "InternalError", "message": "The service failed to submit this."}
 
 
 def _label(timer: Timer) -> str | None:
-    """What the task is called: as the transfer, or else as the timer, and the number of the run."""
+    """The label of the task: that of the transfer, or the name of the timer, with the number of the run."""
     name = str(bodies.label_of(timer.body) or timer.name).strip()
     number = f", run {timer.number_of_runs}"
     return name[: MAX_LABEL - len(number)].strip() + number if name else None
 
 
-def _told(error: Exception) -> dict[str, str]:
-    """What refused a run, by the code that a submission would have been refused by."""
+def _refusal(error: Exception) -> dict[str, str]:
+    """The document of an error, with the code that a submission would have been refused with."""
     match error:
         case NoCredentialError():
             return {"code": "NoCredException", "message": error.reason}
         case RequestError():
             return {"code": error.code, "message": f"{error.field}: {error.reason}"}
-        case TooManyPendingError():
-            return {"code": error.code, "message": f"You have {error.limit} tasks that are not done."}
+        case TooManyPendingError() | TooMuchError():
+            return {"code": "ClientError.LimitExceeded", "message": error.message}
         case EndpointNotFoundError():
             return {"code": "EndpointNotFound", "message": f"There is no endpoint {error.ref} (any more)."}
+        case PathNotPermittedError():
+            return {"code": "EndpointPermissionDenied", "message": error.message}
         case RegistryError():
             return {"code": "PermissionDenied", "message": "You may not do this on these endpoints (any more)."}
     return {"code": "NoCredException", "message": "Your credential for one of the endpoints cannot be used."}

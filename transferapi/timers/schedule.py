@@ -1,7 +1,7 @@
-"""When a timer runs: once, or at every point of a grid that begins at its start, until its end. Knows no clock.
+"""The schedule of a timer: once, or at intervals from its start until its end. Pure: no clock.
 
-A run that was missed (nobody was there to do it, or the one before was not done) is made up for once, however many
-points of the grid have passed; then the grid goes on as if nothing had been.
+Missed runs (no worker, or the run before was not done) are made up for by a single run, however many intervals have
+passed; then the schedule continues unchanged.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .errors import TimerInvalidError
 #: Seconds.
 MIN_INTERVAL, MAX_INTERVAL = 60, 10 * 366 * 86400
 MAX_ITERATIONS = 1_000_000
-#: How far ahead a start or an end may be, and how far back.
+#: The limits of a start or an end in the future, and in the past.
 HORIZON = timedelta(days=20 * 366)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Times are aware; interval None: once. At most one of end and iterations is given; none: for ever."""
+    """Times are aware. interval None: once. At most one of end and iterations is given; none: without end."""
 
     start: datetime
     #: Seconds.
     interval: int | None = None
-    #: What is due until then is run.
+    #: The time of the last run at the latest.
     end: datetime | None = None
-    #: Runs in all.
+    #: The number of runs.
     iterations: int | None = None
 
     def check(self, now: datetime) -> None:
-        """-> TimerInvalidError"""
+        """Raises TimerInvalidError."""
         for name, moment in (("start", self.start), ("end.datetime", self.end)):
             if moment is not None and abs(moment - now) > HORIZON:
                 raise TimerInvalidError(f"schedule.{name}", "A time within some years is wanted here.")
@@ -49,7 +49,7 @@ class Schedule:
             raise TimerInvalidError("schedule.end.datetime", "The end comes before the first run.")
 
     def after(self, now: datetime, runs: int) -> datetime | None:
-        """The first point of the grid after now, when there were so many runs already; None: there is none."""
+        """The time of the first run after now, after this number of runs; None: there is none."""
         if self.interval is None:
             return None if runs else self.start
         if self.iterations is not None and runs >= self.iterations:
@@ -62,7 +62,7 @@ class Schedule:
         return None if self.end is not None and following > self.end else following
 
     def document(self) -> dict[str, Any]:
-        """As the Timers API has it. Some of its clients read `count`, others `iterations`."""
+        """The document of the Timers API. Some of its clients read `count`, others `iterations`."""
         if self.interval is None:
             return {"type": "once", "datetime": _text(self.start)}
         end: dict[str, Any] | None = None
@@ -74,7 +74,7 @@ class Schedule:
 
 
 def read(document: Mapping[str, Any]) -> Schedule:
-    """What `Schedule.document` has written."""
+    """Read the output of `Schedule.document`."""
     if document["type"] == "once":
         return Schedule(datetime.fromisoformat(document["datetime"]))
     end = document["end"] or {}
@@ -88,5 +88,5 @@ def read(document: Mapping[str, Any]) -> Schedule:
 
 
 def _text(moment: datetime) -> str:
-    """Whole seconds, as clients send them."""
+    """The time in whole seconds, as clients send it."""
     return moment.astimezone(UTC).isoformat(timespec="seconds")

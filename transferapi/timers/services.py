@@ -1,18 +1,18 @@
-"""Timers for their owners: make, find, change, pause, resume, delete. What is due: see `running.py`."""
+"""Timers for their owners: create, find, change, pause, resume, delete. `running.py` runs due timers."""
 
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import BigIntegerField, F, Func, QuerySet, Sum
 
+from identity.clock import moment
+from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 from transferapi.tasks import submission
-from transferapi.tasks.clock import moment
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.submission import TransferRequest
 
@@ -21,23 +21,22 @@ from .errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooM
 from .models import Timer
 from .schedule import Schedule
 
-#: Of one user, that will run or are paused; and of those that have ended, the last ones.
+#: The most timers of one user that will run or are paused, and the most ended ones that are kept.
 MAX_TIMERS, MAX_ENDED = 100, 100
 MAX_NAME = 256
-#: Octets, as they are stored: of one timer, and of all of a user, those that have ended included.
+#: Stored octets: of one timer, and of all timers of a user, with ended ones.
 MAX_BODY, MAX_BODIES = 1 << 20, 32 << 20
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-#: Why a timer is inactive that its owner has paused.
+#: The reason of a timer that its owner has paused.
 PAUSED = {"cause": "user", "detail": None}
 
 
 def create(
     user: User, *, name: str | None, plan: Schedule, request: TransferRequest, now: datetime | None = None
 ) -> Timer:
-    """Submit this transfer by this plan; its submission_id is passed over.
+    """Create a timer that submits this transfer by this schedule; its submission_id is ignored.
 
-    -> TimerInvalidError, TooManyTimersError, and as `submission.check_transfer`: what could be submitted at no time is
-    refused now
+    Raises TimerInvalidError, TooManyTimersError, and as `submission.check_transfer`: a transfer that could not be
+    submitted at any time is refused now.
     """
     if request.deadline is not None:
         raise RequestError("deadline", "Each run has a deadline of its own: a timer's transfer has none.")
@@ -68,12 +67,12 @@ def _check_room(user: User, octets: int) -> None:
 
 
 def all_of(user: User) -> list[Timer]:
-    """The oldest first, without their bodies (which may be large)."""
+    """The user's timers, the oldest first, without their bodies (which may be large)."""
     return list(_whole().filter(owner=user).defer("body").order_by("submitted_at", "pk"))
 
 
 def get(user: User, timer_id: uuid.UUID) -> Timer:
-    """With the task of its last run. -> TimerNotFoundError"""
+    """The timer with the task of its last run. Raises TimerNotFoundError."""
     found = _whole().filter(owner=user, pk=timer_id).first()
     if found is None:
         raise TimerNotFoundError(str(timer_id))
@@ -88,9 +87,9 @@ def update(
     plan: Schedule | None = None,
     now: datetime | None = None,
 ) -> Timer:
-    """Change what is not None. -> TimerNotFoundError, TimerInvalidError
+    """Change the fields that are not None. Raises TimerNotFoundError, TimerInvalidError.
 
-    A new plan counts the runs that there were; a timer that has ended runs again when its new plan has runs left.
+    A new schedule counts earlier runs; a timer that has ended runs again where its new schedule has runs left.
     """
     with transaction.atomic():
         timer = _held(user, timer_id)
@@ -103,7 +102,7 @@ def update(
 
 
 def pause(user: User, timer_id: uuid.UUID) -> Timer:
-    """It runs no more until it is resumed. -> TimerNotFoundError, TimerEndedError"""
+    """Pause the timer until it is resumed. Raises TimerNotFoundError, TimerEndedError."""
     with transaction.atomic():
         timer = _living(user, timer_id)
         if timer.status != "inactive":
@@ -113,9 +112,9 @@ def pause(user: User, timer_id: uuid.UUID) -> Timer:
 
 
 def resume(user: User, timer_id: uuid.UUID, now: datetime | None = None) -> Timer:
-    """It runs again, at the next point of its grid; one that runs once and was late or refused, at once.
+    """Resume the timer at the next time of its schedule; one that runs once and was late or refused, at once.
 
-    -> TimerNotFoundError, TimerEndedError
+    Raises TimerNotFoundError, TimerEndedError.
     """
     with transaction.atomic():
         timer = _living(user, timer_id)
@@ -128,7 +127,7 @@ def resume(user: User, timer_id: uuid.UUID, now: datetime | None = None) -> Time
 
 
 def delete(user: User, timer_id: uuid.UUID) -> Timer:
-    """As it was. What it has submitted goes on. -> TimerNotFoundError"""
+    """Delete the timer and return it as it was. Its tasks continue. Raises TimerNotFoundError."""
     with transaction.atomic():
         timer = get(user, _held(user, timer_id).pk)
         Timer.objects.filter(pk=timer_id).delete()
@@ -146,7 +145,7 @@ def _whole() -> QuerySet[Timer]:
 
 
 def _held(user: User, timer_id: uuid.UUID) -> Timer:
-    """Nobody runs or changes it until the end of this transaction."""
+    """Lock the timer until the end of this transaction."""
     found = Timer.objects.select_for_update(no_key=True).filter(owner=user, pk=timer_id).first()
     if found is None:
         raise TimerNotFoundError(str(timer_id))
@@ -170,7 +169,7 @@ def _replan(timer: Timer, plan: Schedule, now: datetime) -> None:
 
 
 def _load(timer: Timer, following: datetime | None) -> None:
-    """Active, to run then; None: it has ended."""
+    """Schedule the next run; None: the timer has ended."""
     active = "loaded" if timer.number_of_runs else "new"
     timer.status = "ended" if following is None else active
     timer.next_run = following
@@ -179,6 +178,6 @@ def _load(timer: Timer, following: datetime | None) -> None:
 
 def _name(text: str | None) -> str:
     text = text or ""
-    if len(text) > MAX_NAME or _CONTROL.search(text):
+    if len(text) > MAX_NAME or FORBIDDEN.search(text):
         raise TimerInvalidError("name", f"A line of at most {MAX_NAME} characters is wanted here.")
     return text

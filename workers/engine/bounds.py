@@ -1,7 +1,7 @@
-"""How much a task may see and remember of folders that have no end, as a hostile server can have them.
+"""Limits of what a task may list and keep of folders without end, as a hostile server can present them.
 
-What it writes is bounded by its store (`ports.TooMuchError`). Here is the rest: entries of listings that never become
-rows, and folders that wait in memory for their turn. Errors name the limit and the setting.
+The store limits what is written (`ports.TooMuchError`). These limits cover the rest: listed entries that never
+become rows, and folders that wait in memory. Each error names the limit and its setting.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from sys import getsizeof
 from typing import ClassVar
 
 from endpoints.gridftp.facts import Entry
+from transferapi.tasks.errors import TooMuchError
 
-from .ports import TooMuchError
-
-#: What a folder in memory takes besides the texts of its paths.
+#: Octets of a folder in memory, without the texts of its paths.
 FOLDER = 160
-#: A task that holds no more than this never has to wait because of what the others hold.
+#: A task that holds no more octets than this never waits for the memory of other tasks.
 SMALL = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """folder: entries of one listing. entries: of all listings of one slice. memory: octets, of one task; all tasks of
-    one worker together may hold twice as much."""
+    """folder: entries of one listing. entries: of all listings of one slice. memory: octets of one task.
+
+    All tasks of one worker together may hold twice as much memory.
+    """
 
     folder: int = 5_000_000
     entries: int = 20_000_000
@@ -34,11 +35,11 @@ class Bounds:
 DEFAULT = Bounds()
 
 
-class CrowdedError(Exception):
-    """The tasks of this worker hold as much in memory as they may: this one is given back for a while."""
+class MemoryFullError(Exception):
+    """The tasks of this worker hold as much memory as they may: this task is released for a while."""
 
 
-class Listed:
+class ListingCounter:
     """Counts the entries of all listings of a slice."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -46,7 +47,7 @@ class Listed:
         self._entries = 0
 
     def check(self, path: str, before: int, entries: Sequence[Entry]) -> int:
-        """Entries of this folder so far. Raises TooMuchError."""
+        """Add entries of this folder to those counted before. Returns their number. Raises TooMuchError."""
         self._entries += len(entries)
         now = before + len(entries)
         if now > self._bounds.folder:
@@ -59,9 +60,9 @@ class Listed:
 
 
 class Memory:
-    """Octets that a slice holds of folders."""
+    """Octets that a slice holds for folders."""
 
-    #: Of all slices of this process, which run on one loop.
+    #: The octets that all slices of this process hold; they run on one loop.
     all_held: ClassVar[int] = 0
 
     def __init__(self, most: int) -> None:
@@ -69,17 +70,19 @@ class Memory:
         self._held = 0
 
     def take(self, octets: int) -> None:
-        """Hold so much more. Raises TooMuchError, CrowdedError."""
+        """Hold so many more octets. Raises TooMuchError, MemoryFullError."""
         self._held += octets
         Memory.all_held += octets
         if self._held > self._most:
-            text = f"A task remembers at most {self._most} octets of folders that it has yet to look into"
-            raise TooMuchError(f"{text} (WAYBILL_MAX_SCAN_MEMORY): the folders lie too deep or too many side by side.")
+            text = f"A task keeps at most {self._most} octets of folders that it has yet to list"
+            raise TooMuchError(
+                f"{text} (WAYBILL_MAX_SCAN_MEMORY): the folders are nested too deeply, or too many are side by side."
+            )
         if self._held > SMALL and Memory.all_held > 2 * self._most:
-            raise CrowdedError
+            raise MemoryFullError
 
-    def has_room(self, octets: int) -> bool:
-        """Hold so much more if that leaves half of the room for what cannot be done without."""
+    def try_take(self, octets: int) -> bool:
+        """Hold so many more octets if half of the memory stays free for what `take` needs. Returns whether it does."""
         fits = 2 * (self._held + octets) <= self._most and Memory.all_held + octets <= self._most
         if fits:
             self._held += octets
@@ -87,50 +90,50 @@ class Memory:
         return fits
 
     def free(self, octets: int) -> None:
-        """Hold so much less."""
+        """Hold so many octets less."""
         octets = min(octets, self._held)
         self._held -= octets
         Memory.all_held -= octets
 
     def close(self) -> None:
-        """The slice is over."""
+        """Free all, at the end of the slice."""
         self.free(self._held)
 
 
-class Share:
-    """What one part of a slice holds of its memory, to be freed at once when this part is over, however it ends."""
+class TaskShare:
+    """The memory of one part of a slice, freed at once when this part ends, however it ends."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._held = 0
 
     def take(self, octets: int) -> None:
-        """As `Memory.take`."""
+        """See `Memory.take`."""
         self._held += octets
         self._memory.take(octets)
 
-    def has_room(self, octets: int) -> bool:
-        """As `Memory.has_room`."""
-        fits = self._memory.has_room(octets)
+    def try_take(self, octets: int) -> bool:
+        """See `Memory.try_take`."""
+        fits = self._memory.try_take(octets)
         self._held += octets * fits
         return fits
 
     def free(self, octets: int) -> None:
-        """As `Memory.free`, but no more than this part holds."""
+        """See `Memory.free`; frees no more than this part holds."""
         octets = min(octets, self._held)
         self._held -= octets
         self._memory.free(octets)
 
     def close(self) -> None:
-        """The part is over."""
+        """Free all, at the end of the part."""
         self.free(self._held)
 
 
 def size_of(*paths: str | None) -> int:
-    """What a folder with these paths takes."""
+    """Octets of a folder with these paths."""
     return FOLDER + sum(getsizeof(path) for path in paths if path is not None)
 
 
 def size_of_entries(entries: Iterable[Entry]) -> int:
-    """What these take in a table by their names."""
+    """Octets of these entries in a table by name."""
     return sum(size_of(entry.name, entry.unique, entry.link_target) + FOLDER for entry in entries)

@@ -1,4 +1,4 @@
-"""Folders at the destination: made before what goes into them, each asked for once."""
+"""Makes folders at the destination, each once, before the files in them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from endpoints.gridftp.faults import FaultError, Kind, Side
 
-from .desk import Desk
+from .control_sessions import ControlSessions
 from .paths import parent
 
-#: Folders remembered as being there, at most.
+#: Maximum number of folders that are remembered as existing.
 MAX_KNOWN = 10_000
 
 
 class Folders:
-    """Makes folders through the desk's sessions. Methods raise FaultError."""
+    """Makes folders through the control sessions. Methods raise FaultError."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, control_sessions: ControlSessions) -> None:
+        self._control_sessions = control_sessions
         self._known: set[str] = {""}
 
     async def make(self, path: str) -> bool:
-        """Make this folder, and those above it that are missing; False when it was there already.
+        """Make this folder and its missing parents. Returns False when it existed.
 
-        From below, because of those above many a user may make none, or not even look: they are there as a rule.
+        It starts with the folder itself: its parents usually exist, and many users may not make or list them.
         """
         if path in self._known:
             return False
@@ -44,11 +44,11 @@ class Folders:
         return made[-1]
 
     async def make_all(self, paths: Sequence[str]) -> Sequence[bool]:
-        """Make these folders; what they lie in is there, or stands before them. False for one that was there."""
-        return await self._desk.ask(Side.DESTINATION, lambda session: session.make_directories(paths))
+        """Make these folders, whose parents exist or stand before them. Returns False for each that existed."""
+        return await self._control_sessions.ask(Side.DESTINATION, lambda session: session.make_directories(paths))
 
     async def make_parents(self, paths: Iterable[str]) -> dict[str, FaultError]:
-        """Make the folders that these files go into; what went wrong, by folder."""
+        """Make the parent folders of these files. Returns the errors, by folder."""
         wrong: dict[str, FaultError] = {}
         for folder in sorted({parent(path) for path in paths} - self._known):
             try:
@@ -58,8 +58,8 @@ class Folders:
         return wrong
 
     async def identity(self, side: Side, path: str) -> str:
-        """What the server tells apart things by (the Unique fact, RFC 3659 section 7.5.2); "" when it does not."""
-        return (await self._desk.ask(side, lambda session: session.stat(path or "/"))).unique
+        """The identity of a file on its server (the Unique fact, RFC 3659 section 7.5.2); "" without that fact."""
+        return (await self._control_sessions.ask(side, lambda session: session.stat(path or "/"))).unique
 
     def _remember(self, path: str) -> None:
         if len(self._known) >= MAX_KNOWN:

@@ -1,4 +1,4 @@
-"""What the parts of a slice share: the ports, the deadline, the backoff, and how the slice ends."""
+"""The context that the parts of a slice share: the ports, the deadline, the backoff, and how the slice ends."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from endpoints.gridftp.faults import Fault, Kind, Side
+from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
+from transferapi.tasks.errors import TooMuchError
+from transferapi.tasks.records import TaskSpec
 
-from .bounds import DEFAULT, Bounds, CrowdedError
+from .bounds import DEFAULT, Bounds, MemoryFullError
+from .control_sessions import ControlSessions
 from .credentials import Credentials
-from .desk import Desk
 from .paths import is_within
-from .ports import Clock, SessionFactory, TaskSpec, TaskStore, TooMuchError
-from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, decide
+from .ports import Clock, SessionFactory, TaskStore
+from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
 
-#: Seconds of backoff that are sat out with the lease in hand; for longer ones the place is given up.
-PATIENCE = 5.0
-#: How long a task is left alone that the memory of its worker has no room for.
-CROWDED = timedelta(seconds=60)
-#: Characters of a server's words in the last word of a task.
-MOST_SAID = 1000
+#: The longest backoff, in seconds, for which a slice keeps its lease; for a longer one it releases the task.
+LONGEST_WAIT = 5.0
+#: How long a task waits when the memory of its worker is full.
+MEMORY_PAUSE = timedelta(seconds=60)
+#: Maximum number of characters of a server's reply in the final message of a task.
+MAX_REPLY_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The whole task is over: canceled, expired, or spoiled by a fault. drain: what is under way may still arrive."""
+    """The whole task has ended: canceled, expired, or failed. drain: files under way may still arrive."""
 
     code: str
     description: str
@@ -41,24 +43,32 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A person must act."""
+    """The task waits until a person acts."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Another slice goes on from `at`. drain: what is under way may still arrive."""
+    """Another slice continues at `at`. drain: files under way may still arrive."""
 
     at: datetime
     drain: bool = False
 
 
-Ending = Finished | Failed | Suspended | Released
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The computer of an endpoint is away: another slice continues when it is back, or at `at`."""
+
+    fault: Fault
+    at: datetime
 
 
-class Work:
-    """One slice of one task."""
+Ending = Finished | Failed | Suspended | Released | Away
+
+
+class SliceContext:
+    """The shared state of one slice of one task."""
 
     def __init__(
         self,
@@ -76,39 +86,38 @@ class Work:
         self.credentials = credentials
         self.clock = clock
         self.jitter = jitter
-        self.desk = Desk(sessions, bounds, self.reached)
+        self.control_sessions = ControlSessions(sessions, bounds, self.reached)
         self._troubled = spec.troubled
         self.endpoints = EndpointBackoff(spec.connection_failures)
         self.policy = Policy.of(spec.options)
         self.deadline = clock.now()
-        #: How the slice ends; the first word counts. An unexpected error of any part ends it too.
+        #: How the slice ends; the first call of `end` counts. An unexpected error of any part ends it too.
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         destination = spec.destination
         #: Source and destination are on the same servers: a file could be written over itself.
         self.same_endpoint = destination is not None and destination.host == spec.source.host
-        #: Something happened that may let the slice go on, or end.
-        self.wake = asyncio.Event()
+        self._more_to_do = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
 
     def real(self, side: Side, path: str) -> str:
-        """The path as the servers know it, to compare those of the two sides where `same_endpoint`."""
+        """The path as the servers know it, to compare paths of the two sides where `same_endpoint`."""
         end = self.spec.destination if side is Side.DESTINATION else self.spec.source
         if end is None or end.root is None:
             return path
         return end.root + (path[2:] if path.startswith("/~/") else path)
 
     def is_into_itself(self, source: str, destination: str) -> bool:
-        """Whether the destination is the source, or lies in it, as far as the names tell."""
+        """Whether the destination is the source or lies inside it, as far as the names show."""
         inner, outer = self.real(Side.DESTINATION, destination), self.real(Side.SOURCE, source)
         return self.same_endpoint and is_within(inner, outer)
 
     def end(self, ending: Ending) -> None:
-        """The slice ends like this, unless it has ended already."""
+        """End the slice like this, unless it has ended already."""
         if not self.ended.done():
             self.ended.set_result(ending)
 
     def spawn(self, part: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a part of the slice; its error ends the slice."""
+        """Run a part of the slice; an unexpected error in it ends the slice."""
         task = asyncio.get_running_loop().create_task(part)
         self._parts.add(task)
         task.add_done_callback(self._part_done)
@@ -121,20 +130,34 @@ class Work:
         error = task.exception()
         if isinstance(error, TooMuchError):
             self.end(Failed(Kind.LIMIT_EXCEEDED, error.reason, drain=True))
-        elif isinstance(error, CrowdedError):
-            self.end(Released(self.clock.now() + CROWDED, drain=True))
+        elif isinstance(error, MemoryFullError):
+            self.end(Released(self.clock.now() + MEMORY_PAUSE, drain=True))
         elif error is not None and not self.ended.done():
             self.ended.set_exception(error)
 
+    def more_to_do(self) -> None:
+        """Report that there may be more to do: the one way in which a part of the slice makes the others continue.
+
+        A part calls it after it has changed something that others wait for: files in the queue, a free lane, the end
+        of the scan, a written batch, a new plan. The slice then starts all work that can be started
+        (`FileProcessor.start_work`) and checks whether it has ended. Cheap: calls before that count as one.
+        """
+        self._more_to_do.set()
+
+    async def wait_for_more(self) -> None:
+        """Wait for `more_to_do`. Only the slice waits here."""
+        await self._more_to_do.wait()
+        self._more_to_do.clear()
+
     async def stop_parts(self, but: asyncio.Task[None] | None = None) -> None:
-        """End all parts that still run, at once, but this one."""
+        """Stop all running parts at once, except `but`."""
         parts = [part for part in self._parts if part is not but]
         for part in parts:
             part.cancel()
         await asyncio.gather(*parts, return_exceptions=True)
 
     def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
-        """What to do about this fault; one that suspends the task, or spoils all of it, ends the slice."""
+        """Decide what follows from this fault. A fault for which the task waits, or that ends it, ends the slice."""
         now, jitter = self.clock.now(), self.jitter()
         renewable = self.credentials.renewable(fault.side)
         decision = decide(
@@ -142,50 +165,64 @@ class Work:
         )
         if isinstance(decision, Suspend):
             self.end(Suspended(fault))
-        self.end_if_spoiled(fault)
+        elif isinstance(decision, Wait):
+            self.end(Away(fault, decision.at))
+        self.end_if_fatal(fault)
         return decision
 
-    def end_if_spoiled(self, fault: Fault) -> None:
-        """End the task by this fault, if it is one of those that do."""
-        if self.policy.spoils_all(fault):
+    def end_if_fatal(self, fault: Fault) -> None:
+        """End the task if this fault is one that ends it."""
+        if self.policy.ends_task(fault):
             self.end(Failed(fault.kind, fault.advice or fault.raw, drain=True))
 
     def connection_failed(self) -> bool:
-        """Leave the endpoints alone for a while. False: an echo of a failure that is known."""
+        """Start a backoff of the endpoints. Returns False for a duplicate report of a known failure."""
         return self.endpoints.failed(self.clock.now(), self.jitter())
 
     async def reached(self, *sides: Side, lanes: bool = False) -> None:
-        """Sessions of these sides were opened, or lanes: what the user was told of them may be over."""
+        """Sessions to these sides, or lanes, were opened: clear the trouble that the user was shown."""
         if self._troubled:
             self._troubled = not lanes
             await self.store.reached(sides, lanes=lanes)
 
     async def unreachable(self, fault: Fault, *, lanes: bool = False) -> None:
-        """A session, or one for a lane, could not be opened: back off, and tell the user."""
+        """A session, or one for a lane, could not be opened: start a backoff and report it to the user."""
         attempts = self.endpoints.failures
-        if not self.connection_failed():
+        if fault.kind not in AWAY_KINDS and not self.connection_failed():
             return
         decision = self.decide(fault, attempts)
         if isinstance(decision, Fail):
-            self.end(Failed(fault.kind, self._in_full(fault, decision.why)))
+            self.end(Failed(fault.kind, self._explain(fault, decision.why)))
         elif isinstance(decision, Retry):
-            await self.in_trouble(fault, self.endpoints.until or decision.at, lanes=lanes)
+            await self.report_trouble(fault, self.endpoints.until or decision.at, lanes=lanes)
 
-    async def in_trouble(self, fault: Fault, until: datetime, *, lanes: bool = False) -> None:
-        """Make this the status of the task; lanes: until a lane is opened, or the task is over."""
+    async def report_trouble(self, fault: Fault, until: datetime, *, lanes: bool = False) -> None:
+        """Make this fault the status of the task; lanes: until a lane is opened, or the task ends."""
         self._troubled = True
         await self.store.endpoint_failed(fault, until, lanes=lanes)
 
-    def _in_full(self, fault: Fault, why: str) -> str:
-        """Why an endpoint ends the task: which one, and what its server said."""
+    def _explain(self, fault: Fault, why: str) -> str:
+        """The reason why an endpoint ends the task: the endpoint, and the reply of its server."""
         end = {Side.SOURCE: self.spec.source, Side.DESTINATION: self.spec.destination}.get(fault.side)
         where = f"{end.name} (the {fault.side}): " if end else ""
-        said = f" The server said: {fault.raw[:MOST_SAID]}" if fault.raw and fault.raw != why else ""
+        said = f" The server said: {fault.raw[:MAX_REPLY_LENGTH]}" if fault.raw and fault.raw != why else ""
         return f"{where}{why}{said}"
 
     def is_blocked(self) -> bool:
-        """Whether the endpoints are to be left alone now. Cheap: asked before every feeding."""
+        """Whether no connection is to be opened now. Cheap, because it is called before each file."""
         return self.endpoints.until is not None and self.seconds_blocked() > 0
+
+    def resume_after_backoff(self) -> None:
+        """Have the slice wait for the end of the backoff, if there is one, and resume its parts then."""
+        if self.is_blocked():
+            self.more_to_do()
+
+    async def wait_out_backoff(self) -> bool:
+        """Wait for the end of a short backoff of the endpoints. Returns True for a long one, without waiting."""
+        seconds = self.seconds_blocked()
+        if 0 < seconds <= LONGEST_WAIT:
+            await self.clock.sleep(seconds)
+        return seconds > LONGEST_WAIT
 
     def seconds_blocked(self) -> float:
         """Seconds for which no connection is to be opened."""
@@ -193,14 +230,14 @@ class Work:
 
 
 async def wait_for(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
-    """Wait until the event is set, or so many seconds have passed; whether it is set."""
+    """Wait until the event is set, or so many seconds have passed. Returns whether it is set."""
     await first_of(event.wait(), clock.sleep(seconds))
     return event.is_set()
 
 
-async def first_of(*things: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of these has happened; the others are given up."""
-    tasks = [asyncio.ensure_future(thing) for thing in things]
+async def first_of(*parts: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of these has ended, and cancel the others."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

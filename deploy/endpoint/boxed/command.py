@@ -24,7 +24,7 @@ from .errors import BoxError
 from .run import run
 from .setup import setup
 
-#: Such as "box: error".
+#: For example "box: error".
 WRONG = 1
 Command = Callable[[argparse.Namespace], Iterator[str]]
 
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         for line in options.do(options):
-            # A reader that has gone (`| head`) must not stop a work that is half done.
+            # A reader that has ended (`| head`) must not stop unfinished work.
             with contextlib.suppress(BrokenPipeError):
                 print(line, flush=True)
     except (BoxError, AuthorityError) as error:

@@ -1,7 +1,7 @@
-"""What can go wrong with a box. Each message is one that an administrator can act on.
+"""Errors of a box. Each message is one that an administrator can act on.
 
 BoxError
-|- UsageError       options that cannot be meant, or are missing
+|- UsageError       options are invalid or missing
 |- HostError        this machine: packages, privileges, ports, files that are in the way
 |- WaybillError     the service cannot be reached, or refused; `status` is its HTTP status, 0 without an answer
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class BoxError(Exception):
-    """Base of them all."""
+    """The root of this tree."""
 
 
 class UsageError(BoxError):

@@ -1,4 +1,4 @@
-"""What happens to a box after its setup: looking at it, its users, its certificates, and its end."""
+"""Commands of a box after its setup: its status, its users, its certificates, and its removal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .setup import (
 )
 from .waybill import Waybill, read_token
 
-#: A revocation list outlives the host certificates that it may name: nobody is locked out because it became old.
+#: A revocation list is valid longer than the host certificates that it may name: an expired list would lock users out.
 REVOCATION_DAYS = 900
 
 
@@ -39,7 +39,7 @@ def _box(folder: Path) -> Box:
 
 
 def status(options: argparse.Namespace) -> Iterator[str]:
-    """-> HostError at the end when anything is not as it should be"""
+    """Raises HostError at the end if anything has failed."""
     box = _box(options.folder)
     known, wrong = box.settings, []
     yield f"{known.name}: gsiftp://{known.host}:{known.port}, MyProxy {known.myproxy_server}"
@@ -77,7 +77,7 @@ def user(options: argparse.Namespace) -> Iterator[str]:
 
 
 def renew(options: argparse.Namespace) -> Iterator[str]:
-    """New host certificates where they end soon (or were stolen), and a fresh list of what is revoked."""
+    """Renew host certificates that expire soon (or were stolen), and publish a fresh revocation list."""
     box = _box(options.folder)
     with opened(options.folder, create=False) as record:
         authority = box.authority(record)
@@ -96,7 +96,7 @@ def renew(options: argparse.Namespace) -> Iterator[str]:
 
 
 def remove(options: argparse.Namespace) -> Iterator[str]:
-    """Unregister, stop, and take away what is on the list. Users' files and packages stay."""
+    """Unregister, stop, and remove all that is on the list. Users' files and packages stay."""
     folder: Path = options.folder
     if not folder.exists():
         yield f"Nothing is set up in {folder}"

@@ -1,7 +1,7 @@
-"""The list of all that a box has made on this machine: what `remove` takes away, and nothing else.
+"""The list of all that a box has created on this machine: `remove` removes these things, and nothing else.
 
-A path is written down (and flushed to the disk) before the thing itself is made, so that a setup that was killed at any
-moment leaves nothing that is not on the list.
+A path is written into the list (and flushed to the disk) before it is created. So a setup that is killed at any moment
+leaves nothing that is not on the list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Owner = tuple[int, int]
 
 
 class Record:
-    """The list of the box in `folder`, locked for us until `close`. -> HostError"""
+    """The list of the box in `folder`, locked until `close`. Raises HostError."""
 
     def __init__(self, folder: Path, *, create: bool) -> None:
         self.root = folder
@@ -57,7 +57,7 @@ class Record:
             raise HostError(f"{self.root} holds things that are not of a box: choose another --folder")
 
     def _read(self) -> list[Path]:
-        """What is listed; a line that was cut off by a crash names something that was not made yet."""
+        """The listed paths. A line that a crash has cut off names something that was not created yet."""
         with open(self._descriptor, "rb", closefd=False) as file:
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
@@ -66,7 +66,7 @@ class Record:
         return [Path(os.fsdecode(line)) for line in whole.splitlines()]
 
     def note(self, path: Path) -> None:
-        """From now on the box may make `path`."""
+        """Write into the list that the box may create `path`."""
         if path in self.paths:
             return
         os.write(self._descriptor, os.fsencode(path) + b"\n")
@@ -77,7 +77,7 @@ class Record:
         return path in self.paths
 
     def folder(self, path: Path, mode: int = 0o755, owner: Owner | None = None) -> None:
-        """Make a folder, or set right what is not as it should be. -> HostError where it is somebody else's"""
+        """Create a folder, or correct its mode and owner. Raises HostError where it belongs to another account."""
         self._claim(path)
         if not path.is_dir():
             path.mkdir()
@@ -85,7 +85,7 @@ class Record:
         self._set_right(path, mode, owner)
 
     def file(self, path: Path, content: bytes | str, mode: int = 0o644, owner: Owner | None = None) -> bool:
-        """Write a file unless it is that already; whether its content changed. -> HostError where it is not ours"""
+        """Write a file unless it has this content. Returns whether it changed. Raises HostError where it is not ours"""
         data = content.encode() if isinstance(content, str) else content
         self._claim(path)
         different = not path.exists() or path.read_bytes() != data
@@ -96,7 +96,7 @@ class Record:
         return different
 
     def own(self, path: Path, mode: int, owner: Owner | None) -> None:
-        """The owner and mode of a file that another module made."""
+        """Set the owner and mode of a file that another module has created."""
         self._set_right(path, mode, owner)
 
     def _claim(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class Record:
             path.chmod(mode)
 
     def remove_all(self) -> list[Path]:
-        """Take away what is listed, last first; folders in which there is something else stay, and are returned."""
+        """Remove the listed paths, the last first. Folders with other files stay, and are returned."""
         left = []
         for path in reversed(self.paths):
             if path == self.root:
@@ -123,7 +123,7 @@ class Record:
                 left.append(path)
         if not left and {one.name for one in self.root.iterdir()} <= {NAME}:
             self.path.unlink()
-            with contextlib.suppress(OSError):  # the folder may have been there before, as a mount point for one
+            with contextlib.suppress(OSError):  # the folder may have been there before, for example as a mount point
                 self.root.rmdir()
         elif not left:
             left.append(self.root)
@@ -134,7 +134,7 @@ class Record:
 
 
 def _unlink(path: Path) -> bool:
-    """Whether it is gone now."""
+    """Remove a path; returns whether it is gone now."""
     try:
         kind = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):

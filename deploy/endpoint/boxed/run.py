@@ -21,7 +21,7 @@ from .setup import READY_SECONDS, RUN_LOCK
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Until SIGTERM or Ctrl-C, or until one of them ends. -> HostError"""
+    """Run until SIGTERM or Ctrl-C, or until one of them ends. Raises HostError."""
     found = settings.load(options.folder)
     if found is None:
         raise HostError(f"nothing is set up in {options.folder}: `box setup` does it")
@@ -60,7 +60,7 @@ def _serve(box: Box) -> Iterator[str]:
 
 
 def _spawn(command: list[str]) -> subprocess.Popen[bytes]:
-    """SIGTERM when we die: the keeper of MyProxy must get the chance to end its daemon."""
+    """Set SIGTERM as the signal for the death of the parent: the wrapper of MyProxy must be able to end its daemon."""
     parent = os.getpid()
     return subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""The two servers of a box: their configuration, their systemd units, and how they run in the foreground."""
+"""The two servers of a box: their configuration, their systemd units, and their foreground commands."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .settings import Settings
 UNITS = Path("/etc/systemd/system")
 PAM = Path("/etc/pam.d")
 GRIDFTP, MYPROXY = "waybill-gridftp", "waybill-myproxy"
-#: Debian's package makes it. It reads /etc/shadow by its group, so that no part of MyProxy runs as root.
+#: Debian's package creates this account. It reads /etc/shadow by its group, so that no part of MyProxy runs as root.
 MYPROXY_ACCOUNT, SHADOW_GROUP = "myproxy", "shadow"
-#: What GridFTP needs to become the user who logged in, and to take a port below 1024.
+#: The capabilities that GridFTP needs to become the account of a login, and to use a port below 1024.
 GRIDFTP_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_NET_BIND_SERVICE")
 SYSTEMCTL_SECONDS = 90
 
@@ -111,7 +111,7 @@ UMask=0077"""
 
 @dataclass(frozen=True)
 class Box:
-    """Where things lie, and who they belong to."""
+    """The paths of a box, and their owners."""
 
     folder: Path
     settings: Settings
@@ -199,7 +199,7 @@ class Box:
         return [*words, *(["-l", self.settings.address] if self.settings.address else [])]
 
     def foreground_commands(self) -> dict[str, list[str]]:
-        """Name -> a command that stays in the foreground, with the same accounts as the units have."""
+        """Name -> a command that stays in the foreground, with the same accounts as the units."""
         keeper = [sys.executable, str(Path(foreground.__file__))]
         environment = [
             "env",
@@ -222,7 +222,7 @@ class Box:
 
 
 def authority_certificates(folder: Path) -> Path:
-    """Of the box in `folder`: what others trust it by."""
+    """The files of the box in `folder` that others need to trust it."""
     return folder / "authority" / "certificates"
 
 
@@ -231,7 +231,7 @@ def pam_text() -> str:
 
 
 def myproxy_owner() -> Owner | None:
-    """Who the private files of MyProxy belong to; as an ordinary user, to that user. -> HostError"""
+    """The owner of MyProxy's private files; for an ordinary user, that user. Raises HostError."""
     if os.geteuid() != 0:
         return None
     try:
@@ -243,7 +243,7 @@ def myproxy_owner() -> Owner | None:
 
 
 def check_port(option: str, address: str, port: int) -> None:
-    """-> HostError when it cannot be taken"""
+    """Raises HostError when the port is not free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -254,12 +254,12 @@ def check_port(option: str, address: str, port: int) -> None:
 
 
 def has_systemd() -> bool:
-    """Whether systemd is what runs this machine; see sd_booted(3)."""
+    """Whether systemd runs this machine; see sd_booted(3)."""
     return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
 
 
 def systemctl(*words: str, check: bool = True) -> bool:
-    """Whether it succeeded. -> HostError where it must"""
+    """Run systemctl; returns whether it succeeded. Raises HostError where it must succeed."""
     done = subprocess.run(
         ["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SYSTEMCTL_SECONDS
     )
@@ -269,7 +269,7 @@ def systemctl(*words: str, check: bool = True) -> bool:
 
 
 def missing_programs() -> Sequence[str]:
-    """Of what the two servers need."""
+    """The paths of the programs that the two servers need."""
     found = {toolkit.SERVER: toolkit.server_program(), myproxy.SERVER: myproxy.program()}
     found["openssl"] = shutil.which("openssl")
     return [name for name, path in found.items() if path is None]

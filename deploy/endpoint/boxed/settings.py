@@ -1,4 +1,4 @@
-"""How a box is set up: what was said at the last setup holds until it is said differently. No secret is in here."""
+"""The settings of a box. Options of an earlier setup stay valid until they are given again. They hold no secret."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ENDPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 PAM_SERVICE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-#: How the names begin that a box has for itself.
+#: The prefix of the names that a box issues.
 OWN = "/O=Waybill Endpoint/OU=box "
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`address` is the one to listen on ("" for all), `hours` how long a certificate of the online authority lives."""
+    """`address`: where to listen ("" for all). `hours`: the lifetime of certificates of the online authority."""
 
     name: str = ""
     host: str = ""
@@ -41,11 +41,11 @@ class Settings:
     systemd: bool = True
     namespace: str = ""
     endpoint_id: str = ""
-    #: True from before the service is asked to register until the id is written down here.
+    #: True from before the request for registration until the id is written here.
     registering: bool = False
 
     def checked(self) -> Settings:
-        """-> UsageError that names the option"""
+        """Raises UsageError that names the option."""
         if not (HOST.fullmatch(self.host) or _is_address(self.host)):
             raise UsageError("--host: the name under which others reach this machine, such as dtn.example.org")
         if not ENDPOINT_NAME.fullmatch(self.name):
@@ -82,15 +82,15 @@ class Settings:
 
     @property
     def has_own_name(self) -> bool:
-        """False for a box from before: other boxes of this host may have the same authority's name."""
+        """False for an old box: other boxes of this host may have an authority of the same name."""
         return self.namespace.startswith(OWN)
 
     def user_subject(self, name: str) -> str:
-        """Users have a branch of their own: nobody's account name makes a host of him."""
+        """Users have a branch of their own, so that no account name can be that of a host."""
         return f"{self.namespace}/OU=people/CN={name}"
 
     def with_options(self, options: dict[str, Any]) -> Settings:
-        """What was said (not None) instead of what held before; the namespace stays that of the first setup."""
+        """Replace the settings that an option gives (not None). The namespace stays that of the first setup."""
         known = {field.name for field in dataclasses.fields(self)}
         said = {name: value for name, value in options.items() if name in known and value is not None}
         after = dataclasses.replace(self, **said)
@@ -103,15 +103,14 @@ class Settings:
 
 
 def new_namespace(host: str) -> str:
-    """Of the names that one box may certify, and no other one: not another box of this host, nor the same set up again.
-
-    Boxes that were made before have `/O=Waybill Endpoint/OU=HOST`, which holds no name that begins so.
+    """The namespace of the names that one box may certify. No other box of this host shares it, nor does a box that is
+    set up again. Older boxes have `/O=Waybill Endpoint/OU=HOST`, below which no such name can be.
     """
     return f"{OWN}{secrets.token_hex(4)}/OU={host}"
 
 
 def load(folder: Path) -> Settings | None:
-    """Those of the last setup; None when it never came so far. -> HostError"""
+    """The settings of the last setup; None: it did not come so far. Raises HostError."""
     path = folder / NAME
     try:
         document = json.loads(path.read_text())

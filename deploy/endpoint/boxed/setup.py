@@ -1,4 +1,4 @@
-"""Sets a box up, step by step. Each step looks first, changes only what is not as it should be, and may be repeated."""
+"""Sets up a box, step by step. Each step checks first, changes only what differs, and can be repeated."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from .settings import Settings
 from .waybill import Waybill, read_token
 
 INSTALLER = Path(__file__).parents[1] / "install-toolkit.sh"
-#: A host certificate with fewer days left is made anew.
+#: A host certificate with fewer days left is replaced.
 RENEW_DAYS = 60
 READY_SECONDS = 20
 RUN_LOCK = "running"
-#: `"subject" account`, as we write it.
+#: A line `"subject" account`, as this program writes it.
 _MAPPED = re.compile(r'"(?P<subject>[^"]+)" (?P<account>\S+)')
 
 
 def setup(options: argparse.Namespace) -> Iterator[str]:
-    """What was done, in words. -> BoxError"""
+    """Yields the changes, in words. Raises BoxError."""
     before = settings.load(options.folder)
     wanted = (before or Settings()).with_options(vars(options)).checked()
     service = _check(options, before, wanted)
@@ -56,7 +56,7 @@ def setup(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _check(options: argparse.Namespace, before: Settings | None, wanted: Settings) -> Waybill:
-    """All that can be known before anything is changed."""
+    """Check all that can be checked before anything is changed."""
     if before and before.endpoint_id and before.waybill.rstrip("/") != wanted.waybill.rstrip("/"):
         raise UsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
     if before and before.systemd != wanted.systemd:
@@ -75,7 +75,7 @@ def _check(options: argparse.Namespace, before: Settings | None, wanted: Setting
 
 
 def account(name: str) -> pwd.struct_passwd:
-    """One whom the endpoint can serve. -> UsageError"""
+    """An account that the endpoint can serve. Raises UsageError."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
@@ -102,7 +102,7 @@ def _install(options: argparse.Namespace) -> None:
 
 @contextmanager
 def opened(folder: Path, *, create: bool) -> Iterator[Record]:
-    """The record of this box, locked. -> HostError"""
+    """The record of this box, locked. Raises HostError."""
     record = Record(folder, create=create)
     try:
         yield record
@@ -121,14 +121,14 @@ def _check_ports(box: Box, before: Settings | None) -> None:
 
 
 def is_running(box: Box, name: str) -> bool:
-    """Whether it is our own server that has the port."""
+    """Whether our own server has the port."""
     if box.settings.systemd:
         return services.systemctl("is-active", "--quiet", f"{name}.service", check=False)
     return runs_in_foreground(box.folder)
 
 
 def runs_in_foreground(folder: Path) -> bool:
-    """Whether a `box run` of this folder is at work."""
+    """Whether a `box run` of this folder is running."""
     try:
         with (folder / RUN_LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,12 +168,12 @@ def published(record: Record) -> str:
 
 
 def host_identities(box: Box) -> list[Identity]:
-    """GridFTP's and MyProxy's: each runs as an account of its own."""
+    """The host certificates of GridFTP and MyProxy: each runs as an account of its own."""
     return [Identity(box.host / f"{name}.pem", box.host / f"{name}.key") for name in ("gridftp", "myproxy")]
 
 
 def make_host_certificates(record: Record, box: Box, authority: Authority, *, anew: bool = False) -> list[Identity]:
-    """Where there are none, they are not for this host, or end soon; those that were made."""
+    """Replace certificates that are missing, for another host, or expire soon; returns those that were created."""
     made = []
     for identity, owner in zip(host_identities(box), (None, services.myproxy_owner()), strict=True):
         name = identity.certificate.stem
@@ -181,12 +181,12 @@ def make_host_certificates(record: Record, box: Box, authority: Authority, *, an
             made.append(authority.issue_host([box.settings.host], to=box.host, stem=name))
             record.changed = True
         record.own(identity.key, 0o600, owner)
-        record.own(identity.certificate, 0o644, owner)  # Globus takes neither from somebody else
+        record.own(identity.certificate, 0o644, owner)  # Globus accepts only files of its own account
     return made
 
 
 def _make_pam(record: Record, box: Box) -> None:
-    """Ours, unless the machine has a service of this name: then that one decides, and is left as it is."""
+    """Our own PAM service, unless the machine has one of this name: that one is used, and not changed."""
     if box.pam_file.exists() and not record.has(box.pam_file):
         return
     if os.geteuid() != 0:
@@ -195,7 +195,7 @@ def _make_pam(record: Record, box: Box) -> None:
 
 
 def users(box: Box) -> dict[str, str]:
-    """Subject -> account, as the gridmap has it."""
+    """Subject -> account, as in the gridmap."""
     lines = box.gridmap.read_text().splitlines() if box.gridmap.exists() else []
     return {found["subject"]: found["account"] for line in lines if (found := _MAPPED.fullmatch(line))}
 
@@ -206,7 +206,7 @@ def add_users(record: Record, box: Box, names: Iterable[str]) -> None:
 
 
 def write_users(record: Record, box: Box, mapped: dict[str, str]) -> None:
-    """Both servers read it at each login: it is in force at once."""
+    """Write the gridmap. Both servers read it at each login, so it is valid at once."""
     record.file(box.gridmap, "".join(f'"{subject}" {name}\n' for subject, name in mapped.items()))
 
 
@@ -214,7 +214,7 @@ def write_users(record: Record, box: Box, mapped: dict[str, str]) -> None:
 
 
 def start(record: Record, box: Box) -> None:
-    """Units as they should be, enabled and answering; restarted where anything has changed."""
+    """Write, enable and start the units; restart them where anything has changed. Then check that they answer."""
     for name, text in box.units().items():
         record.file(services.UNITS / f"{name}.service", text)
         record.note(services.UNITS / "multi-user.target.wants" / f"{name}.service")
@@ -226,7 +226,7 @@ def start(record: Record, box: Box) -> None:
 
 
 def wait_until_ready(box: Box) -> None:
-    """-> HostError that says which one does not answer, and where to look"""
+    """Raises HostError that names the server which does not answer, and its log."""
     until = time.monotonic() + READY_SECONDS
     while not all(box.listens().values()):
         if time.monotonic() > until:
@@ -239,7 +239,7 @@ def wait_until_ready(box: Box) -> None:
 
 
 def _register(record: Record, box: Box, service: Waybill, before: Settings | None) -> bool:
-    """Whether the service had to change anything. Its id is written down; until then `registering` is."""
+    """Register; returns whether the service had to change anything. `registering` is true until the id is written."""
     wanted = box.settings
     if not wanted.endpoint_id:
         keep(record, Box(box.folder, dataclasses.replace(wanted, registering=True)))

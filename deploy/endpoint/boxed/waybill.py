@@ -1,4 +1,4 @@
-"""The few words that a box has with the service: who am I, register, change, take away. Over REST v0.10."""
+"""The requests of a box to the service, over REST v0.10: identity, registration, changes, removal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .errors import UsageError, WaybillError
 from .settings import Settings
 
 SECONDS = 30
-#: What a token may be at most, and an answer; more is a mistake.
+#: The most characters of a token, and octets of an answer; more is a mistake.
 MAX_TOKEN, MAX_ANSWER = 4096, 1 << 20
 
 
 def read_token(path: Path) -> str:
-    """-> UsageError"""
+    """Raises UsageError."""
     try:
         with path.open("rb") as file:
             token = file.read(MAX_TOKEN + 1).decode("ascii").strip()
@@ -40,10 +40,10 @@ class Waybill:
         self._token = token
 
     def call(self, method: str, path: str, document: object = None) -> Any:
-        """-> WaybillError with the service's own words"""
+        """Raises WaybillError with the service's own message."""
         body = None if document is None else json.dumps(document).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        # Settings only take http and https.
+        # Settings allow http and https only.
         request = urllib.request.Request(f"{self.url}/v0.10{path}", body, headers, method=method)  # noqa: S310
         try:
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=SECONDS) as response:
@@ -56,11 +56,11 @@ class Waybill:
             raise WaybillError(f"{self.url} does not answer as Waybill does: is the address right?") from None
 
     def check(self) -> None:
-        """Whether it is there and takes our token. -> WaybillError"""
+        """Check that the service answers and accepts our token. Raises WaybillError."""
         self.call("GET", "/task_list?limit=1")
 
     def find(self, reference: str) -> dict[str, Any] | None:
-        """By id, or by the name of one of our own endpoints."""
+        """Find the endpoint by id, or by the name of one of the user's own endpoints."""
         try:
             found: dict[str, Any] = self.call("GET", f"/endpoint/{quote(reference, safe='')}")
         except WaybillError as error:
@@ -70,9 +70,9 @@ class Waybill:
         return found
 
     def register(self, settings: Settings, before: Settings | None) -> tuple[str, bool]:
-        """Make the service know the endpoint as it is; its id, and whether anything had to be changed there.
+        """Register the endpoint as it is; returns its id, and whether anything had to be changed.
 
-        Found again by its id, or by its name where a setup was interrupted before it could write the id down.
+        It is found by its id, or by its name where a setup was interrupted before it wrote the id.
         """
         if settings.endpoint_id and (found := self.find(settings.endpoint_id)):
             return settings.endpoint_id, self._update(found, settings, before or settings)
@@ -87,7 +87,7 @@ class Waybill:
         return str(self.call("POST", "/endpoint", _document(settings) | {"DATA": [_server(settings)]})["id"]), True
 
     def _update(self, found: dict[str, Any], settings: Settings, before: Settings) -> bool:
-        """What is ours to say is set right; names, texts and further servers are left as their owner made them."""
+        """Change the fields that a box sets. Names, texts and further servers stay as their owner made them."""
         reference = f"/endpoint/{found['id']}"
         ours: dict[str, object] = {"public": settings.public, "myproxy_server": settings.myproxy_server}
         if before.name != settings.name:
@@ -109,7 +109,7 @@ class Waybill:
         return str(found["id"]) if found and _matching(found["DATA"], settings) else ""
 
     def unregister(self, endpoint_id: str) -> bool:
-        """Whether it was still there."""
+        """Delete it; returns whether it was still there."""
         try:
             self.call("DELETE", f"/endpoint/{endpoint_id}")
         except WaybillError as error:
@@ -120,7 +120,7 @@ class Waybill:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token goes to the address that was named, and nowhere else."""
+    """Follow no redirect: the token goes to the given address, and nowhere else."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
@@ -141,13 +141,13 @@ def _server(settings: Settings) -> dict[str, Any]:
 
 
 def _matching(servers: list[dict[str, Any]], settings: Settings) -> dict[str, Any] | None:
-    """Which of these servers is the one of these settings."""
+    """The server that has the address of these settings."""
     wanted = _server(settings)
     return next((one for one in servers if all(one.get(name) == value for name, value in wanted.items())), None)
 
 
 def _words(error: urllib.error.HTTPError) -> str:
-    """What it says for people, and what to do about it."""
+    """The service's message, with advice."""
     try:
         message = str(json.loads(error.read(MAX_ANSWER))["message"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError):

@@ -1,35 +1,38 @@
-"""Who may open a session: no client address takes all places of the server."""
+"""The limits of sessions: no client address takes all places of the server."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections import Counter
 
-from .limits import Limits
+from .limits import ServerLimits
 
-#: Of an IPv6 address, what one customer of a provider is given (RFC 6177).
+#: Bits of the IPv6 prefix that a provider assigns to one customer (RFC 6177).
 _NETWORK = 64
 
 
 class Admission:
     """Counts sessions by client address. Not safe for threads: its owner has a lock.
 
-    Without a fixed share (`Limits.sessions_per_address`) an address may have as many sessions as there are places left:
-    alone it gets half of all, k addresses get one part in k + 1 each, and as much is always left for another one.
+    Without a fixed share (`ServerLimits.sessions_per_address`) an address may have as many sessions as places are
+    free: one address gets at most half of all, each of k addresses 1/(k + 1), and as much remains for another one.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._sessions = limits.sessions
         self._share = limits.sessions_per_address
         self._held: Counter[str] = Counter()
 
     def enter(self, address: str) -> str:
-        """Take a place for this address. Why not, where there is none: "" is yes."""
+        """Take a place for this address; return "", or the reason of the refusal.
+
+        Clients that the program has let in have the address "", and may have all places.
+        """
         source = _source(address)
         held, left = self._held.get(source, 0), self._sessions - sum(self._held.values())
         if left <= 0:
             return "Too many sessions"
-        if held > left if self._share is None else held >= self._share:
+        if source and (held > left if self._share is None else held >= self._share):
             return f"Too many sessions from your address ({held})"
         self._held[source] += 1
         return ""
@@ -42,7 +45,9 @@ class Admission:
 
 
 def _source(address: str) -> str:
-    """An IPv4 address, also where an IPv6 socket tells of it, or the network of an IPv6 one."""
+    """ "", or an IPv4 address, also where an IPv6 socket has it in mapped form, or the network of an IPv6 address."""
+    if not address:
+        return ""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return str(found)

@@ -1,12 +1,13 @@
-"""What goes wrong in a session, and how it is said to the client.
+"""The errors of a session, and their replies.
 
     ServerError
-    ├── RefusedError   a command that cannot be done as it stands: its reply code and words
+    ├── RefusedError   a command that cannot be done as it was sent: its reply code and text
     ├── DataError      the data channel: not opened (425), broken or stalled (426)
     └── AbortedError   ABOR, or the client is gone
-    ClientGoneError    there is nobody to say anything to: ends the session
+    ClientGoneError    the client reads no replies any more: ends the session
+    WireError          the control channel is not what it must be: ends the session
 
-Whatever the operating system refuses stays an OSError, and `os_error_reply` puts it into words.
+Refusals of the operating system remain OSErrors; `os_error_reply` makes their replies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ServerError(Exception):
 
 
 class RefusedError(ServerError):
-    """A command that cannot be done as it stands."""
+    """A command that cannot be done as it was sent."""
 
 
 class DataError(ServerError):
@@ -41,17 +42,21 @@ class DataError(ServerError):
 
 
 class AbortedError(ServerError):
-    """Somebody wants the transfer to end."""
+    """The client or the server ends the transfer."""
 
     def __init__(self) -> None:
         super().__init__(426, "Transfer aborted.")
 
 
 class ClientGoneError(Exception):
-    """Nobody reads the replies any more."""
+    """The client reads no replies any more."""
 
 
-#: The names that the toolkit gives in its own errors, and that its clients look for.
+class WireError(Exception):
+    """The octets of a control channel are no command lines. `args[0]`: the farewell, or ""."""
+
+
+#: The codes in the errors of the toolkit's server, which its clients search.
 _GLOBUS_NAMES = {
     errno.ENOENT: "PATH_NOT_FOUND",
     errno.EEXIST: "PATH_EXISTS",
@@ -63,7 +68,7 @@ _GLOBUS_NAMES = {
 }
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TRY_LATER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.EINTR)
-#: What a socket can say and a file cannot: sendfile gives both.
+#: Errors of sockets and never of files: sendfile raises both.
 _OF_SOCKETS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOTCONN, errno.EHOSTDOWN)
 
 
@@ -72,7 +77,7 @@ def is_of_socket(error: OSError) -> bool:
 
 
 def os_error_reply(error: OSError, verb: str, *, naming: bool = False) -> bytes:
-    """RFC 959 section 4.2's code for what the operating system said, and its own words."""
+    """The reply to an error of the operating system: a code of RFC 959 section 4.2, and the system's text."""
     number = error.errno or 0
     if number in _NO_ROOM:
         code = 552

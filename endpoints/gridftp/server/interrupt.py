@@ -1,33 +1,35 @@
-"""How one thread ends the waits of another."""
+"""An event by which one thread ends the waits of another."""
 
 from __future__ import annotations
 
-import os
+import socket
 import threading
 
 from .errors import AbortedError
 
 
 class Interrupt:
-    """Set from any thread; the worker has `fd` among what it polls, and looks by `check` between pieces of work."""
+    """Set from any thread; the worker polls `fd` with its sockets, and calls `check` between pieces of work."""
 
     def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A pair of sockets: the only thing that every system can wait for together with sockets.
+        self._receiver, self._sender = socket.socketpair()
+        self.fd = self._receiver.fileno()
         self._lock = threading.Lock()
         self._is_set = False
         self._closed = False
 
     def set(self) -> None:
         with self._lock:
+            if not (self._is_set or self._closed):
+                self._sender.send(b"!")
             self._is_set = True
-            if not self._closed:
-                os.eventfd_write(self.fd, 1)
 
     def clear(self) -> None:
         with self._lock:
             if self._is_set:
                 self._is_set = False
-                os.eventfd_read(self.fd)
+                self._receiver.recv(1)
 
     def check(self) -> None:
         if self._is_set:
@@ -36,4 +38,5 @@ class Interrupt:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            os.close(self.fd)
+            self._receiver.close()
+            self._sender.close()

@@ -1,4 +1,4 @@
-"""Replies on their way from a session's worker to its control channel."""
+"""The replies between a session's worker thread and its control channel."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Callable
 from time import monotonic
 
 from .errors import ClientGoneError
+from .wires import ClearWire
 
-#: Octets held back at most, so that the replies to many small files go out together.
+#: Maximum of octets held back, so that the replies to many small files go out together.
 _HELD = 16 * 1024
-#: Seconds that a reply is held back while other commands are done.
+#: Seconds that a reply is held back while other commands run.
 _HELD_SECONDS = 0.005
-#: For the last replies to leave, when a session ends.
-_LAST_WORDS_SECONDS = 5.0
+#: Maximum of seconds to send the last replies when a session ends.
+_CLOSE_SECONDS = 5.0
 
 
 class Outbox:
-    """Filled by the worker, emptied by the loop. A hand-over costs more than a small file: hence few of them."""
+    """Filled by the worker, emptied by the loop. A hand-over costs more than a small file, and so there are few."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, patience: float) -> None:
         self._loop = loop
@@ -27,6 +28,7 @@ class Outbox:
         self._parts: list[bytes] = []
         self._size = 0
         self._oldest = 0.0
+        self._wire = ClearWire(0)
         self._room = threading.Event()
         self._room.set()
 
@@ -43,7 +45,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """-> ClientGoneError when the client has not read its replies for long, or is gone."""
+        """Hand the replies over. Raises ClientGoneError when the client is gone, or has not read for long."""
         if not self._parts:
             return
         data = b"".join(self._parts)
@@ -55,34 +57,48 @@ class Outbox:
         self._call(self._write, data)
 
     def settle(self) -> None:
-        """Return when all that was said is on its way. -> ClientGoneError"""
+        """Return when all replies are written to the transport. Raises ClientGoneError."""
         self.flush()
         written = threading.Event()
         self._call(written.set)
-        written.wait(_LAST_WORDS_SECONDS)
+        written.wait(_CLOSE_SECONDS)
+
+    def call(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call it in the loop, after all replies so far are written. Raises ClientGoneError."""
+        self.flush()
+        self._call(function, *arguments)
 
     def close(self) -> None:
-        """Hang up once everything is written, which a client that does not read cannot delay for ever."""
+        """Close the connection when all is written; at the latest after `_CLOSE_SECONDS`."""
         self._call(self.finish)
 
     # ---- called in the loop
 
     def finish(self, farewell: bytes = b"") -> None:
         if not self._transport.is_closing():
-            self._transport.write(farewell)
+            self._transport.write(self._wire.replies(farewell))
             self._transport.close()
-        self._loop.call_later(_LAST_WORDS_SECONDS, self._transport.abort)
+        self._loop.call_later(_CLOSE_SECONDS, self._transport.abort)
 
     def set_room(self, room: bool) -> None:
-        """asyncio's flow control: whether the client takes what we write."""
+        """asyncio's flow control: whether the client reads our output."""
         if room:
             self._room.set()
         else:
             self._room.clear()
 
+    def use(self, wire: ClearWire) -> None:
+        """The form of all replies from now on."""
+        self._wire = wire
+
+    def send_raw(self, data: bytes) -> None:
+        """Octets of the wire itself."""
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
     def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():
-            self._transport.write(data)
+            self._transport.write(self._wire.replies(data))
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:

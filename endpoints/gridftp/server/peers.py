@@ -1,7 +1,7 @@
-"""Which account a client of this machine belongs to, by the kernel's word (proc(5), /proc/net/tcp).
+"""The account of a client on this machine, by the kernel's tables (proc(5), /proc/net/tcp).
 
-A server on loopback that asks for no credential can so serve the account that it runs as and nobody else, on control
-and data connections alike. TCP has no SO_PEERCRED, but the kernel lists the owner of every socket.
+With it a server on loopback without credentials can serve its own account only, on control and data connections. TCP
+has no SO_PEERCRED, but the kernel lists the owner of every socket.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 _TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
-#: The table is read in pieces, and a line can be missed while others come and go.
+#: Attempts: the table is read in pieces, and a line can be missed while others appear and vanish.
 _LOOKS = 3
 
 
 def everybody(client: socket.socket) -> bool:
-    """Whoever reaches us."""
+    """Every client."""
     return True
 
 
 def own_account(client: socket.socket) -> bool:
-    """Whether the other end of this connection is a process of our account's on this machine, or of root's."""
+    """Whether the other end of this connection is a process of our account on this machine, or of root."""
     try:
         owner = owner_of_peer(client)
     except OSError as error:
-        log.warning("a client was refused, for its account cannot be told: %s", error.strerror)
+        log.warning("a client was refused, because its account is unknown: %s", error.strerror)
         return False
     if owner in (os.geteuid(), 0):
         return True
@@ -38,9 +38,9 @@ def own_account(client: socket.socket) -> bool:
 
 
 def owner_of_peer(client: socket.socket) -> int | None:
-    """The uid that opened the other end. None: it is not on this machine, or closed already. Raises OSError.
+    """The uid of the other end. None: it is not on this machine, or closed already. Raises OSError.
 
-    A socket that its process has closed has no inode, and is listed as root's whoever it was: that is not believed.
+    A socket that its process has closed has no inode, and is listed with the uid of root: such a line does not count.
     """
     ends = f" {_listed(client.getpeername())} {_listed(client.getsockname())} "
     for _ in range(_LOOKS):
@@ -52,7 +52,7 @@ def owner_of_peer(client: socket.socket) -> int | None:
 
 
 def _listed(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    """As the kernel writes it: words of 4 octets in the machine's order, then the port."""
+    """An address as the kernel lists it: words of 4 octets in the machine's order, then the port."""
     host, port = address[:2]
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host.partition("%")[0])
     words = struct.unpack(f"={len(packed) // 4}I", packed)

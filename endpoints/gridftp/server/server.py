@@ -1,57 +1,80 @@
-"""The server: listens, keeps the books of its sessions, and stops."""
+"""The server: listens, keeps its sessions, and stops."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any
 
 from endpoints.gridftp.facts import FACTS
 
 from . import peers
 from .admission import Admission
-from .channel import PortRange
 from .control import ControlProtocol
-from .limits import Limits
-from .root import Root
+from .data.connector import DataConnector, OpenRelayed, PortRange
+from .data.files_moved import OnFile
+from .limits import ServerLimits
+from .roots.parts import RootPart, open_parts
+from .security.control_security import ControlSecurity
 from .session import Service
 
-#: Seconds for the sessions' workers to notice that the server stops.
+#: Seconds for the sessions' workers to end when the server stops.
 _STOP_SECONDS = 5.0
 
 
-class Server:
-    """Serves the folder `root` to anonymous clients, in a thread of its own between `start` and `stop`.
+class GridFtpServer:
+    """Serves the folder `root`, or the parts `roots`, in a thread of its own between `start` and `stop`.
 
-    own_account: only clients of the account that it runs as (or root's) are served, on this machine.
-    port 0: a free one, which `port` tells after the start. data_ports: (lowest, highest) for passive data connections,
-    else any free ones. facts: what listings tell, of `FACTS`. Whatever a client asks, nothing outside `root` is opened.
-    Raises OSError when the folder cannot be opened or the port not be taken.
+    Clients that connect are anonymous, or with `security` users with certificates (gsiftp); those of `serve_socket`
+    have been let in by the program. port None: nobody can connect, `serve_socket` alone brings clients. open_relayed:
+    opens data connections for SITE WAYBILL DATA; without it the command is refused. data_connector: opens all others.
+    trust: a folder of authorities, for data connections with the proxies of users.
+
+    on_file: learns of each file that was moved.
+    own_account: serve only clients on this machine that run as our account or as root.
+    home: the folder of the tree in which sessions begin.
+    port 0: a free port, which is in `port` after the start. data_ports: (lowest, highest) for passive data connections,
+    else any free ports. facts: those that listings offer, of `FACTS`. Nothing outside `root` is ever opened.
+    Raises OSError when the folder cannot be opened or the port is not free.
     """
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
         host: str = "127.0.0.1",
-        port: int = 0,
+        port: int | None = 0,
         *,
+        roots: Sequence[RootPart] = (),
         read_only: bool = False,
         data_ports: tuple[int, int] | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         facts: Collection[str] = FACTS,
+        on_file: OnFile | None = None,
         own_account: bool = False,
+        home: str = "/",
+        data_connector: DataConnector | None = None,
+        open_relayed: OpenRelayed | None = None,
+        trust: str = "",
+        security: ControlSecurity | None = None,
     ) -> None:
         self.host = host
-        self.port = port
-        self._root = root
+        self._listens = port is not None
+        self.port = port or 0
+        self._parts = [*roots, *([RootPart(os.fspath(root))] if root is not None else ())]
         self._read_only = read_only
-        self._data_ports = PortRange(*data_ports) if data_ports else None
-        self._limits = limits or Limits()
+        self._connector = data_connector or DataConnector(PortRange(*data_ports) if data_ports else None)
+        self._open_relayed = open_relayed
+        self._trust = trust or (security.trust if security else "")
+        self._security = security
+        self._limits = limits or ServerLimits()
         self._facts = facts
+        self._home = os.fsencode(home)
+        self._on_file = on_file
         self._admits = peers.own_account if own_account else peers.everybody
         self._sessions: dict[ControlProtocol, str] = {}
         self._admission = Admission(self._limits)
@@ -59,16 +82,19 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._session_ended: asyncio.Event
+        self._service: Service
+        #: Sockets of `serve_socket` on their way to a session.
+        self._taking: set[asyncio.Task[Any]] = set()
         self._thread: threading.Thread | None = None
 
     @property
     def sessions(self) -> int:
-        """How many clients are connected, or still being cleared away."""
+        """The number of sessions, with those that are still ending."""
         with self._lock:
             return len(self._sessions)
 
     def start(self) -> None:
-        """Return once clients can connect."""
+        """Start the thread; return when clients can connect."""
         started = threading.Event()
         failures: list[BaseException] = []
 
@@ -86,7 +112,7 @@ class Server:
             raise failures[0]
 
     def stop(self) -> None:
-        """End all sessions at once, with what they are doing."""
+        """End all sessions at once, with their running commands."""
         if self._loop and self._stopping:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._stopping.set)
@@ -97,33 +123,77 @@ class Server:
         """Serve in the running loop, until `stop` or cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self._session_ended = asyncio.Event()
-        root = Root(self._root)
+        root = open_parts(self._parts)
         try:
-            service = Service(root, self._limits, self._read_only, self._data_ports, self._facts, self._admits)
-            listener = await self._loop.create_server(
-                lambda: ControlProtocol(service, self._admit, self._release), self.host, self.port
+            alone_read_only = len(self._parts) == 1 and not self._parts[0].writable
+            self._service = Service(
+                root,
+                self._limits,
+                self._read_only or alone_read_only,
+                self._connector,
+                self._open_relayed,
+                self._trust,
+                self._security,
+                self._facts,
+                self._admits,
+                self._home,
+                self._on_file,
             )
+            listener = await self._listen()
             try:
-                self.port = listener.sockets[0].getsockname()[1]
                 when_ready()
                 await self._stopping.wait()
             finally:
-                listener.close()
+                if listener:
+                    listener.close()
                 await self._end_sessions()
         finally:
             if not self.sessions:
                 root.close()
+
+    def serve_socket(self, sock: socket.socket, own_host: str = "") -> None:
+        """Serve a connected socket as a control channel, from any thread, after `start`. The socket is ours then.
+
+        Its client may log in by any name. own_host: our address for its passive data connections; "" for none.
+        Raises RuntimeError when the server has stopped.
+        """
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._take_socket, sock, own_host)
+
+    async def _listen(self) -> asyncio.AbstractServer | None:
+        if not self._listens:
+            return None
+        assert self._loop is not None
+        listener = await self._loop.create_server(self._new_protocol, self.host, self.port)
+        self.port = listener.sockets[0].getsockname()[1]
+        return listener
+
+    def _new_protocol(self, own_host: str | None = None) -> ControlProtocol:
+        return ControlProtocol(self._service, self._admit, self._release, own_host)
+
+    def _take_socket(self, sock: socket.socket, own_host: str) -> None:
+        assert self._loop is not None
+        taking = self._loop.create_task(self._loop.connect_accepted_socket(lambda: self._new_protocol(own_host), sock))
+        self._taking.add(taking)
+        taking.add_done_callback(lambda task: self._taken(task, sock))
+
+    def _taken(self, task: asyncio.Task[object], sock: socket.socket) -> None:
+        self._taking.discard(task)
+        if task.cancelled() or task.exception():
+            sock.close()
 
     async def _end_sessions(self) -> None:
         with self._lock:
             remaining = list(self._sessions)
         for protocol in remaining:
             protocol.hang_up()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS):
-                while self.sessions:
-                    await self._session_ended.wait()
-                    self._session_ended.clear()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_ended(), _STOP_SECONDS)
+
+    async def _all_ended(self) -> None:
+        while self.sessions:
+            await self._session_ended.wait()
+            self._session_ended.clear()
 
     def _admit(self, protocol: ControlProtocol, address: str) -> str:
         with self._lock:
@@ -141,7 +211,7 @@ class Server:
         with contextlib.suppress(RuntimeError):  # the loop has ended while this session's file system hung
             self._loop.call_soon_threadsafe(self._session_ended.set)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> GridFtpServer:
         self.start()
         return self
 

@@ -1,80 +1,102 @@
-"""One client: what it has set up, and the worker thread that executes its commands one after another."""
+"""The state of one client's session, and what the handlers of commands need of it."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
-import queue
-import re
 import socket
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeSet
 
-from . import addresses, checksums, dialogue, files, listings, transfers  # noqa: F401 - they fill COMMANDS
-from .channel import DataChannel, PortRange
-from .errors import ClientGoneError, RefusedError, ServerError, os_error_reply
+from .data.channel import DataChannel
+from .data.connector import DataConnector, OpenRelayed
+from .data.files_moved import OnFile
+from .data.progress import MarkerIntervals
+from .data.receive import BUFFER_SIZE
+from .errors import RefusedError
 from .interrupt import Interrupt
-from .limits import Limits
+from .limits import ServerLimits
 from .outbox import Outbox
 from .peers import everybody
-from .progress import MarkerIntervals
-from .receive import BUFFER_SIZE
-from .registry import COMMANDS, Command
-from .root import Root, normalize
-
-log = logging.getLogger(__name__)
-
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-#: RFC 959 section 4.1.3: the Telnet sequences that a client may put before ABOR.
-_TELNET = re.compile(rb"^(?:\xff[\xf0-\xf9]|\xff[\xfb-\xfe].)+")
-#: They make a name: what stands against that is 553 (RFC 959 section 4.2.2).
-_NAMING = frozenset((b"STOR", b"ESTO", b"APPE", b"MKD", b"RNTO"))
+from .roots.root import Root, normalize
+from .security.control_security import ControlSecurity
+from .security.data_protection import DataProtection
+from .security.gss import GssAcceptor
+from .wires import ClearWire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
-    """What all sessions of a server have in common."""
+    """The settings that all sessions of a server share."""
 
     root: Root
-    limits: Limits
+    limits: ServerLimits
     read_only: bool = False
-    data_ports: PortRange | None = None
-    #: Of listings: those that it tells, of those it could.
+    #: How data connections are opened, and those of SITE WAYBILL DATA (None: refused).
+    data_connector: DataConnector = field(default_factory=DataConnector)
+    open_relayed: OpenRelayed | None = None
+    #: The folder of authorities, as OpenSSL hashes it; "": none.
+    trust: str = ""
+    #: Makes this a server with GSI: nobody logs in without a certificate.
+    security: ControlSecurity | None = None
+    #: The facts that listings offer, of `FACTS`.
     facts: Collection[str] = FACTS
-    #: Asked about each connection that comes in, of control and of data.
+    #: Whether to serve a connection that comes in, of control and of data.
     admits: Callable[[socket.socket], bool] = everybody
+    #: The folder in which sessions begin.
+    home: bytes = b"/"
+    #: Learns of each file that was sent or received, or failed.
+    on_file: OnFile | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Restart:
-    """What REST said, for the next transfer only: ranges that need not be sent again, or why it cannot be."""
+    """The argument of REST, for the next transfer only: the ranges that need not be sent again.
+
+    bad: REST was refused, and so the next transfer is refused too.
+    """
 
     ranges: RangeSet = field(default_factory=RangeSet)
     bad: bool = False
 
 
-class Session:
-    """Lines go in by `feed`, replies come out by the outbox. Everything else happens in the session's own thread.
+class ServerSession:
+    """The state that commands read and change. Only the session's worker thread uses it, but for `logged_in`.
 
-    local_host: our address as the client sees it, where passive data connections are awaited.
+    local_host: our address as the client sees it, where passive data connections are awaited; "": none can be.
+    vouched: the program that runs this server has let the client in, under any name.
     """
 
-    def __init__(self, service: Service, outbox: Outbox, local_host: str, when_done: Callable[[], None]) -> None:
+    def __init__(self, service: Service, outbox: Outbox, local_host: str, *, vouched: bool = False) -> None:
         self.service = service
         self.limits = service.limits
         self.local_host = local_host
         self.interrupt = Interrupt()
-        self.channel = DataChannel(service.limits, self.interrupt, outbox.flush, service.data_ports, service.admits)
+        self.vouched = vouched
+        self.channel = DataChannel(
+            service.limits,
+            self.interrupt,
+            outbox.flush,
+            service.data_connector,
+            DataProtection(trust=service.trust),
+            service.open_relayed,
+            service.admits,
+        )
         self.say = outbox.say
         self.flush = outbox.flush
+        #: The name in the client's certificate, once it is authenticated, and the dialogue that leads to it.
+        self.identity = ""
+        self.acceptor: GssAcceptor | None = None
+        #: The form of the control channel after this command; taken by the session's worker.
+        self.next_wire: ClearWire | None = None
+        self.protected = False
+        self.send_raw = outbox.send_raw
         self.user = b""
         self.logged_in = False
-        self.current = b"/"
+        self.current = service.home
         self.blocks = False  # MODE E, else MODE S
         self.parallelism = 1
         self.facts: frozenset[str] = frozenset(service.facts)
@@ -84,45 +106,7 @@ class Session:
         self.rename_from: bytes | None = None
         self.link_target = b""
         self.quitting = False
-        self._outbox = outbox
-        self._when_done = when_done
         self._buffer: bytearray | None = None
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._gone = False
-        self._executing = False
-        # Each is written by one thread only.
-        self._octets_fed = self._octets_done = 0
-        self._thread = threading.Thread(target=self._work, name="gridftp-session", daemon=True)
-
-    # ---- called from the loop
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def feed(self, line: bytes) -> None:
-        """A command line without its end. ABOR acts at once on the transfer at work, and is answered in its turn."""
-        if _TELNET.sub(b"", line).strip().upper() == b"ABOR":
-            self.interrupt.set()
-        self._octets_fed += len(line)
-        self._lines.put(line)
-
-    @property
-    def backlog(self) -> float:
-        """How much waits to be done, as a part of what may wait: of lines, or of their octets."""
-        lines = self._lines.qsize() / self.limits.queue
-        return max(lines, (self._octets_fed - self._octets_done) / self.limits.queue_octets)
-
-    @property
-    def busy(self) -> bool:
-        return self._executing or self._lines.qsize() > 0
-
-    def hang_up(self) -> None:
-        """The client is gone, or has to go: end what is at work and forget the rest."""
-        self._gone = True
-        self.interrupt.set()
-        self._lines.put(None)
-
-    # ---- the worker
 
     @property
     def buffer(self) -> bytearray:
@@ -130,14 +114,18 @@ class Session:
             self._buffer = bytearray(BUFFER_SIZE)
         return self._buffer
 
+    def authenticated(self, identity: str) -> None:
+        """The client has shown that this certificate is its own."""
+        self.identity, self.protected = identity, True
+
     def path(self, argument: bytes) -> bytes:
-        """A client's path. -> RefusedError when there is none"""
+        """A client's path, normalized. Raises RefusedError where the argument is empty."""
         if not argument:
             raise RefusedError(501, "A path is needed.")
         return normalize(argument, self.current)
 
     def path_to_change(self, argument: bytes) -> bytes:
-        """The path of something that is to be made, changed or removed. -> OSError, RefusedError"""
+        """The path of something that is to be made, changed or removed. Raises OSError, RefusedError."""
         self.require_writable()
         path = self.path(argument)
         self.service.root.require_writable(path)
@@ -147,75 +135,13 @@ class Session:
         self.say(f"{code} {text}\r\n".encode("utf-8", "surrogateescape"))
 
     def require_writable(self) -> None:
+        """Raises OSError in a server that is read-only."""
         if self.service.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     def take_restart(self) -> RangeSet:
-        """What REST said, which is hereby used up. -> RefusedError when that could not be understood"""
+        """The ranges of REST, which count once. Raises RefusedError where REST was refused."""
         restart, self.restart = self.restart or Restart(), None
         if restart.bad:
             raise RefusedError(501, "The REST before this command was refused.")
         return restart.ranges
-
-    def _work(self) -> None:
-        try:
-            while not (self._gone or self.quitting):
-                line = self._next_line()
-                if line is not None and not self._gone:
-                    self.execute(line)
-                    self._octets_done += len(line)
-            self._outbox.flush()
-            self._outbox.close()
-        except ClientGoneError:
-            pass
-        except Exception:
-            log.exception("a session ended by an error of the server")
-            self._outbox.close()
-        finally:
-            self.channel.close()
-            self.interrupt.close()
-            self._when_done()
-
-    def _next_line(self) -> bytes | None:
-        """Replies go out before a wait, and else when there are enough of them."""
-        if self._lines.qsize():
-            self._outbox.flush_if_due()
-            return self._lines.get()
-        self._outbox.flush()
-        self._executing = False
-        line = self._lines.get()
-        self._executing = True
-        return line
-
-    def execute(self, line: bytes) -> None:
-        """Do one command and say its replies. Raises only when the session cannot go on."""
-        verb, _, argument = _TELNET.sub(b"", line).partition(b" ")
-        verb = verb.upper()
-        command = COMMANDS.get(verb)
-        try:
-            self._check(command, line)
-            assert command is not None
-            command.handler(self, argument)
-        except ServerError as error:
-            if self._gone:
-                raise ClientGoneError from error
-            self.reply(error.code, error.text)
-            self._fail(command)
-        except OSError as error:
-            self.say(os_error_reply(error, verb.decode("ascii", "replace"), naming=verb in _NAMING))
-            self._fail(command)
-
-    def _check(self, command: Command | None, line: bytes) -> None:
-        if command is None:
-            raise RefusedError(500, "Command not understood.")
-        if not (self.logged_in or command.before_login):
-            raise RefusedError(530, "Please login with USER and PASS.")
-        if _CONTROL.search(line):
-            raise RefusedError(501, "A control character cannot be part of a command.")
-
-    def _fail(self, command: Command | None) -> None:
-        """The rule of failing files: see the package. The reply goes first: it says more than what the partner sees."""
-        if command is not None and (command.sends or command.receives):
-            self._outbox.settle()
-            self.restart = None
-            self.channel.fail(resetting=not self.blocks, sending_blocks=self.blocks and command.sends)

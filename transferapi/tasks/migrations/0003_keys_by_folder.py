@@ -1,9 +1,9 @@
-"""Keys of files stand together by folder (work.file_key), and the item of a file is no index any more."""
+"""Keys of files stand together by folder (scan_results.file_key), and the item of a file is no index any more."""
 
 import django.db.models.deletion
 from django.db import migrations, models
 
-from transferapi.tasks.work import file_key
+from transferapi.tasks.worker.scan_results import file_key
 
 BATCH = 5000
 

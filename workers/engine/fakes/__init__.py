@@ -1,39 +1,42 @@
-"""In-memory stand-ins for the engine's ports, so that all of it runs without a database, a server, or waiting.
+"""In-memory implementations of the engine's ports: no database, no server, no waiting.
 
-    ManualClock, run          time that passes at once, and a loop that notices when nothing would ever happen again
-    MemoryStore               the rows of one task; `lease()` gives what a worker holds, and takes it from the last one
+    ManualClock, VirtualLoop  virtual time; the loop raises StuckError when nothing could ever happen again
+    MemoryStore               the rows of one task; `lease()` returns a TaskStore, and ends the one before
     MemoryTree                the files of one endpoint
     MemorySessions            sessions and lanes between two trees, with faults wherever a test wants them
-    MemoryWallet              the credentials of the user
+    MemoryCredentials         the credentials of the user
     Fuse                      a SIGKILL at a chosen step
 
-They keep the promises of `workers.engine.ports` and of the facts of GridFTP that matter to the engine: files flow
-through a lane in order; a refusal gives back all later ones; a lost connection leaves writers behind that spoil what
-they have open.
+They follow `workers.engine.ports`, and the facts of GridFTP that matter to the engine: files pass through a lane in
+order; a refusal returns all later ones; a lost connection leaves stale writers that damage the files they have open.
 """
 
-from .clock import ManualClock, StuckError, run
-from .sessions import HAUNT_AFTER, FaultScript, FaultSource, MemoryLane, MemorySession, MemorySessions
-from .store import Fuse, MemoryLease, MemoryStore, Row, State
+from .clock import ManualClock, StuckError, VirtualLoop, run
+from .credential_provider import MemoryCredentials
+from .fuse import Fuse
+from .lane import STALE_WRITE_AFTER, MemoryLane
+from .rows import Row, State
+from .sessions import FaultScript, FaultSource, MemorySession, MemorySessions
+from .store import MemoryLease, MemoryStore
 from .tree import MemoryTree, Node
-from .wallet import MemoryWallet
 
 __all__ = [
-    "HAUNT_AFTER",
+    "STALE_WRITE_AFTER",
     "FaultScript",
     "FaultSource",
     "Fuse",
     "ManualClock",
+    "MemoryCredentials",
     "MemoryLane",
     "MemoryLease",
     "MemorySession",
     "MemorySessions",
     "MemoryStore",
     "MemoryTree",
-    "MemoryWallet",
     "Node",
     "Row",
     "State",
     "StuckError",
+    "VirtualLoop",
     "run",
 ]

@@ -1,4 +1,4 @@
-"""Time that passes at once: when nothing is ready to run, the loop's clock jumps to the next timer."""
+"""Virtual time: when nothing is ready to run, the clock of the loop jumps to the next timer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: When a ManualClock begins.
+#: The start of a ManualClock.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class StuckError(RuntimeError):
-    """Everything waits, and no timer is set: in real life this would hang for ever."""
+    """Everything waits, and no timer is set: in real time this would hang for ever."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -34,7 +34,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is virtual: `asyncio.sleep` and `asyncio.timeout` take none of ours."""
+    """An event loop whose time is virtual: `asyncio.sleep` and `asyncio.timeout` take no real time."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -51,7 +51,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class ManualClock:
-    """The engine's Clock on the time of the running loop; virtual under `run`, real under any other loop."""
+    """The engine's Clock on the time of the running loop; virtual in a VirtualLoop, real in any other."""
 
     def __init__(self, start: datetime = EPOCH) -> None:
         self._start = start

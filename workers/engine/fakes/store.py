@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import heapq
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -11,95 +10,29 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from uuid import UUID
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
-from workers.engine.ports import (
-    Batch,
-    Clock,
-    Counts,
-    Faulted,
+from transferapi.tasks.errors import LeaseLostError
+from transferapi.tasks.records import (
+    DataProtection,
+    DataWay,
+    FaultedFile,
+    FaultedItem,
     FileRow,
-    Found,
-    ItemFaulted,
+    FoundFile,
+    HeartbeatReply,
     ItemRow,
-    LeaseLostError,
-    Missed,
-    Protection,
-    Pulse,
-    Run,
-    Settled,
+    SettledFile,
+    Settlement,
+    SkippedSource,
+    SliceMeasurement,
+    TaskCounts,
 )
+from workers.engine.ports import Clock
 
-
-class State(enum.Enum):
-    PENDING = "pending"
-    DONE = "done"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-
-@dataclass(slots=True)
-class Row:
-    """A file row, and what became of it."""
-
-    file: FileRow
-    state: State = State.PENDING
-    next_try_at: datetime | None = None
-    fault: Fault | None = None
-
-
-@dataclass(slots=True)
-class Item:
-    row: ItemRow
-    scanned: bool = False
-    given_up: bool = False
-    next_try_at: datetime | None = None
-    fault: Fault | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    code: str
-    description: str
-    details: object
-    is_error: bool
-
-
-class Fuse:
-    """Burns one step before and one after each call of a port; when it is through, the worker is dead.
-
-    A dead worker's call never returns. `dead` is set for the one who then takes the lease away and cancels it.
-    """
-
-    def __init__(self, steps: int | None = None) -> None:
-        self.left = steps
-        self.burnt = 0
-        self.dead = asyncio.Event()
-
-    async def burn(self) -> None:
-        self.burnt += 1
-        if self.left is None:
-            return
-        self.left -= 1
-        if self.left == 0:
-            self.dead.set()
-            await asyncio.get_running_loop().create_future()
-
-
-@dataclass(slots=True)
-class Totals:
-    """The counters of the task."""
-
-    files: int = 0
-    transferred: int = 0
-    skipped: int = 0
-    failed: int = 0
-    directories: int = 0
-    symlinks: int = 0
-    bytes_transferred: int = 0
-    bytes_checksummed: int = 0
-    skipped_errors: int = 0
-    faults: int = 0
+from .fuse import Fuse
+from .rows import Event, Item, Row, State, Totals, is_due
 
 
 class MemoryStore:
@@ -123,10 +56,10 @@ class MemoryStore:
         self.rows: dict[int, Row] = {}
         self.totals = Totals()
         self.events: list[Event] = []
-        #: Of `endpoint_failed`, until the endpoint is reached: (code, side, whether of lanes).
+        #: The fault of `endpoint_failed`, until the endpoint is reached: (code, side, whether of lanes).
         self.trouble: tuple[str, Side, bool] | None = None
-        self.protections: list[Protection] = []
-        self.writes: list[Batch] = []
+        self.protections: list[DataProtection] = []
+        self.writes: list[Settlement] = []
         self.status = "ACTIVE"
         self.fatal: tuple[str, str] | None = None
         self.suspended: Fault | None = None
@@ -140,14 +73,14 @@ class MemoryStore:
         self.epoch = 0
         self.held = False
         self.knowledge: Mapping[str, object] = {}
-        self.runs: list[Run] = []
+        self.runs: list[SliceMeasurement] = []
         self.violations: list[str] = []
         self.pending: dict[int, Row] = {}
-        self.missed: dict[tuple[int, str], Missed] = {}
+        self.missed: dict[tuple[int, str], SkippedSource] = {}
         self._by_key: dict[str, int] = {}
 
     def lease(self, fuse: Fuse | None = None, latency: float = 0.0) -> MemoryLease:
-        """Take the lease, from whoever has it. latency: seconds that each call takes."""
+        """Take the lease from its holder. latency: seconds that each call takes."""
         self.epoch += 1
         self.held = True
         return MemoryLease(self, self.epoch, fuse, latency)
@@ -158,19 +91,17 @@ class MemoryStore:
 
     @property
     def destinations(self) -> set[str]:
-        """Of all rows."""
         return {row.file.destination_path for row in self.rows.values() if row.file.destination_path is not None}
 
     def codes(self) -> list[str]:
-        """The codes of all events, in order."""
         return [event.code for event in self.events]
 
     def count(self, state: State) -> int:
         return sum(row.state is state for row in self.rows.values())
 
-    def add(self, item: ItemRow, found: Sequence[Found]) -> list[FileRow]:
-        """New rows for these; all or nothing."""
-        fresh: dict[str, Found] = {}
+    def add(self, item: ItemRow, found: Sequence[FoundFile]) -> list[FileRow]:
+        """Add rows for these; all or nothing."""
+        fresh: dict[str, FoundFile] = {}
         for one in found:
             key = one.destination_path if one.destination_path is not None else one.source_path
             known = self._by_key.get(key)
@@ -203,7 +134,7 @@ class MemoryStore:
                 rows.append(row)
         return rows
 
-    def settle(self, settled: Settled) -> None:
+    def settle(self, settled: SettledFile) -> None:
         row = self.rows[settled.file.id]
         if row.state is not State.PENDING:
             self.violations.append(f"settled twice: {settled.file.source_path}")
@@ -222,7 +153,7 @@ class MemoryStore:
             self.totals.transferred += 1
             self.totals.bytes_transferred += settled.bytes
 
-    def note_fault(self, faulted: Faulted) -> None:
+    def note_fault(self, faulted: FaultedFile) -> None:
         row = self.rows[faulted.file.id]
         if row.state is not State.PENDING:
             self.violations.append(f"a fault of a settled file: {faulted.file.source_path}")
@@ -239,7 +170,7 @@ class MemoryStore:
             self.totals.files += row.file.kind > 0
             self._give_up(faulted.skipped)
 
-    def note_item_fault(self, faulted: ItemFaulted) -> None:
+    def note_item_fault(self, faulted: FaultedItem) -> None:
         item = self.items[faulted.item.id]
         if item.scanned:
             self.violations.append(f"a fault of a scanned item: {faulted.item.source_path}")
@@ -252,7 +183,7 @@ class MemoryStore:
             self.totals.files += 1
             self._give_up(faulted.skipped)
 
-    def note_missed(self, item: ItemRow, missed: Missed) -> None:
+    def note_missed(self, item: ItemRow, missed: SkippedSource) -> None:
         if self.missed.setdefault((item.id, missed.source_path), missed) is not missed:
             return
         self.totals.files += 1
@@ -273,41 +204,41 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class MemoryLease:
-    """What a worker holds: a TaskStore for as long as nobody else takes the lease."""
+    """The lease of a worker: a TaskStore until another worker takes the lease."""
 
     store: MemoryStore
     epoch: int
     fuse: Fuse | None = None
     latency: float = 0.0
-    #: Files with an id up to this are told as suspect.
+    #: Files with an id up to this are returned as suspect.
     suspect_up_to: int = 0
     calls: dict[str, int] = field(default_factory=dict)
 
     @asynccontextmanager
     async def _call(self, name: str) -> AsyncIterator[MemoryStore]:
-        """One transaction: a worker may die before it, or after it and before it learns so."""
+        """One transaction: a worker may die before it, or after it and before it gets the answer."""
         self.calls[name] = self.calls.get(name, 0) + 1
         await asyncio.sleep(self.latency)
         if self.fuse:
             await self.fuse.burn()
         if self.store.epoch != self.epoch or not self.store.held:
-            raise LeaseLostError
+            raise LeaseLostError(UUID(int=0), self.epoch)
         yield self.store
         await asyncio.sleep(self.latency)
         if self.fuse:
             await self.fuse.burn()
 
-    async def heartbeat(self) -> Pulse:
+    async def heartbeat(self) -> HeartbeatReply:
         async with self._call("heartbeat") as store:
-            return Pulse(store.cancel_requested, store.deadline, store.pause_requested)
+            return HeartbeatReply(store.cancel_requested, store.deadline, store.pause_requested)
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> Sequence[ItemRow]:
         async with self._call("unscanned") as store:
             now, without = store.clock.now(), set(exclude)
             items = (item for item in store.items.values() if not item.scanned and item.row.id not in without)
-            return list(islice((item.row for item in items if _is_due(item.next_try_at, now)), limit))
+            return list(islice((item.row for item in items if is_due(item.next_try_at, now)), limit))
 
-    async def add_found(self, item: ItemRow, found: Sequence[Found]) -> Sequence[FileRow]:
+    async def add_found(self, item: ItemRow, found: Sequence[FoundFile]) -> Sequence[FileRow]:
         async with self._call("add_found") as store:
             return store.add(item, found)
 
@@ -330,22 +261,22 @@ class MemoryLease:
             store.totals.directories += directories
             store.totals.symlinks += symlinks
 
-    async def file_items_scanned(self, found: Sequence[tuple[ItemRow, Found]]) -> Sequence[FileRow]:
+    async def file_items_scanned(self, found: Sequence[tuple[ItemRow, FoundFile]]) -> Sequence[FileRow]:
         async with self._call("file_items_scanned") as store:
-            # All or nothing: the whole batch is tried as one before anything is kept.
+            # All or nothing: the whole batch is checked before anything is kept.
             rows = store.add(found[0][0], [one for _, one in found]) if found else []
             for item, one in found:
                 store.items[item.id].scanned = True
                 store.totals.symlinks += one.link_target is not None
             return rows
 
-    async def items_faulted(self, faulted: Sequence[ItemFaulted]) -> None:
+    async def items_faulted(self, faulted: Sequence[FaultedItem]) -> None:
         async with self._call("items_faulted") as store:
             for one in faulted:
                 store.note_item_fault(one)
 
-    async def pass_over(self, item: ItemRow, missed: Sequence[Missed]) -> None:
-        async with self._call("pass_over") as store:
+    async def skip_sources(self, item: ItemRow, missed: Sequence[SkippedSource]) -> None:
+        async with self._call("skip_sources") as store:
             for one in missed:
                 store.note_missed(item, one)
 
@@ -355,7 +286,7 @@ class MemoryLease:
             due = (
                 row.file
                 for row in store.pending.values()
-                if _is_due(row.next_try_at, now) and row.file.id not in without
+                if is_due(row.next_try_at, now) and row.file.id not in without
             )
             files = heapq.nsmallest(limit, due, key=lambda file: (file.size, file.id))
             return [replace(file, suspect=file.id <= self.suspect_up_to) for file in files]
@@ -371,7 +302,7 @@ class MemoryLease:
                 row = store.rows[file.id]
                 row.file = replace(row.file, temporary_path=file.temporary_path)
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: Settlement) -> None:
         async with self._call("write") as store:
             store.writes.append(batch)
             for settled in batch.settled:
@@ -399,15 +330,19 @@ class MemoryLease:
             if (lanes or not of_lanes) and side in (*sides, Side.UNKNOWN):
                 store.trouble = None
 
-    async def protected(self, protection: Protection) -> None:
+    async def protected(self, protection: DataProtection) -> None:
         async with self._call("protected") as store:
             store.protections.append(protection)
 
-    async def counts(self) -> Counts:
+    async def data_goes(self, way: DataWay) -> None:
+        async with self._call("data_goes") as store:
+            store.events.append(Event("DATA_WAY", way.why, way.way, False))
+
+    async def counts(self) -> TaskCounts:
         async with self._call("counts") as store:
             return _counts(store)
 
-    async def learn(self, knowledge: Mapping[str, object] | None, run: Run | None) -> None:
+    async def learn(self, knowledge: Mapping[str, object] | None, run: SliceMeasurement | None) -> None:
         self.calls["learn"] = self.calls.get("learn", 0) + 1
         if knowledge is not None:
             self.store.knowledge = json.loads(json.dumps(knowledge))
@@ -437,6 +372,14 @@ class MemoryLease:
             store.had_credential = had_credential
             self._end("INACTIVE")
 
+    async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:
+        async with self._call("wait_for_agent") as store:
+            if store.trouble is None or store.trouble[:2] != (fault.kind, fault.side):
+                store.events.append(Event(str(fault.kind), f"{fault.side}: {fault.advice}", "", False))
+            store.trouble = (str(fault.kind), fault.side, False)
+            store.next_run_at = look_at
+            store.held = False
+
     async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
         async with self._call("release") as store:
             store.next_run_at = next_run_at
@@ -448,12 +391,10 @@ class MemoryLease:
         self.store.held = False
 
 
-def _is_due(at: datetime | None, now: datetime) -> bool:
-    return at is None or at <= now
-
-
-def _counts(store: MemoryStore) -> Counts:
+def _counts(store: MemoryStore) -> TaskCounts:
     items = [item.next_try_at for item in store.items.values() if not item.scanned]
     files = [row.next_try_at for row in store.pending.values()]
     tries = [at for at in (*items, *files) if at is not None]
-    return Counts(len(items), len(files), store.totals.failed, min(tries, default=None), store.totals.skipped_errors)
+    return TaskCounts(
+        len(items), len(files), store.totals.failed, min(tries, default=None), store.totals.skipped_errors
+    )

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, Kind, Scope, make_fault
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, make_fault
 
 _ids = itertools.count(1)
 
 
 @dataclass(slots=True)
 class Node:
-    """An inode. A file of `content` counts as len(content) * scale octets: large files cost no memory."""
+    """An inode. A file of `content` counts as len(content) * scale octets: large files take no memory."""
 
     content: bytes = b""
     scale: int = 1
@@ -43,41 +43,41 @@ class MemoryTree:
     # ---- for tests
 
     def write(self, path: str, content: bytes = b"", *, scale: int = 1) -> Node:
-        """Put a file there, with the folders above it."""
+        """Write a file, and make its parent folders."""
         folder, name = self._above(path)
         node = Node(content, scale)
         folder[name] = node
         return node
 
     def folder(self, path: str) -> None:
-        """Put a folder there, with those above it."""
+        """Make a folder and its parents."""
         at = self.root
         for name in _names(path):
             assert at.children is not None
             at = at.children.setdefault(name, Node(children={}))
 
     def link(self, path: str, target: str) -> None:
-        """Put a symlink there."""
+        """Make a symlink."""
         folder, name = self._above(path)
         folder[name] = Node(target=target)
 
     def special(self, path: str, kind: str = "OS.unix=pipe") -> None:
-        """Put something there that is neither a file nor a folder."""
+        """Make something that is neither a file nor a folder."""
         folder, name = self._above(path)
         folder[name] = Node(special=kind)
 
     def files(self, path: str = "") -> dict[str, bytes]:
-        """The content of all files under this folder, by path relative to it; symlinks are not followed."""
+        """The content of all files below this folder, by path relative to it; symlinks are not followed."""
         return dict(_walk(self.get(path or "/"), ""))
 
     def paths(self, path: str = "") -> set[str]:
-        """All that lies under this folder, relative to it."""
+        """All paths below this folder, relative to it."""
         return set(_paths(self.get(path or "/"), ""))
 
-    # ---- what a server does
+    # ---- the requests of a server
 
     def find(self, path: str, *, follow: bool = True) -> Node | None:
-        """What is there; a symlink at the end is followed unless told otherwise."""
+        """The node at this path, or None. A symlink at its end is followed by default."""
         node = self.root
         names = _names(path)
         for index, name in enumerate(names):
@@ -92,14 +92,14 @@ class MemoryTree:
         return node
 
     def get(self, path: str, *, follow: bool = True) -> Node:
-        """What is there, or FILE_NOT_FOUND."""
+        """The node at this path. Raises FaultError(FILE_NOT_FOUND)."""
         node = self.find(path, follow=follow)
         if node is None:
             raise not_found(path)
         return node
 
     def entry(self, name: str, node: Node) -> Entry:
-        """A line of a listing: of a symlink the facts of what it leads to."""
+        """A line of a listing; a symlink has the facts of its target."""
         seen = self.find(node.target) if node.target is not None else node
         if seen is None:
             return Entry(name, "link", link_target=node.target)
@@ -107,7 +107,7 @@ class MemoryTree:
         return Entry(name, kind, seen.size, seen.modified, link_target=node.target, unique=str(seen.id))
 
     def open_for_writing(self, path: str, *, truncate: bool) -> Node:
-        """As STOR does: the inode that is there already is written over."""
+        """Open a file as STOR does: an existing inode is overwritten."""
         folder = self.find(path.rpartition("/")[0] or "/")
         if folder is None or folder.children is None:
             raise not_found(path)
@@ -158,9 +158,9 @@ class MemoryTree:
 
 
 def not_found(path: str) -> FaultError:
-    """Nothing is there."""
+    """The error of a path that does not exist."""
     fault = make_fault(Kind.FILE_NOT_FOUND, f"550 {path}: No such file or directory")
-    assert fault.scope is Scope.FILE
+    assert fault.scope is FaultScope.FILE
     return FaultError(fault)
 
 

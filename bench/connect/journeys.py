@@ -1,0 +1,132 @@
+"""Journeys of laptops behind NATs, 60 ms away: to a server, from a server, to each other, and one that falls asleep.
+
+sudo .venv/bin/python -m bench.connect.journeys
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.instance import Api, instance
+from bench.place import workplace
+from bench.wan.datasets import DataSet, hashes, octets_below
+from bench.wan.network import NETWORK, Network
+from bench.wan.tools import Pair, register
+from deploy.endpoint.toolkit import hand_over
+
+from .laptops import ConnectedLaptop, connected, way_to_service
+from .nat_network import laptop
+
+RTT = 60.0
+LARGE = DataSet("large", 1, 256 * 10**6)
+MIXED = DataSet("mixed", 40, 20 * 10**6)
+#: Seconds for which the laptop sleeps; and for a journey.
+SLEEP, LIMIT = 20.0, 400.0
+
+
+@dataclass(frozen=True)
+class End:
+    """An endpoint, and a folder of it as tasks name it and as this machine does."""
+
+    endpoint: str
+    path: str
+    folder: Path
+
+
+class Journeys:
+    def __init__(self, api: Api, root: Path) -> None:
+        self.api = api
+        self.root = root
+        self.failed = 0
+
+    def server(self, endpoint: str, name: str) -> End:
+        folder = self.root / name
+        folder.mkdir(exist_ok=True)
+        hand_over(folder, stop_at=self.root.parent)
+        return End(endpoint, f"{folder}/", folder)
+
+    def on(self, computer: ConnectedLaptop, name: str) -> End:
+        (computer.folder / name).mkdir(exist_ok=True)
+        return End(computer.endpoint, f"/{name}/", computer.folder / name)
+
+    def go(self, words: str, source: End, destination: End, meanwhile: threading.Thread | None = None) -> None:
+        """Transfer, compare hashes, and print how it went."""
+        sent = hashes(source.folder)
+        begun = time.monotonic()
+        task_id = self.api.transfer(
+            source.endpoint, source.path, destination.endpoint, destination.path, recursive=True
+        )
+        if meanwhile:
+            meanwhile.start()
+        task = self.api.wait(task_id, timeout=LIMIT, interval=0.2)
+        if meanwhile:
+            meanwhile.join()
+        good = task["status"] == "SUCCEEDED" and hashes(destination.folder) == sent
+        self.failed += not good
+        self._say(words, task, time.monotonic() - begun, good)
+
+    def _say(self, words: str, task: dict[str, Any], seconds: float, good: bool) -> None:
+        events = self.api.call("GET", f"/task/{task['task_id']}/event_list?limit=100")["DATA"]
+        codes = [event["code"] for event in reversed(events)]
+        how = "arrived" if good else f"WRONG ({task['status']} {task['fatal_error']})"
+        sys.stdout.write(f"{words}: {how} in {seconds:.1f} s, {task['data_way']}, faults {task['faults']}: {codes}\n")
+        sys.stdout.flush()
+
+
+def asleep(computer: ConnectedLaptop, arrived: Path) -> threading.Thread:
+    """Stops the agent in the middle of the file, and lets it go on at another address of its network."""
+
+    def sleep() -> None:
+        end = time.monotonic() + LIMIT
+        while octets_below(arrived) < LARGE.size // 4 and time.monotonic() < end:
+            time.sleep(0.1)
+        os.kill(computer.agent.pid, signal.SIGSTOP)
+        time.sleep(SLEEP)
+        computer.laptop.move()
+        os.kill(computer.agent.pid, signal.SIGCONT)
+
+    return threading.Thread(target=sleep)
+
+
+def run() -> int:
+    with ExitStack() as stack:
+        root = stack.enter_context(workplace())
+        for name in ("first", "second", "home"):
+            (root / name).mkdir()
+        net = stack.enter_context(Network())
+        net.shape(rtt_ms=RTT)
+        pair = stack.enter_context(Pair(net, root))
+        computers = [stack.enter_context(laptop(host)) for host in (net.destination, net.source)]
+        stack.enter_context(net.inside("service"))
+        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=f"127.0.0.1/32,{NETWORK}.0/24"))
+        stack.enter_context(way_to_service(net, api))
+        first, second = (
+            stack.enter_context(connected(net, api, computer, name, root / name, root / "home"))
+            for computer, name in zip(computers, ("first", "second"), strict=True)
+        )
+        journeys = Journeys(api, root)
+        server = register(api, pair, "toolkit").source
+        MIXED.make(first.folder / "mixed")
+        LARGE.make(first.folder / "large")
+        journeys.go("laptop to server", journeys.on(first, "mixed"), journeys.server(server, "mixed"))
+        journeys.go("server to laptop", journeys.server(server, "mixed"), journeys.on(first, "back"))
+        journeys.go("laptop to laptop behind two NATs", journeys.on(first, "mixed"), journeys.on(second, "mixed"))
+        there = journeys.server(server, "large")
+        journeys.go(
+            "a laptop that sleeps while it sends", journeys.on(first, "large"), there, asleep(first, there.folder)
+        )
+        here = journeys.on(second, "large")
+        journeys.go("a laptop that sleeps while it receives", there, here, asleep(second, here.folder))
+        return journeys.failed
+
+
+if __name__ == "__main__":
+    sys.exit(run())

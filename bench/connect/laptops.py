@@ -1,0 +1,82 @@
+"""Agents on computers behind NATs, set up by setup keys as a person does it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.instance import Api
+from bench.wan.network import Host, Network
+
+from .nat_network import Laptop
+
+#: The port of the way to the service's loopback address.
+PORT = 42_000
+START_SECONDS = 60.0
+
+
+@dataclass
+class ConnectedLaptop:
+    """endpoint: the id of its endpoint, whose root is `folder`."""
+
+    laptop: Laptop
+    endpoint: str
+    folder: Path
+    agent: subprocess.Popen[bytes]
+
+
+@contextmanager
+def way_to_service(net: Network, api: Api) -> Iterator[None]:
+    """Other hosts reach the loopback address of the service at PORT."""
+    with _forwarder(net.service, f"{net.service.address}:{PORT}", f"127.0.0.1:{urlsplit(api.url).port}"):
+        yield
+
+
+@contextmanager
+def connected(net: Network, api: Api, laptop: Laptop, name: str, folder: Path, home: Path) -> Iterator[ConnectedLaptop]:
+    """An agent that runs on the laptop and is connected."""
+    document = {"DATA_TYPE": "endpoint", "display_name": name, "name": name, "is_globus_connect": True}
+    made = api.call("POST", "/endpoint", document)
+    command = [sys.executable, "-m", "endpoints.gridftp.agent", "--config", str(home / name)]
+    with ExitStack() as stack:
+        log = stack.enter_context((home / f"{name}.log").open("wb"))
+        here = f"127.0.0.1:{urlsplit(api.url).port}"
+        stack.enter_context(_forwarder(laptop, here, f"{net.service.address}:{PORT}"))
+        setup = [*laptop.prefix, *command, "--root", str(folder), "--setup", "-"]
+        key = str(made["globus_connect_setup_key"])
+        subprocess.run(setup, input=key.encode(), check=True, stdout=log, stderr=log, timeout=START_SECONDS)
+        agent = laptop.run([*command, "--run"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        stack.callback(_stop, agent)
+        _wait_until_connected([*laptop.prefix, *command, "--status"], Path(log.name))
+        yield ConnectedLaptop(laptop, str(made["id"]), folder, agent)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(10)
+
+
+def _wait_until_connected(status: list[str], log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if subprocess.run(status, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            return
+        time.sleep(0.2)
+    raise TimeoutError("the agent does not connect:\n" + log.read_text()[-2000:])
+
+
+@contextmanager
+def _forwarder(host: Host | Laptop, listen: str, target: str) -> Iterator[None]:
+    words = [*host.prefix, sys.executable, "-m", "bench.connect.forward", listen, target]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        yield
+    finally:
+        _stop(process)

@@ -1,0 +1,118 @@
+"""An agent behind a NAT, 60 ms away at 1 Gbit/s, against two of the toolkit's servers over the same line.
+
+sudo .venv/bin/python -m bench.connect.nat                    # both data sets, each way
+sudo .venv/bin/python -m bench.connect.nat --sets DS1 --rounds 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.instance import Api, instance, seconds_until_settled
+from bench.place import workplace
+from bench.wan.datasets import COUNTS, DataSet, empty, hashes
+from bench.wan.network import NETWORK, Network
+from bench.wan.tools import Pair, register
+from deploy.endpoint.toolkit import hand_over
+
+from .laptops import connected, way_to_service
+from .nat_network import laptop
+
+#: The least ratio to the toolkit's servers (issue 15).
+WANTED = {"DS1": 0.9, "DS6": 0.8}
+TOTAL = 256 * 10**6
+LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class End:
+    """An endpoint and a folder of it, as tasks name it and as this machine does."""
+
+    endpoint: str
+    path: str
+    folder: Path
+
+
+@dataclass
+class Bench:
+    net: Network
+    api: Api
+    rtt: float
+    rounds: int
+
+    def seconds(self, source: End, destination: End, sent: dict[str, str]) -> float:
+        """The median of warm runs, each from an empty folder and checked by hash; the first run is not counted."""
+        found = []
+        for _ in range(self.rounds + 1):
+            empty(destination.folder)
+            self.net.shape(rtt_ms=self.rtt)
+            found.append(self._once(source, destination))
+            if hashes(destination.folder) != sent:
+                raise RuntimeError("what arrived is not what was sent")
+        return statistics.median(found[1:])
+
+    def _once(self, source: End, destination: End) -> float:
+        begun = time.time()
+        task = self.api.transfer(source.endpoint, source.path, destination.endpoint, destination.path, recursive=True)
+        return seconds_until_settled(self.api, self.api.wait(task, timeout=LIMIT, interval=0.2), begun)
+
+
+def measure(options: argparse.Namespace) -> None:
+    with ExitStack() as stack:
+        root = stack.enter_context(workplace())
+        for name in ("source", "destination", "laptop", "home"):
+            (root / name).mkdir()
+        net = stack.enter_context(Network())
+        net.shape(rtt_ms=options.rtt)
+        pair = stack.enter_context(Pair(net, root))
+        computer = stack.enter_context(laptop(net.destination))
+        stack.enter_context(net.inside("service"))
+        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=f"127.0.0.1/32,{NETWORK}.0/24"))
+        stack.enter_context(way_to_service(net, api))
+        agent = stack.enter_context(connected(net, api, computer, "laptop", root / "laptop", root / "home"))
+        servers = register(api, pair, "toolkit")
+        bench = Bench(net, api, options.rtt, options.rounds)
+        for name in options.sets:
+            data = DataSet(name, COUNTS[name], TOTAL)
+            sent = data.make(root / "source" / name)
+
+            def at(place: str, endpoint: str, name: str = name) -> End:
+                folder = root / place / name
+                folder.mkdir(exist_ok=True)
+                hand_over(folder, stop_at=root.parent)
+                return End(endpoint, f"/{name}/" if place == "laptop" else f"{folder}/", folder)
+
+            source, destination = at("source", servers.source), at("destination", servers.destination)
+            here = at("laptop", agent.endpoint)
+            theirs = bench.seconds(source, destination, sent)
+            say(name, "server to laptop", bench.seconds(source, here, sent), theirs)
+            say(name, "laptop to server", bench.seconds(here, at("source", servers.source, f"{name}-up"), sent), theirs)
+            for end in (source, destination, here):
+                empty(end.folder)
+
+
+def say(name: str, words: str, seconds: float, theirs: float) -> None:
+    wanted = WANTED.get(name, 0)
+    line = (
+        f"{name} {words}: {seconds:.2f} s, two toolkit servers {theirs:.2f} s: {theirs / seconds:.2f} (wanted {wanted})"
+    )
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(WANTED))
+    parser.add_argument("--rtt", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    measure(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The cost of the ssh shell: `python -m bench.shell`."""

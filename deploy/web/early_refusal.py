@@ -1,0 +1,58 @@
+"""Refuses long bodies that no view would take, by the head of the request, without a thread.
+
+A flood of them would otherwise cost a thread and some milliseconds each. The application would refuse the same requests
+with the same document (`transferapi/rest/http/errors.py`); it decides about all others.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+from django.urls import Resolver404, resolve
+from rest_framework.exceptions import NotAuthenticated
+from rest_framework.permissions import IsAuthenticated
+
+from transferapi.rest.http import errors, parsing
+from transferapi.rest.http.base import View
+
+from .refusals import Refusal
+
+#: Headers by which a front server reports a client's certificate (`transferapi/rest/http/trusted_proxies.py`).
+_OF_CERTIFICATES = ("X-SSL-", "SSL-")
+
+
+def refusal_of(request: Any, length: int, *, shows_credential: bool) -> Refusal | None:
+    """The refusal of a long body that has not been read; None: the application decides.
+
+    request: gunicorn's. length: octets of its body. shows_credential: whether it has a token, cookies or a certificate.
+    """
+    path = unquote(request.path)
+    view = _view_of(path)
+    if view is None:
+        return None
+    shows_credential = shows_credential or any(name.startswith(_OF_CERTIFICATES) for name, _ in request.headers)
+    if IsAuthenticated in view.permission_classes and not shows_credential:
+        return _refusal(NotAuthenticated(), path)
+    most = parsing.longest_body(view)
+    return _refusal(parsing.too_long(most), path) if length > most else None
+
+
+def _view_of(path: str) -> type[View] | None:
+    """The view of the API that the path belongs to."""
+    try:
+        found = getattr(resolve(path).func, "cls", None)
+    except Resolver404:
+        return None
+    return found if isinstance(found, type) and issubclass(found, View) else None
+
+
+def _refusal(error: Exception, path: str) -> Refusal:
+    status, headers, document = errors.answer(error, SimpleNamespace(path=path))
+    return Refusal(f"{status} {HTTPStatus(status).phrase}", json.dumps(document), "application/json", headers)
+
+
+__all__ = ["refusal_of"]

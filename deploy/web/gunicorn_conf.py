@@ -1,0 +1,96 @@
+"""Gunicorn's settings: `gunicorn --config python:deploy.web.gunicorn_conf transferapi.wsgi`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import ssl
+import sys
+from typing import Any
+
+from deploy.stack.child import die_with_parent
+from transferapi.config import load_or_exit
+
+from .tls import ServerContext
+
+#: Descriptors of a worker: for its connections, its streams of events, and its own files.
+FILES = 4096
+
+workers = 2
+#: A threaded worker, which can give connections away to streams of events.
+worker_class = "deploy.web.worker.StreamWorker"
+threads = 8
+#: Load once and fork: half the time to start and half the memory.
+preload_app = True
+#: Seconds without a heartbeat of a worker's loop after which it is killed. A request may take longer.
+timeout = 60
+#: Seconds for requests under way when the server stops: Ctrl-C of `make up` ends everything within 2 s.
+graceful_timeout = 1
+keepalive = 5
+#: The most octets that gunicorn allows. A path of 4,096 octets may be three times as long, percent-encoded.
+limit_request_line = 8190
+#: Gunicorn ignores headers about paths and schemes. The application trusts front servers (`rest.http.trusted_proxies`).
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
+#: The worker closes connections before gunicorn would stop accepting them (`StreamWorker.MOST_CONNECTIONS`).
+worker_connections = 4000
+#: The worker must see each octet of an answer.
+sendfile = False
+#: Its file would be in the user's home folder, which two instances can share.
+control_socket_disable = True
+#: The heartbeats of workers are files: in memory where that is possible.
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+#: Where both are set, gunicorn ends TLS, and asks clients for an optional certificate.
+certfile = os.environ.get("WAYBILL_TLS_CERTIFICATE") or None
+keyfile = os.environ.get("WAYBILL_TLS_KEY") or None
+_door = ServerContext()
+#: Seconds for which a busy thread (as with a long listing) delays the other threads. Each of their requests needs the
+#: interpreter about twenty times.
+SWITCH = 0.001
+
+
+def on_starting(server: object) -> None:
+    """Stop the start where the files cannot be used. Gunicorn would read them with the first connection."""
+    if certfile:
+        _door.context()
+
+
+def ssl_context(conf: object, default_ssl_context_factory: object) -> ssl.SSLContext:
+    """Gunicorn calls this for each connection."""
+    return _door.context()
+
+
+def when_ready(server: object) -> None:
+    """Before the fork: load what Django loads with the first request, once and not in every worker."""
+    from django.urls import get_resolver
+
+    from transferapi.rest import landing
+
+    _ = get_resolver().url_patterns
+    landing.prepare()
+    # Loaded objects stay: the garbage collector need not visit them, and so they are not copied into each worker.
+    gc.collect()
+    gc.freeze()
+
+
+def post_fork(server: object, worker: Any) -> None:
+    """A worker ends with its master, also where the master is killed. It gets as many descriptors as it needs."""
+    die_with_parent(os.getppid())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
+    sys.setswitchinterval(SWITCH)
+    from transferapi.rest.http.trusted_proxies import client_address
+
+    from .early_refusal import refusal_of
+    from .tunnels import TunnelForwarder
+
+    worker.client_address, worker.refusal_of = client_address, refusal_of
+    worker.tunnels = TunnelForwarder(load_or_exit().relay)
+
+
+def worker_exit(server: object, worker: Any) -> None:
+    """A worker that has served its requests ends at once: taking Django apart first needs 0.3 s."""
+    if worker.booted:
+        os._exit(0)

@@ -1,0 +1,369 @@
+"""Gunicorn's threaded worker, changed so that threads do not wait for clients, and connections can be given away.
+
+Gunicorn gives a connection to a thread as soon as it is readable. A client that sends slowly, stops in a body, or takes
+nothing of an answer holds that thread. Here one loop reads requests and sends answers for all clients (`connections`);
+a thread has a request from its last octet to the answer. Where there are more than MOST_CONNECTIONS connections, the
+address with most of them loses one: the one whose stage has lasted longest.
+
+An application that finds `waybill.hand_over` in its environment may `announce()` that it will use it. After it has
+written the first part of its answer, it calls it with the receiver of the connection; this call does not return. The
+worker neither closes nor counts the connection any more. So streams of events need no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import resource
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Any, NoReturn, Protocol
+
+from gunicorn.sock import ssl_context  # type: ignore[import-untyped]
+from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
+
+from endpoints.connect.relay_address import RelayAddress
+from identity.networks import network_of
+
+from .connections import BodyWanted, Connection, Stage
+from .fair_queue import FairQueue
+from .patience import Patience
+from .refusals import Refusal
+from .tunnels import TunnelForwarder, head_for_relay, is_tunnel
+
+KEY = "waybill.hand_over"
+#: Whether the application is called for the second time, now with the body that it asked for.
+AGAIN = "waybill.again"
+#: The application calls this with the key of the user. Without the call, the owner of a request is its network.
+BELONGS_TO = "waybill.belongs_to"
+#: Seconds between two checks of the time limits of clients.
+_TICK = 1.0
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_TOO_MUCH = Refusal("503 Service Unavailable", "Too much is being sent to this service: try again later.")
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class After(Enum):
+    """The state of a connection after a thread has handled a request."""
+
+    MORE = auto()
+    CLOSE = auto()
+    BODY = auto()
+    GIVEN_AWAY = auto()
+
+
+class ConnectionReceiver(Protocol):
+    def __call__(self, connection: Any, *, chunked: bool) -> None: ...
+
+
+class HandedOver(BaseException):
+    """Leaves gunicorn's code for requests without the end of the answer."""
+
+
+def first_to_go(among: Collection[Connection], weight: Callable[[Connection], int]) -> Connection:
+    """The oldest connection of the owner that has the largest weight in total."""
+    weights: Counter[str] = Counter()
+    for conn in among:
+        weights[conn.owner] += weight(conn)
+    return min(among, key=lambda conn: (-weights[conn.owner], conn.since))
+
+
+class _Waits:
+    """Implements connections.ClientWaits. A thread that waits is not counted among those of its client."""
+
+    def __init__(self, most: int, requests: FairQueue[Connection], submit: Callable[[], None]) -> None:
+        self._places = threading.Semaphore(most)
+        self._requests, self._submit = requests, submit
+
+    def begin(self, connection: Connection) -> bool:
+        if not self._places.acquire(blocking=False):
+            return False
+        if self._requests.done(connection.client_network, connection.credential):
+            self._submit()
+        return True
+
+    def end(self, connection: Connection) -> None:
+        self._requests.again(connection.client_network, connection.credential)
+        self._places.release()
+
+
+class HandOver:
+    """The interface of an application to its connection, for one request."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def announce(self) -> None:
+        """Declare that no other request follows on this connection."""
+        self.connection.request.force_close()
+
+    def __call__(self, receiver: ConnectionReceiver) -> NoReturn:
+        if self.connection.unsent:
+            raise ConnectionResetError(errno.ECONNRESET, "it takes nothing")
+        # The same condition as gunicorn's `Response.is_chunked`.
+        receiver(self.connection.socket, chunked=self.connection.request.version > (1, 0))
+        raise HandedOver
+
+
+class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    """`worker_class = "deploy.web.worker.StreamWorker"`. All numbers are for one process."""
+
+    #: Seconds for the head of a request, and before the rate of its body, or of its answer, counts.
+    READING = 30.0
+    #: Octets a second below which a client is too slow.
+    SLOWEST = 50_000
+    MOST_CONNECTIONS = 1000
+    #: The most long bodies that are read at a time.
+    MOST_BODIES = 100
+    #: The most octets of all answers that wait for their clients; of all long bodies in temporary files.
+    MOST_UNSENT, MOST_SPOOLED = 64 << 20, 1 << 30
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._here = threading.local()
+        #: All connections that are neither closed nor given away; those that no thread has, with their awaited events.
+        self._all: set[Connection] = set()
+        self._waiting: dict[Connection, int] = {}
+        #: Requests that no thread has begun to handle.
+        threads = self.cfg.threads
+        self._requests: FairQueue[Connection] = FairQueue(max(1, threads // 2), max(1, threads * 3 // 4))
+        self._patience = Patience(self.READING, self.SLOWEST, self.cfg.keepalive)
+        # Some threads are left for short answers, however many clients take long ones slowly.
+        self._waits = _Waits(max(1, threads - 2), self._requests, self._submit)
+        #: The address of a client, from that of its connection and X-Forwarded-For. `gunicorn_conf` sets this.
+        self.client_address: Callable[[str, str], str] = lambda address, forwarded: address
+        #: The refusal of a long body by its head (`early_refusal`). `gunicorn_conf` sets this.
+        self.refusal_of: Callable[..., Refusal | None] = lambda *_, **__: None
+        #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
+        self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
+        self._next_tick = 0.0
+        self._most = self.MOST_CONNECTIONS
+
+    def init_process(self) -> None:
+        """After the fork; runs until the worker ends."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(self.MOST_CONNECTIONS, descriptors // 2)
+        super().init_process()
+
+    # ---- in the threads
+
+    def load_wsgi(self) -> None:
+        super().load_wsgi()
+        application: Callable[..., Iterable[bytes]] = getattr(self, "wsgi")  # noqa: B009 - of gunicorn, which has no types
+
+        def with_connection(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            connection: Connection = self._here.connection
+            environ[KEY] = HandOver(connection)
+            environ[AGAIN] = connection.wanted
+            environ[BELONGS_TO] = connection.belongs_to
+            environ["gunicorn.socket"] = connection.socket
+            return application(environ, start_response)
+
+        self.wsgi = with_connection
+
+    def _handle_next(self) -> tuple[Connection, After] | None:
+        """Handle the next request in turn, which need not be the one that this was submitted for.
+
+        Returns None where each client that waits has as many threads as allowed.
+        """
+        conn = self._requests.take()
+        if conn is None:
+            return None
+        client = conn.client_network, conn.credential
+        try:
+            return conn, self.handle(conn)
+        except BaseException:
+            self.log.exception("A request failed in the web server itself.")
+            return conn, After.CLOSE
+        finally:
+            if self._requests.done(*client):
+                self._submit()
+
+    def handle(self, conn: Connection) -> After:
+        """Handle a complete request, or its head alone where the body is long."""
+        self._here.connection = conn
+        try:
+            return After.MORE if self.handle_request(conn.request, conn) else After.CLOSE
+        except BodyWanted:
+            return After.BODY
+        except HandedOver:
+            return After.GIVEN_AWAY
+        except OSError as error:
+            self.log.debug("The client is gone: %s", error)
+        except StopIteration as error:
+            self.log.debug("The answer was cut off: %s", error)
+        except Exception as error:
+            self.handle_error(conn.request, conn.sock, conn.client, error)
+        finally:
+            self._here.connection = None
+        return After.CLOSE
+
+    # ---- in the loop
+
+    def accept(self, listener: Any) -> None:
+        try:
+            plain, client = listener.accept()
+        except OSError as error:
+            if error.errno in _FULL:
+                self._make_room()
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        if len(self._all) >= self._most:
+            self._make_room()
+        conn = Connection(plain, client, listener.getsockname(), self.cfg, self._patience, self._waits)
+        self._all.add(conn)
+        self.nr_conns += 1
+        self._run(conn, functools.partial(conn.begin_tls, ssl_context(self.cfg)) if self.cfg.is_ssl else None)
+
+    def enqueue_req(self, conn: Connection) -> None:
+        """Queue the request; a thread takes it when its turn has come."""
+        conn.client_network = network_of(self.client_address(conn.address, conn.forwarded))
+        self._requests.put(conn.client_network, conn.credential, conn)
+        self._submit()
+
+    def _submit(self) -> None:
+        """Have a thread take a request. Does nothing in a worker that ends."""
+        with contextlib.suppress(RuntimeError):
+            done: Future[tuple[Connection, After] | None] = self.tpool.submit(self._handle_next)
+            done.add_done_callback(lambda future: self.method_queue.defer(self._finish, future))
+
+    def _run(self, conn: Connection, step: Callable[[], None] | None) -> None:
+        """Do this step with a connection, then give it to a thread, or wait for its next event, or drop it."""
+        try:
+            if step is not None:
+                step()
+        except OSError as error:
+            # The disk with the temporary files may be full.
+            (self.log.error if error.errno in _DISK else self.log.debug)("A connection is closed: %s", error)
+            conn.close()
+        except Exception as error:
+            self._refuse(conn, error)
+        if conn.stage is Stage.WORKING and (refusal := self._refusal_of(conn)):
+            self._run(conn, functools.partial(conn.refuse, refusal))
+        elif conn.stage is Stage.WORKING and is_tunnel(conn.request):
+            self._give_to_relay(conn)
+        elif conn.stage is Stage.WORKING:
+            self._forget(conn)
+            self.enqueue_req(conn)
+        elif conn.stage is Stage.CLOSED:
+            self._drop(conn)
+        else:
+            self._wait(conn)
+
+    def _give_to_relay(self, conn: Connection) -> None:
+        """An agent's connection belongs to the relay from now on."""
+        self._forget(conn)
+        self._all.discard(conn)
+        self.nr_conns -= 1
+        address = self.client_address(conn.address, conn.forwarded)
+        self.tunnels.take(conn.socket, head_for_relay(conn.request, address), address)
+
+    def _refusal_of(self, conn: Connection) -> Refusal | None:
+        if not conn.is_unread:
+            return None
+        return self.refusal_of(conn.request, conn.missing, shows_credential=conn.credential != 0)
+
+    def _refuse(self, conn: Connection, error: Exception) -> None:
+        """Answer an error of gunicorn's parser."""
+        try:
+            self.handle_error(None, conn.sock, conn.client, error)
+            conn.answered(keep=False)
+        except OSError:
+            conn.close()
+
+    def _ready(self, conn: Connection, _: object) -> None:
+        if conn in self._waiting:
+            self._run(conn, conn.step)
+            if conn.spooled:
+                self._bound_bodies()
+
+    def _bound_bodies(self) -> None:
+        """Where there are too many long bodies, or too many octets of them, refuse one of the owner that has most."""
+        bodies = {one for one in self._waiting if one.wanted}
+        total = sum(one.spooled for one in self._all)
+        while bodies and (len(bodies) > self.MOST_BODIES or total > self.MOST_SPOOLED):
+            many = len(bodies) > self.MOST_BODIES
+            one = first_to_go(bodies, lambda _: 1) if many else first_to_go(bodies, lambda body: body.spooled)
+            bodies.discard(one)
+            total -= one.spooled
+            self._run(one, functools.partial(one.refuse, _TOO_MUCH))
+
+    def _wait(self, conn: Connection) -> None:
+        known = self._waiting.get(conn)
+        if known is None:
+            self.poller.register(conn.socket, conn.wants, functools.partial(self._ready, conn))
+        elif known != conn.wants:
+            self.poller.modify(conn.socket, conn.wants, functools.partial(self._ready, conn))
+        self._waiting[conn] = conn.wants
+
+    def _forget(self, conn: Connection) -> None:
+        """Stop waiting for this connection."""
+        if self._waiting.pop(conn, None) is not None:
+            self.poller.unregister(conn.socket)
+
+    def _drop(self, conn: Connection) -> None:
+        self._forget(conn)
+        conn.close()
+        self._all.discard(conn)
+        self.nr_conns -= 1
+
+    def _make_room(self) -> None:
+        """Drop some connections at once: to drop one for each new connection would cost a look at all each time.
+
+        Requests that the application has accepted go last.
+        """
+        counts = Counter(conn.network for conn in self._all)
+        worst = sorted(self._all, key=lambda conn: (conn.wanted, -counts[conn.network], conn.since))
+        for conn in itertools.islice(filter(self._is_free, worst), 1 + self._most // 20):
+            self._drop(conn)
+
+    def _is_free(self, conn: Connection) -> bool:
+        """Whether no thread has this connection. A request that waited for a thread leaves the queue."""
+        return conn in self._waiting or self._requests.remove(conn.client_network, conn.credential, conn)
+
+    def _finish(self, done: Future[tuple[Connection, After] | None]) -> None:
+        # A worker that ends cancels the requests that no thread has begun; its sockets end with it.
+        handled = None if done.cancelled() else done.result()
+        if handled is None:
+            return
+        conn, after = handled
+        if after is After.GIVEN_AWAY:
+            self._all.discard(conn)
+            self.nr_conns -= 1
+        elif after is After.BODY:
+            self._run(conn, conn.read_body)
+            self._bound_bodies()
+        else:
+            self._run(conn, functools.partial(conn.answered, keep=after is After.MORE))
+            self._bound_unsent()
+
+    def _bound_unsent(self) -> None:
+        """Where too many octets wait for clients, drop an answer of the owner that has most."""
+        sending = {conn for conn in self._waiting if conn.stage is Stage.SENDING}
+        total = sum(conn.held for conn in sending)
+        while sending and total > self.MOST_UNSENT:
+            conn = first_to_go(sending, lambda answer: answer.held)
+            sending.discard(conn)
+            total -= conn.held
+            self._drop(conn)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Check the time limits. Gunicorn calls this method after each round of its loop."""
+        now = time.monotonic()
+        if now < self._next_tick and self.alive:
+            return
+        self._next_tick = now + _TICK
+        for conn in list(self._waiting):
+            begun = conn.stage in (Stage.BODY, Stage.SENDING)
+            if force or not (self.alive or begun) or conn.is_late(now):
+                self._drop(conn)
+
+
+__all__ = ["AGAIN", "BELONGS_TO", "KEY", "HandOver", "StreamWorker"]

@@ -1,0 +1,42 @@
+"""The drawn parts of docs/architecture.md and docs/shell.md, between `<!-- draw: NAME -->` and `<!-- end -->`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from . import floors, manual, rooms, states
+from .imports import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+SHELL = ROOT / "docs" / "shell.md"
+PICTURE = ROOT / "docs" / "floors.svg"
+
+PARTS: dict[Path, dict[str, Callable[[], str]]] = {
+    PAGE: {
+        "rooms": rooms.table,
+        "imports": rooms.imports_table,
+        "engine": rooms.engine,
+        "task": states.task,
+        "task moves": states.task_moves,
+        "control": states.control,
+        "pair": states.pair,
+    },
+    SHELL: {"commands": manual.commands},
+}
+
+_PART = re.compile(r"(<!-- draw: ([a-z ]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+
+
+def files() -> dict[Path, str]:
+    """The expected contents of the map's files. Raises ValueError when a page lacks a part of `PARTS`."""
+    return {**{page: _drawn(page) for page in PARTS}, PICTURE: floors.svg()}
+
+
+def _drawn(page: Path) -> str:
+    text, parts = page.read_text(), PARTS[page]
+    names = [found[2] for found in _PART.finditer(text)]
+    if sorted(names) != sorted(parts):
+        raise ValueError(f"docs/{page.name} has the parts {names}, docs/draw/page.py {list(parts)}")
+    return _PART.sub(lambda found: f"{found[1]}{parts[found[2]]()}\n{found[4]}", text)

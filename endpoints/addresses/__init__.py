@@ -1,0 +1,1 @@
+"""The address gate: the addresses to which the service may connect."""

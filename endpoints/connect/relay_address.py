@@ -1,0 +1,57 @@
+"""The address of a relay process: a port, or a socket in a folder of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import NamedTuple
+
+_UNIX = "unix:"
+
+
+class RelayAddress(NamedTuple):
+    """path: of a unix socket; "" where there is a host and a port."""
+
+    host: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return _UNIX + self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def connect(self, timeout: float) -> socket.socket:
+        """A connected socket that does not block. Raises OSError (TimeoutError)."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout):
+            for family, target in await self._targets():
+                sock = socket.socket(family, socket.SOCK_STREAM)
+                try:
+                    sock.setblocking(False)
+                    await loop.sock_connect(sock, target)
+                except BaseException:
+                    sock.close()
+                    raise
+                return sock
+        raise ConnectionRefusedError(f"{self} has no address")
+
+    async def _targets(self) -> list[tuple[int, str | tuple[str, int]]]:
+        if self.path:
+            return [(socket.AF_UNIX, self.path)]
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        return [(one[0], (str(one[4][0]), self.port)) for one in found]
+
+
+def parse(text: str) -> RelayAddress:
+    """`host:port`, `[IPv6 address]:port` or `unix:/path`. Raises ValueError."""
+    if text.startswith(_UNIX):
+        path = text[len(_UNIX) :]
+        if not path.startswith("/"):
+            raise ValueError("the path of a socket is absolute: unix:/path")
+        return RelayAddress("", 0, path)
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError("host:port, or unix:/path")
+    return RelayAddress(host.strip("[]"), int(port))

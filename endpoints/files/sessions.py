@@ -1,0 +1,98 @@
+"""A session for one file or folder, driven from one thread by blocking calls, as long as the request lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Self, TypeVar
+
+from django.conf import settings
+
+from endpoints import concurrency_limits, operations
+from endpoints.concurrency_limits import ConcurrencyLimit
+from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.sessions import opening
+from endpoints.sessions.remote import RemoteSession
+from endpoints.sharing.access import Access
+from endpoints.sharing.confinement import Confinement
+from identity.models import User
+
+_T = TypeVar("_T")
+
+
+class FileSession:
+    """Holds slots of `concurrency_limits` and one session until `close`. limits: of which slots are taken.
+
+    Raises TooManyWaitingError, NotActivatedError, VaultError, TargetRefusedError, FaultError.
+    """
+
+    def __init__(
+        self,
+        user: User,
+        granted: Access,
+        path: str,
+        *,
+        write: bool,
+        limits: Sequence[ConcurrencyLimit] = (concurrency_limits.FILES, concurrency_limits.OPERATIONS),
+    ) -> None:
+        self.granted = granted
+        self.confinement = Confinement(granted.root, None)
+        self._user = user
+        with ExitStack() as opened:
+            #: The last one counts the memory of the request.
+            self.slot = [opened.enter_context(concurrency_limits.request_slot(user.pk, one)) for one in limits][-1]
+            logins = opening.logins_of(user, granted)
+            servers = list(granted.host.servers.all())
+            self._runner = opened.enter_context(asyncio.Runner())
+            self.session: RemoteSession = self.run(opening.open_session(servers, logins))
+            opened.callback(self._close_session)
+            #: The path on the host's server.
+            self.path = self.run(self._enter(path, write=write)) if granted.shared else path
+            self._opened = opened.pop_all()
+
+    @property
+    def encrypt(self) -> bool:
+        """Whether the endpoint, or its host, demands encrypted data connections."""
+        return self.granted.endpoint.force_encryption or self.granted.host.force_encryption
+
+    def run(self, work: Coroutine[Any, Any, _T], seconds: float | None = None) -> _T:
+        """seconds: by default those of an operation."""
+        try:
+            return self._runner.run(_within(work, seconds or settings.OPERATION_SECONDS))
+        except FaultError as error:
+            if self.granted.shared and self._user.pk != self.granted.actor_id:
+                # The server's own text contains its paths.
+                error.fault = replace(error.fault, raw="")
+            raise
+
+    def close(self) -> None:
+        """May be called repeatedly."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _enter(self, path: str, *, write: bool) -> str:
+        granted = self.granted
+        allows = None
+        if granted.allowed_paths is not None:
+            allows = lambda inner: granted.allows(inner, write=write)  # noqa: E731
+        self.confinement = Confinement(granted.root, allows)
+        resolved = await operations.enter(self.session, granted, self.confinement, [path], write=write, moves=False)
+        return resolved[0]
+
+    def _close_session(self) -> None:
+        self._runner.run(self.session.close())
+
+
+async def _within(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise FaultError(make_fault(Kind.TIMEOUT, f"the endpoint did not finish within {seconds:g} s")) from None

@@ -1,0 +1,196 @@
+"""The folder in which an agent keeps its key, its settings, its log and its state. Only its user can read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+from endpoints.gridftp.server import RootPart
+
+from .keys import AgentIdentity, AgentKey, KeyFileError
+from .tunnel.service import ServiceAddress
+
+NAME = "waybill-connect"
+
+
+class HomeError(Exception):
+    """The folder is missing, damaged or in use; the text is for the person."""
+
+
+def default_folder() -> Path:
+    """Where the system's programs keep such things."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / NAME
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / NAME
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / NAME
+
+
+class Settings:
+    """The decisions of setup."""
+
+    def __init__(
+        self, service: ServiceAddress, endpoint_id: str, endpoint_name: str, roots: list[RootPart], renewed: float
+    ) -> None:
+        self.service, self.endpoint_id, self.endpoint_name = service, endpoint_id, endpoint_name
+        self.roots, self.renewed = roots, renewed
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "service": self.service.url,
+            "pins": list(self.service.pins),
+            "endpoint_id": self.endpoint_id,
+            "endpoint_name": self.endpoint_name,
+            "roots": [root._asdict() for root in self.roots],
+            "renewed": self.renewed,
+        }
+
+    @classmethod
+    def read(cls, document: Any) -> Settings:
+        """Raises KeyError, TypeError, ValueError."""
+        roots = [RootPart(str(one["path"]), str(one["name"]), bool(one["writable"])) for one in document["roots"]]
+        service = ServiceAddress(str(document["service"]), tuple(map(str, document["pins"])))
+        renewed = float(document["renewed"])
+        return cls(service, str(document["endpoint_id"]), str(document["endpoint_name"]), roots, renewed)
+
+
+class Home:
+    """The folder and its files. Raises HomeError and OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._settings, self._chain = folder / "agent.json", folder / "chain.pem"
+        self._key, self._next_key = folder / "key.pem", folder / "next-key.pem"
+        self._state = folder / "state.json"
+        #: Their existence is a request to the running agent.
+        self.stop_request, self.pause_request = folder / "stop", folder / "paused"
+        self.log, self.program = folder / "agent.log", folder / f"{NAME}.pyz"
+
+    @property
+    def exists(self) -> bool:
+        return self._settings.exists()
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.name == "posix":
+            self.folder.chmod(0o700)
+
+    def remove(self) -> None:
+        """Forget the endpoint: key, settings, log. The folders that were served are not touched."""
+        shutil.rmtree(self.folder)
+
+    # ---- settings and identity
+
+    def settings(self) -> Settings:
+        if not self.exists:
+            raise HomeError("This computer is not set up yet: get a setup key from the service, then use --setup KEY.")
+        try:
+            return Settings.read(json.loads(self._settings.read_text("utf-8")))
+        except (ValueError, KeyError, TypeError):
+            raise HomeError(f"{self._settings} is damaged: set this computer up again with a new setup key.") from None
+
+    def write_settings(self, settings: Settings) -> None:
+        self._write(self._settings, json.dumps(settings.document(), indent=2) + "\n")
+
+    def identity(self) -> AgentIdentity:
+        try:
+            key = AgentKey.from_pem(self._key.read_text("ascii"))
+            return AgentIdentity(key, self._chain.read_text("ascii"))
+        except (OSError, ValueError, KeyFileError):
+            raise HomeError(f"The key in {self.folder} cannot be read: set this computer up again.") from None
+
+    def next_key(self) -> AgentKey:
+        """The key for a setup. It is on the disk before it is sent, so that a setup whose answer is lost can be
+        repeated with it."""
+        try:
+            return AgentKey.from_pem(self._next_key.read_text("ascii"))
+        except (OSError, ValueError, KeyFileError):
+            key = AgentKey.new()
+            self._write(self._next_key, key.pem())
+            return key
+
+    def keep(self, identity: AgentIdentity) -> None:
+        """The identity from now on."""
+        self._write(self._key, identity.key.pem())
+        self.write_chain(identity.chain)
+        if self._next_key.exists():
+            self._next_key.unlink()
+
+    def write_chain(self, chain: str) -> None:
+        self._write(self._chain, chain)
+
+    # ---- the state of the running agent
+
+    def state(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._state.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        self._write(self._state, json.dumps(state))
+
+    def _write(self, path: Path, text: str) -> None:
+        """Whole or not at all, and for nobody else to read: a temporary file has mode 0600 from the beginning."""
+        number, name = tempfile.mkstemp(dir=str(self.folder), prefix=f".{path.name}-")
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+
+class Lock:
+    """Held by the one agent that runs with a folder. The system releases it when the process ends, however it does."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.folder / "agent.lock"
+        self._file: IO[bytes] | None = None
+
+    def take(self) -> bool:
+        """Whether nobody else has it."""
+        file = open(self._path, "ab+")  # noqa: SIM115 - it stays open
+        try:
+            _lock(file)
+        except OSError:
+            file.close()
+            return False
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def is_held(self) -> bool:
+        """Whether an agent runs."""
+        if not self._path.exists():
+            return False
+        free = self.take()
+        self.release()
+        return not free
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> None:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

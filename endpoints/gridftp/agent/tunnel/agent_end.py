@@ -1,0 +1,191 @@
+"""The agent's end of one tunnel: the opening handshake, the sign-in, and the channels that the relay opens."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from . import frames, websocket
+from .bridge import CONTROL_WINDOW, DATA_WINDOW, Bridge, attach
+from .connection import TunnelConnection
+from .frames import FrameError
+from .multiplexer import Channel, ChannelHandler, Ended
+from .service import ServiceAddress
+from .sign_in import VERSION, AgentIdentity, text_to_sign
+
+PATH = "/connect/tunnel"
+_MAX_HEAD = 16 << 10
+#: Seconds after which the relay may be tried again, where it says so; at most this.
+MAX_RETRY = 300.0
+
+
+class TunnelEndedError(Exception):
+    """There is no tunnel, or no more. code: of `Refused`, or "". retry: seconds that the relay asks to wait."""
+
+    def __init__(self, reason: str, code: str = "", retry: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.code, self.retry = reason, code, retry
+
+
+class AgentFacts(NamedTuple):
+    """The words of an agent about itself."""
+
+    version: str = ""
+    platform: str = ""
+
+
+class State:
+    """The part that outlives one tunnel of a running agent. instance: distinguishes it from a clone."""
+
+    def __init__(self) -> None:
+        self.instance = secrets.token_hex(16)
+        self.epoch = 0
+        self.paused = False
+
+
+class AgentEnd(TunnelConnection):
+    """One tunnel, from the request of the WebSocket to its end."""
+
+    def __init__(
+        self,
+        service: ServiceAddress,
+        identity: AgentIdentity,
+        facts: AgentFacts,
+        state: State,
+        on_control: Callable[[socket.socket], None],
+    ) -> None:
+        super().__init__(is_client=True)
+        self._service, self._identity, self._facts, self._state = service, identity, facts, state
+        self._on_control = on_control
+        self._key = websocket.new_key()
+        self._head: bytearray | None = bytearray()
+        loop = asyncio.get_event_loop()
+        self.welcome: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._retry: float | None = None
+        self._code = ""
+        #: The loop alone would not keep them.
+        self._servings: set[asyncio.Future[None]] = set()
+
+    def begin(self) -> None:
+        assert self.transport is not None
+        self.transport.write(websocket.request(self._service.authority, PATH, self._key))
+
+    def error(self) -> TunnelEndedError:
+        """Why there is no tunnel any more."""
+        return TunnelEndedError(self.why_lost, self._code, self._retry)
+
+    # ---- the handshake
+
+    def data_received(self, data: bytes) -> None:
+        if self._head is None:
+            super().data_received(data)
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._head) > _MAX_HEAD:
+                self.abort("the service does not answer as a web server does")
+            return
+        head, rest = bytes(self._head[:end]), bytes(self._head[end + 4 :])
+        self._head = None
+        try:
+            self._check_answer(websocket.parse_head(head))
+        except websocket.WebSocketError as error:
+            self.abort(error.reason)
+        else:
+            super().data_received(rest)
+
+    def _check_answer(self, head: websocket.Head) -> None:
+        """Raises WebSocketError."""
+        status = head.first.split(" ")[1:2]
+        if status != ["101"]:
+            self._retry = _seconds(head.fields.get("retry-after", ""))
+            raise websocket.WebSocketError(f"the service has no relay now: {head.first[:100]}")
+        if head.fields.get("sec-websocket-accept") != websocket.accept_key(self._key):
+            raise websocket.WebSocketError("the service answers another request")
+
+    # ---- documents
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        if "challenge" in content:
+            self._sign_in(content)
+        elif "welcome" in content:
+            if isinstance(content["welcome"], int):
+                self._state.epoch = content["welcome"]
+            self.signed_in = True
+            if not self.welcome.done():
+                self.welcome.set_result(None)
+        elif "refused" in content or "goodbye" in content:
+            self._code = frames.text_of(content, "refused", 20)
+            retry = content.get("retry")
+            self._retry = min(float(retry), MAX_RETRY) if isinstance(retry, (int, float)) and retry >= 0 else None
+            self.close(frames.text_of(content, "reason") or frames.text_of(content, "goodbye"))
+
+    def _sign_in(self, content: Mapping[str, Any]) -> None:
+        if self.signed_in:
+            raise FrameError("a second challenge")
+        try:
+            nonce = bytes.fromhex(frames.text_of(content, "challenge"))
+        except ValueError:
+            raise FrameError("a challenge that is no number") from None
+        state = self._state
+        self.send_document(
+            {
+                "chain": self._identity.chain,
+                "signature": self._identity.sign(text_to_sign(nonce, self._service.host)).hex(),
+                "instance": state.instance,
+                "epoch": state.epoch,
+                "version": self._facts.version,
+                "platform": self._facts.platform,
+                "paused": state.paused,
+                "protocol": VERSION,
+            }
+        )
+
+    # ---- channels
+
+    def channel_opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+        if content.get("kind") != "control":
+            channel.refuse(Ended.FORBIDDEN, "an agent accepts control channels only")
+            return
+        serving = asyncio.ensure_future(self._serve(channel))
+        self._servings.add(serving)
+        serving.add_done_callback(self._servings.discard)
+
+    async def _serve(self, channel: Channel) -> None:
+        near, far = socket.socketpair()
+        try:
+            await attach(Bridge(channel, CONTROL_WINDOW), near)
+            self._on_control(far)
+        except Exception as error:  # the agent's server refuses, or this machine has no descriptor left
+            near.close()
+            far.close()
+            channel.refuse(Ended.FAILED, str(error))
+        else:
+            channel.accept(CONTROL_WINDOW)
+
+    async def open_data(self, token: str) -> socket.socket:
+        """One end of a relayed data channel, which may wait for its other end still. Raises OSError."""
+        if self.why_lost or not self.signed_in:
+            raise ConnectionError("the service is not connected")
+        near, far = socket.socketpair()
+        # Nothing is read before the other end gives credit. Where it does not come, the relay ends the channel.
+        channel = self.channels.open({"kind": "data", "token": token}, ChannelHandler())
+        await attach(Bridge(channel, DATA_WINDOW), near)
+        return far
+
+    def tunnel_lost(self) -> None:
+        if not self.welcome.done():
+            self.welcome.set_exception(self.error())
+            self.welcome.exception()  # it may be nobody's who waits
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+def _seconds(text: str) -> float | None:
+    """Retry-After in seconds (RFC 9110, 10.2.3)."""
+    return min(float(text), MAX_RETRY) if text.isascii() and text.isdigit() else None

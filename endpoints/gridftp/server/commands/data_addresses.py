@@ -1,0 +1,126 @@
+"""Commands with data addresses: PASV, PORT and their variants (RFC 959, RFC 2428, GFD.20 for the striped ones).
+
+PORT may name other hosts than the client's own: third-party transfers need it. Ports below 1024 are refused, so that
+this server is never made to talk to other services (RFC 2577 section 3).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from endpoints.gridftp.commands import CommandError, format_host_port, parse_host_port
+from endpoints.gridftp.server.data.connector import Address
+from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.session import ServerSession
+
+from .table import command, site
+
+_FIRST_PORT = 1024
+_DIGITS = re.compile(r"[0-9]{1,5}")
+_TOKEN = re.compile(rb"[A-Za-z0-9_.~=-]{1,256}")
+_SIX_NUMBERS = re.compile(rb" *[0-9]{1,3}(?:,[0-9]{1,3}){5} *")
+
+
+@command("PASV")
+def passive(session: ServerSession, _: bytes) -> None:
+    address = format_host_port(*_listen_ipv4(session)).decode()
+    session.reply(227, f"Entering Passive Mode ({address})")
+
+
+@command("SPAS", feature="SPAS")
+def striped_passive(session: ServerSession, _: bytes) -> None:
+    """One stripe: this server."""
+    address = format_host_port(*_listen_ipv4(session)).decode()
+    session.say(f"229-Entering Striped Passive Mode.\r\n {address}\r\n229 End\r\n".encode())
+
+
+@command("EPSV", feature="EPSV")
+def extended_passive(session: ServerSession, argument: bytes) -> None:
+    _require_own_host(session)
+    own = b"2" if ":" in session.local_host else b"1"
+    if argument.upper() not in (b"", b"ALL", own):
+        raise RefusedError(522, f"Network protocol not supported, use ({own.decode()}).")
+    if argument.upper() == b"ALL":
+        session.reply(200, "EPSV ALL ok.")
+        return
+    _, port = session.channel.listen(session.local_host)
+    session.reply(229, f"Entering Extended Passive Mode (|||{port}|)")
+
+
+@command("PORT")
+def active(session: ServerSession, argument: bytes) -> None:
+    session.channel.set_target(_checked(*_parse_host_port(argument)))
+    session.reply(200, "PORT Command successful.")
+
+
+@command("SPOR")
+def striped_active(session: ServerSession, argument: bytes) -> None:
+    """The addresses of the destination's data nodes; this server can send to one."""
+    addresses = argument.split()
+    if len(addresses) != 1:
+        raise RefusedError(501, "SPOR takes one address here.")
+    session.channel.set_target(_checked(*_parse_host_port(addresses[0])))
+    session.reply(200, "SPOR Command successful.")
+
+
+@command("EPRT", feature="EPRT")
+def extended_active(session: ServerSession, argument: bytes) -> None:
+    """`|1|132.235.1.2|6275|` or `|2|1080::8:800:200C:417A|5282|`, with any delimiter."""
+    fields = argument.decode("latin-1").split(argument[:1].decode("latin-1")) if argument else []
+    try:
+        _, protocol, host, port, _ = fields
+        address = ipaddress.ip_address(host)
+        if protocol != {4: "1", 6: "2"}[address.version] or not _DIGITS.fullmatch(port):
+            raise ValueError(protocol)
+    except ValueError:
+        raise RefusedError(501, "EPRT: not an address.") from None
+    session.channel.set_target(_checked(str(address), int(port)))
+    session.reply(200, "EPRT Command successful.")
+
+
+@site("WAYBILL")
+def waybill(session: ServerSession, argument: bytes) -> None:
+    """`SITE WAYBILL DATA token ...` in place of PASV or PORT, on both sides: each token is one connection by a relay.
+
+    In MODE E the sender uses all of them; in MODE S one token serves one file.
+    """
+    word, *tokens = argument.split() or [b""]
+    if word.upper() != b"DATA" or session.service.open_relayed is None:
+        raise RefusedError(502, "SITE WAYBILL: this server has no relay.")
+    if not 0 < len(tokens) <= session.limits.streams or not all(map(_TOKEN.fullmatch, tokens)):
+        raise RefusedError(501, "SITE WAYBILL DATA: tokens are wanted, one for each connection.")
+    session.channel.set_tokens([token.decode() for token in tokens])
+    session.reply(200, "Data goes through the relay.")
+
+
+def _require_own_host(session: ServerSession) -> None:
+    """A refused PASV closes the cached data connections, as a granted one does: a client drains with it."""
+    if not session.local_host:
+        session.channel.close()
+        raise RefusedError(425, "Data connections cannot reach this server: use PORT.")
+
+
+def _listen_ipv4(session: ServerSession) -> Address:
+    _require_own_host(session)
+    if ":" in session.local_host:
+        raise RefusedError(425, "This is an IPv6 connection: use EPSV.")
+    return session.channel.listen(session.local_host)
+
+
+def _parse_host_port(argument: bytes) -> Address:
+    try:
+        if not _SIX_NUMBERS.fullmatch(argument):
+            raise CommandError("not an address", argument)
+        return parse_host_port(argument)
+    except CommandError:
+        raise RefusedError(501, "Not an address: h1,h2,h3,h4,p1,p2 is wanted.") from None
+
+
+def _checked(host: str, port: int) -> Address:
+    address = ipaddress.ip_address(host)
+    if not _FIRST_PORT <= port < 65536:
+        raise RefusedError(504, f"Data goes to ports from {_FIRST_PORT} on.")
+    if address.is_multicast or address.is_unspecified:
+        raise RefusedError(504, "Data goes to one host.")
+    return host, port

@@ -1,0 +1,166 @@
+"""Commands on files and folders that move no data (RFC 959, RFC 3659; MFMT as in draft-somers-ftp-mfxx)."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from datetime import datetime, timezone
+
+from endpoints.gridftp.facts import format_time
+from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.roots.restricted import RestrictedRoot, parse_allowed
+from endpoints.gridftp.server.roots.root import require_file
+from endpoints.gridftp.server.session import ServerSession
+
+from .table import command, site
+
+
+@command("SIZE", feature="SIZE")
+def size(session: ServerSession, argument: bytes) -> None:
+    status = session.service.root.stat(session.path(argument))
+    require_file(status)
+    session.reply(213, str(status.st_size))
+
+
+@command("MDTM", feature="MDTM")
+def modification_time(session: ServerSession, argument: bytes) -> None:
+    status = session.service.root.stat(session.path(argument))
+    session.reply(213, format_time(datetime.fromtimestamp(status.st_mtime, timezone.utc)))
+
+
+@command("AVBL", feature="AVBL")
+def free_space(session: ServerSession, argument: bytes) -> None:
+    """Octets that may still be written in a folder (draft-peterson-streamlined-ftp-command-extensions section 4)."""
+    with session.service.root.opened(session.path(argument or b"."), os.O_RDONLY | os.O_DIRECTORY) as folder:
+        found = os.fstatvfs(folder)
+    session.reply(213, str(found.f_bavail * found.f_frsize))
+
+
+@command("MFMT", feature="MFMT")
+def modify_modification_time(session: ServerSession, argument: bytes) -> None:
+    session.require_writable()
+    stamp, _, path = argument.partition(b" ")
+    moment = _parse_time(stamp)
+    with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
+        os.utime(fd, ns=(os.stat(fd).st_atime_ns, moment * 10**9))
+    session.say(b"213 Modify=%b; %b\r\n" % (stamp, path))
+
+
+@command("MKD", makes_name=True)
+def make_folder(session: ServerSession, argument: bytes) -> None:
+    session.require_writable()
+    path = session.path_to_change(argument)
+    if session.service.root.is_top(path):
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+    with session.service.root.parent(path) as (folder, name):
+        os.mkdir(name, dir_fd=folder)
+    session.say(b'257 Directory "%b" created successfully.\r\n' % path.replace(b'"', b'""'))
+
+
+@command("RMD")
+def remove_folder(session: ServerSession, argument: bytes) -> None:
+    session.require_writable()
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
+        os.rmdir(name, dir_fd=folder)
+    session.reply(250, "OK.")
+
+
+@command("DELE")
+def delete(session: ServerSession, argument: bytes) -> None:
+    """A symlink is removed itself, never what it points to."""
+    session.require_writable()
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
+        os.unlink(name, dir_fd=folder)
+    session.reply(250, "OK.")
+
+
+@command("RNFR")
+def rename_from(session: ServerSession, argument: bytes) -> None:
+    session.rename_from = None
+    session.require_writable()
+    path = session.path_to_change(argument)
+    with session.service.root.parent(path) as (folder, name):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    session.rename_from = path
+    session.reply(350, "OK. Send RNTO with destination name.")
+
+
+@command("RNTO", makes_name=True)
+def rename_to(session: ServerSession, argument: bytes) -> None:
+    session.require_writable()
+    old, session.rename_from = session.rename_from, None
+    if old is None:
+        raise RefusedError(503, "RNTO must follow a successful RNFR.")
+    root, new = session.service.root, session.path_to_change(argument)
+    root.require_replaceable(new)
+    with root.parent(old) as (old_folder, old_name), root.parent(new) as (folder, name):
+        os.rename(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+    session.reply(250, "OK.")
+
+
+@site("SYMLINKFROM", feature="SITE SYMLINKFROM")
+def symlink_from(session: ServerSession, argument: bytes) -> None:
+    """`SITE SYMLINKFROM target`, before SYMLINKTO: any text. It is resolved only when the symlink is followed."""
+    session.require_writable()
+    session.link_target = argument
+    if not argument:
+        raise RefusedError(501, "SITE SYMLINKFROM: a target is wanted.")
+    session.reply(350, "OK. Send SITE SYMLINKTO with symlink name.")
+
+
+@site("SYMLINKTO", feature="SITE SYMLINKTO")
+def symlink_to(session: ServerSession, argument: bytes) -> None:
+    session.require_writable()
+    target, session.link_target = session.link_target, b""
+    if not target:
+        raise RefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
+    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
+        os.symlink(target, name, dir_fd=folder)
+    session.reply(250, "OK.")
+
+
+@site("CHMOD")
+def change_mode(session: ServerSession, argument: bytes) -> None:
+    """`SITE CHMOD 644 path`. Set-user-id, set-group-id and the sticky bit are refused."""
+    session.require_writable()
+    digits, _, path = argument.partition(b" ")
+    if not (0 < len(digits) < 5 and all(digit in b"01234567" for digit in digits) and int(digits, 8) <= 0o777):
+        raise RefusedError(501, "SITE CHMOD: an octal mode up to 777 is wanted.")
+    with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
+        os.chmod(fd, int(digits, 8))
+    session.reply(250, "OK.")
+
+
+@site("TRNC")
+def truncate(session: ServerSession, argument: bytes) -> None:
+    """`SITE TRNC length path`: removes the rest that a restarted STOR leaves."""
+    session.require_writable()
+    length, _, path = argument.partition(b" ")
+    if not length.isdigit() or len(length) > 18:
+        raise RefusedError(501, "SITE TRNC: a length is wanted.")
+    with session.service.root.opened_file(session.path_to_change(path), os.O_WRONLY) as (fd, _status):
+        os.ftruncate(fd, int(length))
+    session.reply(250, "OK.")
+
+
+@site("RESTRICT")
+def restrict(session: ServerSession, argument: bytes) -> None:
+    """`SITE RESTRICT RW/a/b,R/c`: once in a session; it cannot be undone."""
+    if isinstance(session.service.root, RestrictedRoot):
+        raise RefusedError(500, "Session restricted paths list already set.")
+    confined = RestrictedRoot(session.service.root, parse_allowed(argument))
+    session.service = dataclasses.replace(session.service, root=confined)
+    session.rename_from = None
+    session.reply(250, "OK.")
+
+
+def _parse_time(stamp: bytes) -> int:
+    """YYYYMMDDHHMMSS, UTC; fractions are ignored. Returns seconds since 1970."""
+    try:
+        text = stamp.decode("ascii").partition(".")[0]
+        if len(text) != 14 or not text.isdigit():
+            raise ValueError(text)
+        return int(datetime.strptime(text + "+0000", "%Y%m%d%H%M%S%z").timestamp())
+    except ValueError:
+        raise RefusedError(501, "A time is wanted: YYYYMMDDHHMMSS.") from None

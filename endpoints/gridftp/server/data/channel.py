@@ -1,0 +1,245 @@
+"""The data connections of one session (RFC 959 section 3.2, GFD.20). Only the session's worker thread uses them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+
+from endpoints.gridftp.server.errors import AbortedError, DataError
+from endpoints.gridftp.server.interrupt import Interrupt
+from endpoints.gridftp.server.limits import ServerLimits
+from endpoints.gridftp.server.peers import everybody
+from endpoints.gridftp.server.polling import POLLIN, POLLOUT, Poller
+from endpoints.gridftp.server.security.data_protection import DataProtection
+
+from .connection import Connection
+from .connector import Address, DataConnector, OpenRelayed
+from .openings import Openings, steps
+
+#: Seconds to free a receiver that waits for a sender that will not come.
+_HANG_UP_SECONDS = 5.0
+
+
+class DataChannel:
+    """The data channel: a listening socket (PASV), an address (PORT) or tokens of a relay, and their connections.
+
+    before_wait: called before the worker sleeps, to send the replies so far. admits: whether an incoming connection may
+    be used; others are closed, and the wait goes on.
+    """
+
+    def __init__(
+        self,
+        limits: ServerLimits,
+        interrupt: Interrupt,
+        before_wait: Callable[[], None],
+        connector: DataConnector,
+        protection: DataProtection,
+        open_relayed: OpenRelayed | None = None,
+        admits: Callable[[socket.socket], bool] = everybody,
+    ) -> None:
+        self.connections: list[Connection] = []
+        self.buffer_size = 0
+        self._limits = limits
+        self._interrupt = interrupt
+        self._before_wait = before_wait
+        self._connector = connector
+        self._open_relayed = open_relayed
+        self._admits = admits
+        #: How connections that are opened from now on are protected.
+        self.protection = protection
+        self._openings = Openings()
+        self._listener: socket.socket | None = None
+        self._target: Address | None = None
+        self._tokens: Sequence[str] = ()
+        self._failed = False
+
+    # ---- opening and closing
+
+    def listen(self, host: str) -> Address:
+        """Listen at a new port (PASV)."""
+        self.close()
+        self._listener = self._connector.listen(host, self._limits.streams)
+        self._set_buffers(self._listener)
+        address = self._listener.getsockname()
+        return address[0], address[1]
+
+    def set_target(self, target: Address) -> None:
+        """Set the address to connect to when data is to be sent (PORT)."""
+        self.close()
+        self._target = target
+
+    def set_tokens(self, tokens: Sequence[str]) -> None:
+        """Set the tokens of a relay, one for each data connection (SITE WAYBILL DATA)."""
+        self.close()
+        self._tokens = tokens
+
+    def close(self) -> None:
+        """Close the channel. Octets already sent still arrive."""
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
+        self._openings.clear()
+        if self._listener:
+            self._listener.close()
+        self._listener = self._target = None
+        self._tokens = ()
+        self._failed = False
+
+    def fail(self, *, resetting: bool = False, sending_blocks: bool = False) -> None:
+        """The rule of failing files: see the package."""
+        if resetting:
+            for connection in self.connections:
+                connection.reset()
+        elif not self.connections and (self._tokens or (sending_blocks and self._target)):
+            with contextlib.suppress(DataError, AbortedError, OSError):
+                self._open(1, _HANG_UP_SECONDS)
+        self.close()
+        self._failed = True
+
+    def require(self) -> None:
+        """Raises DataError when no transfer can begin."""
+        if self._failed:
+            raise DataError.not_opened("closed after an earlier transfer failed, send PASV or PORT")
+        if not (self._listener or self._target or self._tokens):
+            raise DataError.not_opened("send PASV or PORT first")
+        self.protection.require()
+
+    @property
+    def passive(self) -> bool:
+        """Whether the other side connects."""
+        return self._listener is not None
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether a file can be received in MODE E, where the sender connects, or both sides do so to a relay."""
+        return bool(self._listener or self._tokens)
+
+    @property
+    def reused(self) -> bool:
+        return bool(self.connections)
+
+    # ---- connections
+
+    def single(self, *, sending: bool) -> Connection:
+        """The one connection of a MODE S transfer, opened by us or by the other side."""
+        if not self._listener:
+            self._open(1, self._limits.connect_seconds, sending=sending)
+        else:
+            until = monotonic() + self._limits.connect_seconds
+            while not self.connections:
+                self.wait([], POLLIN, until, DataError.not_opened("timed out waiting for a connection"))
+        return self.connections[0]
+
+    def outgoing(self, parallelism: int) -> list[Connection]:
+        """The connections of a MODE E sender, opened when there are none.
+
+        All are opened before the first file and all are used for each file: if one were first used for a later file, a
+        receiver that is still at an earlier one could take its octets for a part of that.
+        """
+        if not self.connections:
+            count = len(self._tokens) or min(parallelism, self._limits.streams)
+            self._open(count, self._limits.connect_seconds)
+        return self.connections
+
+    def incoming(self) -> list[Connection]:
+        """The connections of a MODE E receiver so far: those through a relay are opened here, others are accepted."""
+        if self._tokens and not self.connections:
+            self._open(len(self._tokens), self._limits.connect_seconds, sending=False)
+        return self.connections
+
+    def check(self) -> None:
+        """Call between two pieces of work. Raises AbortedError when interrupted."""
+        self._interrupt.check()
+
+    def drop(self, connection: Connection) -> None:
+        self.connections.remove(connection)
+        connection.close()
+
+    def wait(
+        self, connections: Iterable[Connection], event: int, until: float, late: DataError, wake_at: float | None = None
+    ) -> list[Connection]:
+        """Sleep until some of the connections are ready, or new ones are open; return those.
+
+        `until`, `wake_at`: monotonic seconds. Raises `late` at `until`, AbortedError when interrupted; returns nothing
+        at `wake_at`.
+        """
+        self._before_wait()
+        by_fd: dict[int, Connection] = {}
+        for connection in connections:
+            if event == POLLIN and connection.holds_octets:
+                return [connection]
+            by_fd[connection.fileno()] = connection
+        accepting = self._listener if event == POLLIN else None
+        refused = self._openings.failure if accepting and not self.connections else None
+        if refused:
+            until, late = min(until, self._openings.patient_until), refused
+        found = self._poll(by_fd, event, accepting, until if wake_at is None else min(until, wake_at))
+        self._interrupt.check()
+        if not found and monotonic() >= until:
+            raise late
+        if accepting and accepting.fileno() in found:
+            self._accept(accepting)
+        fresh = self._openings.advance(found, lenient=self.passive) if self._openings else []
+        self.connections += fresh
+        return [by_fd[fd] for fd in found if fd in by_fd] + fresh
+
+    def _poll(self, fds: Iterable[int], event: int, accepting: socket.socket | None, until: float) -> set[int]:
+        poller = Poller()
+        for fd in fds:
+            poller.register(fd, event)
+        poller.register(self._interrupt.fd, POLLIN)
+        if accepting:
+            poller.register(accepting.fileno(), POLLIN)
+        for opening in self._openings:
+            poller.register(opening.fd, opening.event)
+            until = min(until, opening.deadline)
+        return poller.poll(max(0.0, until - monotonic()))
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        if len(self.connections) >= self._limits.streams or not self._admits(sock):
+            sock.close()
+            return
+        if len(self.connections) + len(self._openings) >= self._limits.streams:
+            self._openings.give_up_oldest()
+        self._begin(sock, connecting=False, as_client=False)
+
+    def _begin(self, sock: socket.socket, *, connecting: bool, as_client: bool, seconds: float = math.inf) -> None:
+        way = steps(sock, self.protection, connecting=connecting, as_client=as_client)
+        self._openings.begin(sock.fileno(), way, min(seconds, self._limits.handshake_seconds))
+
+    def _open(self, count: int, seconds: float, *, sending: bool = True) -> None:
+        """Open the data connections of our side, all at once. Raises DataError."""
+        late = DataError.not_opened("opening the data connections timed out")
+        until = monotonic() + seconds
+        try:
+            self._begin_all(count, seconds, sending=sending)
+            self.connections += self._openings.advance((), lenient=False)
+            while self._openings:
+                self.wait([], POLLOUT, until, late)
+        except OSError as error:
+            raise DataError.not_opened(error.strerror or str(error)) from error
+        finally:
+            self._openings.clear()
+
+    def _begin_all(self, count: int, seconds: float, *, sending: bool) -> None:
+        """The side that connects is the client of TLS; where both connect to a relay, it is the sender."""
+        for token in self._tokens[:count]:
+            assert self._open_relayed is not None
+            self._begin(self._open_relayed(token), connecting=False, as_client=sending, seconds=seconds)
+        for _ in range(count if self._target else 0):
+            assert self._target is not None
+            sock = self._connector.connect(self._target, self._set_buffers)
+            self._begin(sock, connecting=True, as_client=True, seconds=seconds)
+
+    def _set_buffers(self, sock: socket.socket) -> None:
+        """Apply SBUF. Without it the kernel tunes the buffers."""
+        if self.buffer_size:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.buffer_size)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.buffer_size)

@@ -1,0 +1,83 @@
+"""A served folder by paths, for systems whose calls take no descriptors of folders (Windows).
+
+Each path is resolved, and must then lie inside; between that and its use somebody who can make symlinks in the served
+folder could replace a part of it. On other systems `root.Root` leaves no such gap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from .root import BINARY, PathLike, Root, outside
+
+#: Names that Windows takes for devices, with any ending.
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{digit}" for name in ("com", "lpt") for digit in range(10))}
+_FORBIDDEN = frozenset('<>:"|?*\\')
+_WINDOWS = os.name == "nt"
+
+
+class PathRoot(Root):
+    """The same as `Root`, without descriptors: where that yields one of a folder, this yields None and a full path."""
+
+    def __init__(self, folder: PathLike, *, as_windows: bool = _WINDOWS) -> None:
+        self.real = os.path.realpath(os.fsencode(folder))
+        self.fd = -1
+        self._as_windows = as_windows
+        if not os.path.isdir(self.real):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.real)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def open(self, path: bytes, flags: int, mode: int = 0o666) -> int:
+        return os.open(self._resolved(path), flags | BINARY, mode)
+
+    def stat(self, path: bytes) -> os.stat_result:
+        return os.stat(self._resolved(path))
+
+    def require_folder(self, path: bytes) -> None:
+        if not stat.S_ISDIR(self.stat(path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    @contextlib.contextmanager
+    def opened_to_change(self, path: bytes) -> Iterator[PathLike | int]:
+        yield self._resolved(path)
+
+    @contextlib.contextmanager
+    def folder(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
+        self.require_folder(path)
+        yield None, self._resolved(path) + os.fsencode(os.sep)
+
+    _above = folder
+
+    @contextlib.contextmanager
+    def without_links(self, path: bytes) -> Iterator[Root]:
+        full = self._joined(path)
+        if os.path.normcase(os.path.realpath(full)) != os.path.normcase(full):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        yield PathRoot(full, as_windows=self._as_windows)
+
+    def _joined(self, path: bytes) -> bytes:
+        parts = [part for part in path.split(b"/") if part]
+        if self._as_windows:
+            for part in parts:
+                _require_windows_name(os.fsdecode(part))
+        return os.path.join(self.real, *parts)
+
+    def _resolved(self, path: bytes) -> bytes:
+        """Where it really is. Raises OSError when that is outside."""
+        real = os.path.realpath(self._joined(path))
+        base, found = os.path.normcase(self.real), os.path.normcase(real)
+        if found != base and not found.startswith(base.rstrip(os.fsencode(os.sep)) + os.fsencode(os.sep)):
+            raise outside()
+        return real
+
+
+def _require_windows_name(name: str) -> None:
+    """Raises OSError for a name that Windows would take for a device, a stream, several folders or another name."""
+    if name.split(".")[0].rstrip().lower() in _DEVICES or _FORBIDDEN & set(name) or name[-1] in ". ":
+        raise OSError(errno.EINVAL, "Not a file name on Windows", name)

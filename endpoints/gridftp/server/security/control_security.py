@@ -1,0 +1,64 @@
+"""The files of a server with GSI: its certificate, the authorities that it trusts, and the users that it serves."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from pathlib import Path
+
+from .contexts import Credential, tls_context
+from .delegation import DelegationKey
+
+_LINE = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"\s]\S*))\s+([^\s,]+)')
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
+#: Spellings of the same attribute in old grid-mapfiles.
+_SPELLINGS = ((re.compile("/(?:E|Email|EMAILADDRESS)="), "/emailAddress="), (re.compile("/USERID="), "/UID="))
+
+
+class ControlSecurity:
+    """The files are read at each login: a renewed certificate and a changed list count at once.
+
+    certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it. gridmap: lines of `"/O=Grid/CN=Alice"
+    account`; whoever is not in it is not served. Raises CertificateError where the certificate cannot be used, OSError.
+    """
+
+    def __init__(
+        self,
+        certificate: str | os.PathLike[str],
+        key: str | os.PathLike[str],
+        trust: str | os.PathLike[str],
+        gridmap: str | os.PathLike[str],
+    ) -> None:
+        self._files = (Path(certificate), Path(key))
+        self._gridmap = Path(gridmap)
+        self.trust = os.fspath(trust)
+        self.delegation = DelegationKey()
+        self.context()
+        self._gridmap.read_bytes()
+
+    def context(self) -> ssl.SSLContext:
+        """For one control channel, as the server. Raises CertificateError, OSError."""
+        pem = self._files[0].read_bytes()
+        if self._files[0] != self._files[1]:
+            pem += b"\n" + self._files[1].read_bytes()
+        return tls_context(Credential.parse(pem), server_side=True, trust=self.trust)
+
+    def account(self, identity: str) -> str:
+        """The account of this name in the gridmap; "": it is not served. Raises OSError."""
+        wanted = _usual(identity)
+        for line in self._gridmap.read_text("utf-8", "replace").splitlines():
+            match = None if line.lstrip().startswith("#") else _LINE.match(line)
+            if match and _usual(_unescaped(match[1] or match[2] or "")) == wanted:
+                return match[3]
+        return ""
+
+
+def _unescaped(name: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[2], name)
+
+
+def _usual(name: str) -> str:
+    for spelling, usual in _SPELLINGS:
+        name = spelling.sub(usual, name)
+    return name

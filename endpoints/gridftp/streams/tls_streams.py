@@ -1,0 +1,99 @@
+"""A data connection in clear or with TLS. asyncio's own TLS cannot end one direction alone, as MODE S needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+
+#: Octets that are read at a time, and buffered for a slow reader.
+PIECE = 256 * 1024
+
+
+class DataConnection:
+    """A connected socket. Raises OSError (ssl.SSLError too)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, host: str, port: int, context: ssl.SSLContext | None) -> DataConnection:
+        """context: for TLS; None: in clear."""
+        reader, writer = await asyncio.open_connection(host, port, limit=PIECE)
+        if context is None:
+            return cls(reader, writer)
+        connection = _TlsConnection(reader, writer, context)
+        try:
+            await connection.shake_hands()
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    async def read(self) -> bytes:
+        """b"" at the end."""
+        return await self._reader.read(PIECE)
+
+    async def write(self, data: bytes) -> None:
+        """Waits while too much is buffered."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def end(self) -> None:
+        """Nothing more is sent."""
+        self._writer.write_eof()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._writer.transport.abort()
+        self._writer.close()
+
+
+class _TlsConnection(DataConnection):
+    """TLS as the end that connects."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
+        super().__init__(reader, writer)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+
+    async def shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                return await self._flush()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._receive():
+                    raise ConnectionResetError("the server closed the data connection during the handshake") from None
+
+    async def read(self) -> bytes:
+        while True:
+            try:
+                return self._tls.read(PIECE)
+            except ssl.SSLWantReadError:
+                # The toolkit's server ends the connection without the end of TLS: callers check the length.
+                if not await self._receive():
+                    return b""
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        self._tls.write(data)
+        await self._flush()
+
+    async def end(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        await self._flush()
+        await super().end()
+
+    async def _receive(self) -> bool:
+        """Whether there was more."""
+        data = await self._reader.read(PIECE)
+        self._incoming.write(data)
+        return bool(data)
+
+    async def _flush(self) -> None:
+        self._writer.write(self._outgoing.read())
+        await self._writer.drain()

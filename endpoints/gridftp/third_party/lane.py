@@ -1,0 +1,210 @@
+"""A lane: two logged-in sessions and a `ThirdPartyPair`, driven by asyncio. No data passes through this service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.connection import STALL_TIMEOUT
+from endpoints.gridftp.control import ControlEvent, Lost
+from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
+
+from .data_path import DataAddress, DataPath
+from .pair import ThirdPartyPair
+from .pair_states import PairState
+from .slots import FileEvent, Flush, Transfer
+
+_STUCK = make_fault(Kind.CONNECTION_BROKEN, "the receiver waits for a connection that nobody makes")
+#: Seconds for the connection that frees a listener from accept() (`Flush`).
+FLUSH_TIMEOUT = 5.0
+
+
+class ThirdPartyLane:
+    """Moves files from the source session's server to the destination session's.
+
+    stream_mode: MODE S. listener: the side that listens for data connections; SOURCE in MODE S only.
+    accept_address: `data_path.refusal`, of the listener's endpoint.
+    token: of the relay by which two servers move data that cannot reach each other (`SITE WAYBILL DATA`).
+    flushes: whether this service may connect to the listener's data port (`Flush`); else the lane is given up.
+    stall_timeout: seconds without an octet from either side, while files are under way, until the lane is lost.
+    The sessions belong to the lane until `release` returns them.
+    """
+
+    def __init__(
+        self,
+        source: GridFTPSession,
+        destination: GridFTPSession,
+        *,
+        parallelism: int | None,
+        stream_mode: bool = False,
+        accept_address: Callable[[DataAddress], bool],
+        stall_timeout: float = STALL_TIMEOUT,
+        listener: Side = Side.DESTINATION,
+        token: str = "",
+        flushes: bool = True,
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self._stall_timeout = stall_timeout
+        self._loop = asyncio.get_running_loop()
+        self._events: list[FileEvent] = []
+        self._ready = asyncio.Event()
+        self._flushes: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.TimerHandle | None = None
+        self._busy_since = self._loop.time()
+        path = _data_path(source, destination, listener, several_streams=not stream_mode, token=token)
+        self._flush_allowed = flushes
+        self._listener = path.listener
+        self._pair = ThirdPartyPair(
+            source.connection.channel,
+            destination.connection.channel,
+            parallelism=parallelism,
+            stream_mode=stream_mode,
+            accept_address=accept_address,
+            path=path,
+        )
+        #: The sessions' own stall timeouts, restored by `release`.
+        self._limits = (source.connection.stall_timeout, destination.connection.stall_timeout)
+        for side, session in ((Side.SOURCE, source), (Side.DESTINATION, destination)):
+            connection = session.connection
+            # One side may be silent while the other moves a large file: the lane watches both together.
+            connection.stall_timeout = None
+            connection.listener = partial(self._hear, side)
+            if connection.lost:
+                self._hear(side, [Lost(connection.lost, ())])
+        self._written()
+        self._watch_later()
+
+    @property
+    def alive(self) -> bool:
+        return self._pair.state is not PairState.LOST
+
+    @property
+    def idle(self) -> bool:
+        return self._pair.idle
+
+    @property
+    def opened(self) -> bool:
+        """Whether the source has opened a data connection, and nothing has ended it since."""
+        return self._pair.state is PairState.OPEN
+
+    @property
+    def begun(self) -> list[object]:
+        """`ThirdPartyPair.begun`."""
+        return self._pair.begun
+
+    def use_streams(self, parallelism: int) -> None:
+        """`ThirdPartyPair.use_streams`."""
+        self._pair.use_streams(parallelism)
+        self._written()
+
+    def feed(self, transfer: Transfer) -> None:
+        """Send a file through the lane; it comes back in one event. Never blocks."""
+        if not self._pair.under_way:
+            self._busy_since = self._loop.time()
+        self._pair.send(transfer)
+        self._written()
+
+    def report(self, event: FileEvent) -> None:
+        """Add an event of the caller's own, about a file that cannot be fed."""
+        self._events.append(event)
+        self._ready.set()
+
+    async def events(self) -> Sequence[FileEvent]:
+        """Wait for events, and return at least one."""
+        await self._ready.wait()
+        self._ready.clear()
+        events, self._events = self._events, []
+        return events
+
+    def release(self) -> tuple[GridFTPSession, GridFTPSession] | None:
+        """End the lane: return the two sessions if they can be used again; else close them and return None."""
+        if self._watch:
+            self._watch.cancel()
+        clean = self.idle and self.source.usable and self.destination.usable
+        if not clean:
+            self.abort(make_fault(Kind.CONNECTION_BROKEN, "the lane was given up"))
+        for session, limit in zip((self.source, self.destination), self._limits, strict=True):
+            session.connection.listener = None
+            session.connection.stall_timeout = limit
+        return (self.source, self.destination) if clean else None
+
+    def abort(self, fault: Fault) -> None:
+        """Close both connections; the files under way come back with this fault."""
+        self._pair.lose(Fault(fault.kind, fault.side, True, FaultScope.SESSION, fault.advice, fault.raw))
+        self._collect()
+        self.source.connection.abort(fault)
+        self.destination.connection.abort(fault)
+
+    # ---- inside
+
+    def _hear(self, side: Side, events: Sequence[ControlEvent]) -> None:
+        for event in events:
+            self._pair.handle(side, event)
+        self._written()
+        last = events[-1]
+        if isinstance(last, Lost):
+            # The other side would only wait for data connections or data.
+            self.source.connection.abort(last.fault)
+            self.destination.connection.abort(last.fault)
+
+    def _written(self) -> None:
+        self.source.connection.flush_soon()
+        self.destination.connection.flush_soon()
+        self._collect()
+
+    def _collect(self) -> None:
+        for event in self._pair.take():
+            if isinstance(event, Flush) and not self._flush_allowed:
+                self._loop.call_soon(self.abort, _STUCK)
+            elif isinstance(event, Flush):
+                task = self._loop.create_task(self._flush(event))
+                self._flushes.add(task)
+                task.add_done_callback(self._flushes.discard)
+            else:
+                self._events.append(event)
+        if self._events:
+            self._ready.set()
+
+    async def _flush(self, flush: Flush) -> None:
+        """Connect and close. A refused connection is fine: the listener no longer waits there."""
+        try:
+            async with asyncio.timeout(FLUSH_TIMEOUT):
+                _, writer = await asyncio.open_connection(flush.host, flush.port)
+            writer.close()
+        except OSError:
+            pass
+        except TimeoutError:
+            raw = f"data port {flush.host}:{flush.port} cannot be reached to free it"
+            self.abort(make_fault(Kind.TIMEOUT, raw, side=self._listener))
+
+    def _watch_later(self) -> None:
+        self._watch = self._loop.call_later(min(5.0, self._stall_timeout / 2), self._check_stall)
+
+    def _check_stall(self) -> None:
+        if not self.alive:
+            return
+        last = max(self.source.connection.last_activity, self.destination.connection.last_activity, self._busy_since)
+        silent = self._loop.time() - last
+        if self._pair.under_way and silent > self._stall_timeout:
+            self.abort(make_fault(Kind.TIMEOUT, f"no word from either server for {silent:.0f} s"))
+        else:
+            self._watch_later()
+
+
+def _data_path(
+    source: GridFTPSession, destination: GridFTPSession, listener: Side, *, several_streams: bool, token: str
+) -> DataPath:
+    """The data path of two sessions. In mode S there is one connection, and so one data node on each side."""
+    ours = not destination.listens
+    if listener is Side.SOURCE:
+        return DataPath(peer=source.connection.peer_host, listener=listener, ours=ours)
+    if ours:
+        return DataPath(ours=True, token=token)
+    return DataPath(
+        peer=destination.connection.peer_host,
+        striped=several_streams and "SPAS" in destination.features and "SPOR" in source.features,
+        striped_source=source.features.striped,
+    )

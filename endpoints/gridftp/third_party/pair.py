@@ -1,0 +1,396 @@
+"""The coordinator of a third-party transfer: two control channels, one stream of files. No socket, no clock.
+
+Mode E with cached data channels (GFD.20, GFD.47): the destination listens (PASV), the source connects (PORT), and
+then STOR, STOR, ... and RETR, RETR, ... flow without another word about addresses. Such a channel has no identity
+per file: when RETR k fails, the destination's STOR k takes the bytes of file k+1, and success is reported on both
+sides for every later file under a wrong name. Hence the rule that this module exists for (docs/architecture.md,
+truth 3):
+
+1. A file is settled when it *and every earlier file of the pair* succeeded on both sides.
+2. On the first refusal nothing more is sent, and PASV goes to both sides behind what is under way. Each side closes
+   its cached data connections when it reaches it, which frees the other one if it is stuck. When both have answered,
+   nothing runs any more; the source gets PORT with the destination's new address, and all later files are given back.
+3. When no RETR since the last PORT opened a connection, the destination waits in accept() and nothing that the
+   source does frees it: the driver must then connect to the destination's data port and hang up (`Flush`).
+   Where the source listens, no reply shows that the destination has connected, and the driver always does so.
+4. A file whose connection died may still be written by a server process that has not noticed: it is given back as
+   suspect, and is sent again under another name (a new inode), then renamed. Only what range markers reported while
+   both sides were surely at this very file may be continued in place: a late writer can only put the same octets
+   there, or, being the toolkit's, spoil the head of the file (`HEAD`).
+
+Mode S has no such channels: each file has its own PASV and PORT, one at a time. There the end of the connection is the
+end of the file: a file counts as moved only when both sides answered success, and its size must be right.
+
+One server listens and the other connects (`DataPath.listener`): the destination listens where it can be reached.
+
+The pair is in one of ten states (`pair_states.PairState`); `pair_states.TRANSITIONS` has the actions of each row. An
+input that is not listed here leaves the state as it is; `LOSS` leads from every state to `LOST`, which is final.
+
+    UNCONNECTED         ADDRESS_NEEDED: LISTENING, ADDRESS: CONNECTED
+    LISTENING           ADDRESS: CONNECTED
+    CONNECTED           DATA_OPENED: OPEN, ADDRESS_NEEDED: LISTENING, SIDE_FAILED: DRAINING_UNOPENED
+    OPEN                ADDRESS_NEEDED: LISTENING, STREAMS_CHANGED: LISTENING, SIDE_FAILED: DRAINING
+    DRAINING_UNOPENED   DATA_OPENED: DRAINING, ADDRESS: LISTENER_CLOSED, CONNECTOR_ANSWERED: STUCK
+    DRAINING            ADDRESS: LISTENER_CLOSED, CONNECTOR_ANSWERED: CONNECTOR_CLOSED
+    STUCK               ADDRESS: UNCONNECTED
+    CONNECTOR_CLOSED       ADDRESS: UNCONNECTED
+    LISTENER_CLOSED  CONNECTOR_ANSWERED: UNCONNECTED
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from endpoints.gridftp.commands import CommandError
+from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
+from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, classify, make_fault
+from endpoints.gridftp.markers import RANGE_CODE
+from endpoints.gridftp.replies import Reply
+
+from . import outcomes, steps
+from .data_path import RELAY, DataAddress, DataPath, refusal
+from .pair_states import ADDRESSED, FLOWING, PairAction, PairInput, PairState, transition
+from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
+
+#: Seconds between two range markers (TREV RESTART, GFD.20).
+MARKER_INTERVAL = 1
+
+
+class ThirdPartyPair:
+    """Moves files from one server to another through two control channels that are logged in.
+
+    The channels belong to the pair until `idle`; the driver hands every event of both to `handle`, sends what the
+    channels then hold, and takes the outcome from `take`.
+
+    parallelism: data streams; None: `use_streams` is called before the first file.
+    accept_address: `data_path.refusal`: whether the connector may connect to another host than the listener.
+    path: how the two agree on addresses.
+    """
+
+    def __init__(
+        self,
+        source: ControlChannel,
+        destination: ControlChannel,
+        *,
+        parallelism: int | None,
+        stream_mode: bool = False,
+        accept_address: Callable[[DataAddress], bool] = lambda _: True,
+        path: DataPath | None = None,
+    ) -> None:
+        self.state = PairState.UNCONNECTED
+        self.parallelism: int | None = None
+        self.stream_mode = stream_mode
+        self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
+        self._accept_address = accept_address
+        self._path = path or DataPath()
+        #: STOR is sent for each, RETR too once the source has the address.
+        self._slots: deque[Slot] = deque()
+        #: Not sent yet: MODE S moves one file at a time, and `_fits` may make a file wait for those under way.
+        self._waiting: deque[Transfer] = deque()
+        #: Moved by both sides, and being renamed.
+        self._renaming: deque[Slot] = deque()
+        #: Another file's octets are being removed (DELE); then the file is given back with this event.
+        self._cleaning: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
+        self._events: list[PairEvent] = []
+        #: Number of the last PASV to the destination: the answers to earlier ones are out of date.
+        self._last_listen = 0
+        #: Where the listener waits: one address, or one of each of its data nodes.
+        self._addresses: tuple[DataAddress, ...] = ()
+        #: Why the pair is lost.
+        self._loss: Fault | None = None
+        self._begin()
+        if parallelism is not None:
+            self.use_streams(parallelism)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way and nothing unanswered: the channels may serve another pair."""
+        return self.state in FLOWING and not self.under_way
+
+    @property
+    def under_way(self) -> int:
+        """Files given to the pair and not yet given back."""
+        return len(self._slots) + len(self._waiting) + len(self._renaming) + len(self._cleaning)
+
+    @property
+    def begun(self) -> list[object]:
+        """Tags of the files under way that the destination has opened under their real names."""
+        return [slot.transfer.tag for slot in self._slots if slot.begun]
+
+    def send(self, transfer: Transfer) -> None:
+        """Move this file after all earlier ones; it comes back in exactly one event other than FileProgress."""
+        self._waiting.append(transfer)
+        self._take(PairInput.FILE_GIVEN)
+
+    def use_streams(self, parallelism: int) -> None:
+        """Move the files to come over so many data connections; only while none is under way.
+
+        Costs a round trip when a file has been moved already: the streams are opened anew.
+        """
+        assert not self.under_way
+        if self._path.token:
+            parallelism = 1
+        if not self.stream_mode and parallelism != self.parallelism:
+            self.parallelism = parallelism
+            self._take(PairInput.STREAMS_CHANGED)
+
+    def handle(self, side: Side, event: ControlEvent) -> None:
+        """Take an event of one of the channels whose tag is this pair's own."""
+        if self.state is PairState.LOST:
+            return
+        if isinstance(event, Answered):
+            self._answered(side, event.command.tag, event.reply)
+        elif isinstance(event, Preliminary):
+            self._preliminary(side, event.command.tag, event.reply)
+        elif isinstance(event, Lost):
+            self._lose(side, event.fault)
+
+    def lose(self, fault: Fault) -> None:
+        """The driver gives up: a hung server, a refused flush."""
+        self._lose(fault.side, fault)
+
+    def take(self) -> list[PairEvent]:
+        """The outcome since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    # ---- the table
+
+    def _take(self, what: PairInput) -> None:
+        """One step of the table."""
+        self.state, actions = transition(self.state, what)
+        for action in actions:
+            _PERFORM[action](self)
+
+    # ---- sending
+
+    def _send(self, side: Side, verb: str, argument: bytes = b"", step: steps.Step = steps.REQUIRED) -> None:
+        self._channels[side].send(verb, argument, tag=step)
+
+    def _begin(self) -> None:
+        """Set both sides up, in one go: no round trip is waited for."""
+        mode = b"S" if self.stream_mode else b"E"
+        for side in (Side.DESTINATION, Side.SOURCE):
+            self._send(side, "TYPE", b"I")
+            self._send(side, "MODE", mode)
+        if not self.stream_mode or self._path.ours:
+            self._ask_markers()
+        if not self.stream_mode:
+            self._take(PairInput.ADDRESS_NEEDED)
+
+    def _ask_markers(self) -> None:
+        """No performance markers: they have nothing more. A server that refuses TREV sends what it likes."""
+        self._send(Side.DESTINATION, "TREV", b"PERF 0", steps.OPTIONAL)
+        self._send(Side.DESTINATION, "TREV", b"RESTART %d" % MARKER_INTERVAL, steps.OPTIONAL)
+
+    def _set_streams(self) -> None:
+        assert self.parallelism is not None
+        self._send(Side.SOURCE, "OPTS", b"RETR Parallelism=%d,%d,%d;" % ((self.parallelism,) * 3))
+
+    def _listen(self) -> None:
+        self._last_listen += 1
+        self._send(self._path.listener, *self._path.listen, step=steps.Listen(self._last_listen))
+
+    def _connect(self) -> None:
+        verb, argument = self._path.connect(self._addresses)
+        self._send(self._path.connector, verb, argument)
+        for slot in self._slots:
+            self._move(self._path.connector, slot)
+
+    def _advance(self) -> None:
+        """Send what may be sent now."""
+        if not self.stream_mode:
+            while self._waiting and self._fits(self._waiting[0]):
+                self._start(self._waiting.popleft())
+        elif self._waiting and not self._slots:
+            self._take(PairInput.ADDRESS_NEEDED)
+            self._start(self._waiting.popleft())
+
+    def _fits(self, transfer: Transfer) -> bool:
+        """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file.
+
+        (docs/decisions/0013) Such a file waits until nothing else is under way; from then on there is one node.
+        """
+        if transfer.ranges and self._path.striped and len(self._addresses) != 1:
+            if self._slots:
+                return False
+            self._path = replace(self._path, striped=False)
+            self._take(PairInput.ADDRESS_NEEDED)
+        return True
+
+    def _start(self, transfer: Transfer) -> None:
+        """All lines are made before one is queued: a name that no wire may carry leaves no trace."""
+        try:
+            slot = Slot(transfer, 0 if self._path.ours else HEAD)
+        except CommandError as error:
+            fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
+            self._events.append(FileRefused(transfer.tag, fault, None))
+            return
+        self._slots.append(slot)
+        self._move(self._path.listener, slot)
+        if self.state in ADDRESSED:
+            self._move(self._path.connector, slot)
+
+    def _move(self, side: Side, slot: Slot) -> None:
+        if slot.transfer.ranges:
+            argument = slot.restart_argument(stream_mode=self.stream_mode)
+            self._send(side, "REST", argument, steps.Restart(slot))
+        line = slot.retrieve if side is Side.SOURCE else slot.store
+        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(slot))
+
+    # ---- replies
+
+    def _preliminary(self, side: Side, step: object, reply: Reply) -> None:
+        if not isinstance(step, steps.Move):
+            return
+        if reply.code in (125, 150):
+            step.slot.side(side).started = True
+            # A destination that connects may say so before it has done so.
+            if side is Side.SOURCE and self._path.connector is Side.SOURCE:
+                self._take(PairInput.DATA_OPENED)
+        elif reply.code == RANGE_CODE and side is Side.DESTINATION:
+            self._marker(step.slot, reply)
+
+    def _marker(self, slot: Slot, reply: Reply) -> None:
+        if not slot.add_marker(reply) or slot.received.total >= slot.transfer.size:
+            return
+        if outcomes.surely_own(slot, self._slots) and (on_disk := slot.on_disk()):
+            self._events.append(FileProgress(slot.transfer.tag, on_disk))
+
+    def _answered(self, side: Side, step: object, reply: Reply) -> None:
+        match step:
+            case steps.Move(slot):
+                slot.side(side).answered(reply, side)
+                self._take(PairInput.SIDE_FAILED if slot.side(side).fault else PairInput.SIDE_SUCCEEDED)
+            case steps.Restart(slot):
+                if reply.is_error:
+                    slot.side(side).fault = classify(reply, side)
+                    slot.restart_refused = True
+            case steps.Listen(number):
+                self._listening(number, reply)
+            case steps.Close():
+                self._take(PairInput.CONNECTOR_ANSWERED)
+            case steps.Rename(slot):
+                self._renamed(slot, reply)
+            case steps.Remove():
+                self._events.append(self._cleaning.popleft()[1])
+            case steps.Setup(required=True) if reply.is_error:
+                self._lose(side, replace(classify(reply, side), scope=FaultScope.SESSION))
+
+    def _listening(self, number: int, reply: Reply) -> None:
+        """227 or 229: where the listener waits for the connector, unless it was asked again since."""
+        if number != self._last_listen and not reply.is_error:
+            return
+        try:
+            self._addresses = self._path.addresses(reply)
+        except CommandError as error:
+            fault = make_fault(Kind.ENDPOINT_ERROR, str(error))
+            self._lose(self._path.listener, replace(fault, scope=FaultScope.SESSION))
+            return
+        if advice := refusal(self._addresses, self._path.peer, self._accept_address):
+            self._lose(self._path.listener, Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
+        else:
+            self._take(PairInput.ADDRESS)
+
+    # ---- settling
+
+    def _settle(self) -> None:
+        """Rule 1. Slots leave the queue from its head only: all earlier files have succeeded."""
+        while self._slots and self._slots[0].moved:
+            slot = self._slots.popleft()
+            transfer = slot.transfer
+            if transfer.rename_to is None:
+                self._events.append(FileSettled(transfer.tag, self._count(slot)))
+            else:
+                self._renaming.append(slot)
+                # When RNFR fails, RNTO does so too, and says why.
+                self._send(Side.DESTINATION, "RNFR", transfer.write_path, steps.OPTIONAL)
+                self._send(Side.DESTINATION, "RNTO", transfer.rename_to, steps.Rename(slot))
+
+    def _count(self, slot: Slot) -> int | None:
+        """Octets received; None between several data nodes, which omit some of their markers when the file ends."""
+        return slot.received.total if len(self._addresses) == 1 else None
+
+    def _renamed(self, slot: Slot, reply: Reply) -> None:
+        assert self._renaming[0] is slot
+        self._renaming.popleft()
+        tag = slot.transfer.tag
+        if reply.is_error:
+            # All of it is there: what markers reported need not be sent again for another try of the name.
+            trusted = (slot.on_disk() if len(self._addresses) == 1 else None) or None
+            self._clean_up(slot, FileRefused(tag, classify(reply, Side.DESTINATION), trusted))
+        else:
+            self._events.append(FileSettled(tag, self._count(slot)))
+
+    # ---- when a file was refused
+
+    def _drain(self) -> None:
+        """Rule 2: PASV to both, behind all that is under way."""
+        self._listen()
+        self._send(self._path.connector, "PASV", step=steps.CLOSE)
+
+    def _flush(self) -> None:
+        """Rule 3. Through a relay, a server whose file fails frees the other one itself."""
+        self._events += [Flush(*address) for address in self._addresses if address != RELAY]
+
+    def _give_back(self) -> None:
+        """Both sides have answered PASV, and nothing runs any more."""
+        self._settle()
+        slots, self._slots = self._slots, deque()
+        for slot, event in outcomes.drained(slots):
+            self._clean_up(slot, event)
+
+    def _clean_up(self, slot: Slot, event: FileRefused | FileReturned) -> None:
+        """Leave no octets of one file under the name of another, then give the file back.
+
+        Only when they are gone is it given back: in another lane it would be there before our DELE. A file that the
+        destination never opened here is not removed: its octets are not ours. Other lanes write other parts of a file.
+        """
+        trusted = isinstance(event, FileRefused) and event.trusted
+        if trusted or not slot.destination.started or slot.transfer.part is not None:
+            self._events.append(event)
+        else:
+            self._cleaning.append((slot, event))
+            self._send(Side.DESTINATION, "DELE", slot.transfer.write_path, steps.REMOVE)
+
+    def _resume(self) -> None:
+        if self.stream_mode:
+            self._advance()
+        else:
+            self._take(PairInput.ADDRESS)
+
+    # ---- when a connection is lost
+
+    def _lose(self, side: Side, fault: Fault) -> None:
+        self._loss = fault.at(side) if side is not Side.UNKNOWN else fault
+        self._take(PairInput.LOSS)
+
+    def _return_all(self) -> None:
+        """Rule 4: the outcome of the files under way is unknown."""
+        assert self._loss is not None
+        self._events += outcomes.lost(self._renaming, self._cleaning, self._slots, self._loss)
+        self._renaming.clear()
+        self._cleaning.clear()
+        self._slots.clear()
+        self._return_waiting()
+
+    def _return_waiting(self) -> None:
+        self._events += [FileReturned(transfer.tag, suspect=False) for transfer in self._waiting]
+        self._waiting.clear()
+
+
+_PERFORM: dict[PairAction, Callable[[ThirdPartyPair], None]] = {
+    PairAction.ADVANCE: ThirdPartyPair._advance,
+    PairAction.SET_STREAMS: ThirdPartyPair._set_streams,
+    PairAction.LISTEN: ThirdPartyPair._listen,
+    PairAction.CONNECT: ThirdPartyPair._connect,
+    PairAction.SETTLE: ThirdPartyPair._settle,
+    PairAction.DRAIN: ThirdPartyPair._drain,
+    PairAction.FLUSH: ThirdPartyPair._flush,
+    PairAction.GIVE_BACK: ThirdPartyPair._give_back,
+    PairAction.RESUME: ThirdPartyPair._resume,
+    PairAction.LOSE: ThirdPartyPair._return_all,
+    PairAction.RETURN_WAITING: ThirdPartyPair._return_waiting,
+}

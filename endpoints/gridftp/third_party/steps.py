@@ -1,0 +1,53 @@
+"""The steps of a `ThirdPartyPair`: the purpose of each command that it sends, and the tag of its replies. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .slots import Slot
+
+
+class Setup(NamedTuple):
+    """A command that prepares others. required: a refusal loses the pair."""
+
+    required: bool
+
+
+class Listen(NamedTuple):
+    """PASV, EPSV or SPAS to the listener; `number` counts them."""
+
+    number: int
+
+
+class Close(NamedTuple):
+    """PASV to the connector, which closes its cached data connections."""
+
+
+class Restart(NamedTuple):
+    """REST before a STOR or RETR."""
+
+    slot: Slot
+
+
+class Move(NamedTuple):
+    """STOR or RETR."""
+
+    slot: Slot
+
+
+class Rename(NamedTuple):
+    """RNTO."""
+
+    slot: Slot
+
+
+class Remove(NamedTuple):
+    """DELE of what holds another file's octets; a refusal changes nothing."""
+
+
+Step = Setup | Listen | Close | Restart | Move | Rename | Remove
+
+REQUIRED = Setup(required=True)
+OPTIONAL = Setup(required=False)
+CLOSE = Close()
+REMOVE = Remove()

@@ -1,0 +1,58 @@
+"""Host keys of `ssh` and `sftp` servers, read when a server is registered.
+
+The owner sees the key that is kept, and compares it with what `ssh-keygen -lf` prints on the host; or gives the
+fingerprint at registration, and then nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from django.conf import settings
+
+from endpoints import concurrency_limits
+from endpoints.activation import status as activation
+from endpoints.addresses import gate
+from endpoints.errors import EndpointInvalidError, NotActivatedError
+from endpoints.gridftp.connection import CONNECT_TIMEOUT
+from endpoints.gridftp.faults import FaultError
+from endpoints.models import Endpoint
+from endpoints.servers.server_spec import SSH_SCHEMES, ServerSpec
+from endpoints.ssh_accounts.account import shown_host_key
+from identity.models import User
+from identity.vault.errors import VaultError
+
+
+def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSpec:
+    """The spec with the host key that the server shows now, where an `ssh` or `sftp` server is given without one.
+
+    Connects to the server, through the gate. Raises EndpointInvalidError, TargetRefusedError, TooManyWaitingError.
+    """
+    if spec.scheme not in ("ssh", "sftp") or spec.subject:
+        return spec
+    with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
+        try:
+            return replace(spec, subject=asyncio.run(_read(user, spec, jump_host)))
+        except (FaultError, NotActivatedError, VaultError) as error:
+            why = error.fault.advice or error.fault.raw if isinstance(error, FaultError) else str(error)
+            reason = f"The host key of {spec.hostname} cannot be read now; give its fingerprint (SHA256:...). {why}"
+            raise EndpointInvalidError("subject", reason) from None
+
+
+async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
+    jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
+    if jump is not None:
+        return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
+    [host, *_] = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
+    return await shown_host_key(host, spec.port, timeout=CONNECT_TIMEOUT)
+
+
+def check_jump_host(endpoint: Endpoint, jump_host: Endpoint | None) -> None:
+    """Raises EndpointInvalidError where a server cannot be reached through this endpoint."""
+    if jump_host is None:
+        return
+    schemes = {server.scheme for server in jump_host.servers.all()}
+    if jump_host.pk == endpoint.pk or jump_host.jump_host_id or not schemes or schemes - SSH_SCHEMES:
+        reason = "A jump host is another endpoint with an ssh server, which is reached without a jump host."
+        raise EndpointInvalidError("jump_host", reason)

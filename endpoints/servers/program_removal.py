@@ -1,0 +1,39 @@
+"""Removal of what this service has left in ssh accounts: the cached copy of our server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from endpoints import concurrency_limits, registry
+from endpoints.errors import EndpointInvalidError
+from endpoints.models import Endpoint
+from endpoints.permissions import Permission
+from endpoints.sessions import opening
+from endpoints.sharing import access
+from endpoints.ssh_accounts.account_login import AccountLogin, remove_program
+from identity.models import User
+
+
+def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
+    """Remove it from the user's accounts on the endpoint's servers; also, whether the cache folders are gone now.
+
+    A folder with other files stays, with these files. Raises the errors of `operations`.
+    """
+    endpoint = registry.resolve(user, ref, Permission.BROWSE)
+    servers = registry.servers(endpoint)
+    # Those of a share are its owner's accounts.
+    if endpoint.host_id is not None or not servers or {server.scheme for server in servers} != {"ssh"}:
+        raise EndpointInvalidError("endpoint", "Only accounts of ssh servers have a program of this service.")
+    logins = opening.logins_of(user, access.of(user, endpoint, Permission.BROWSE))
+
+    async def remove() -> bool:
+        gone = True
+        for server in servers:
+            login = logins.at(server.hostname, server.port, server.subject)
+            assert isinstance(login, AccountLogin)
+            host, *_ = await opening.addresses(server, logins)
+            gone = await remove_program(login, host, server.port) and gone
+        return gone
+
+    with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
+        return endpoint, asyncio.run(remove())

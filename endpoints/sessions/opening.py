@@ -1,0 +1,58 @@
+"""Sessions to the servers of an endpoint, with the credentials of a user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.conf import settings
+
+from endpoints.activation import status as activation
+from endpoints.activation.status import Logins
+from endpoints.addresses import gate
+from endpoints.connect.login import AGENT_PORT
+from endpoints.errors import NotActivatedError
+from endpoints.gridftp.client import LIST_FACTS, GridFTPSession
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from endpoints.models import Server
+from endpoints.sharing.access import Access
+from identity.models import User
+
+from . import remote
+from .remote import RemoteSession
+
+
+def logins_of(user: User, granted: Access) -> Logins:
+    """Raises NotActivatedError, VaultError."""
+    try:
+        return activation.logins(granted.actor_id, granted.host)
+    except NotActivatedError:
+        reason = activation.why_not_active(granted.endpoint, user.pk)
+        raise NotActivatedError(granted.endpoint, reason) from None
+
+
+async def addresses(server: Server, logins: Logins) -> list[str]:
+    """Where to connect to a server: addresses that have passed the gate. A jump host resolves the names behind it.
+
+    Raises TargetRefusedError.
+    """
+    if logins.through_jump_host:
+        return [server.hostname]
+    return await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
+
+
+async def open_session(servers: Sequence[Server], logins: Logins) -> RemoteSession:
+    """A session to the agent of the endpoint, or to the first address of a server that answers."""
+    if logins.agent is not None:
+        return await GridFTPSession.open("", AGENT_PORT, login=logins.agent, facts=LIST_FACTS)
+    last = FaultError(Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice="The endpoint has no server."))
+    for server in servers:
+        hosts = await addresses(server, logins)
+        login = logins.at(server.hostname, server.port, server.subject)
+        for host in hosts:
+            try:
+                return await remote.open_session(host, server.port, login, facts=LIST_FACTS)
+            except FaultError as error:
+                last = error
+    raise FaultError(replace(last.fault, scope=FaultScope.ENDPOINT))

@@ -1,0 +1,101 @@
+"""Sessions with servers of any protocol, and how they are opened, for the registry and the workers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from endpoints.gridftp.client import SCAN_FACTS, GridFTPSession
+from endpoints.gridftp.connection import CONNECT_TIMEOUT
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault
+from endpoints.gridftp.listing import Allowance
+from endpoints.gridftp.login import Login
+from endpoints.gridftp.restriction import AllowedPath
+from endpoints.gridftp.streams import mode_s
+from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+
+
+class RemoteSession(Protocol):
+    """`GridFTPSession`, `SftpSession`: the methods that both have. All raise FaultError."""
+
+    home: str
+    places: Mapping[str, str]
+    demands_encryption: bool
+
+    @property
+    def usable(self) -> bool: ...
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def protected(self) -> bool: ...
+    @property
+    def round_trip(self) -> float | None: ...
+    @property
+    def algorithms(self) -> Sequence[str]: ...
+    @property
+    def tells_links(self) -> bool: ...
+    @property
+    def resolves_links(self) -> bool: ...
+    def abort(self) -> None: ...
+    async def close(self) -> None: ...
+    def encode_path(self, path: str) -> bytes: ...
+    async def restrict(self, allowed_paths: Iterable[AllowedPath]) -> None: ...
+    async def free_space(self, path: str) -> int | None: ...
+    async def stat(self, path: str) -> Entry: ...
+    def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]: ...
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]: ...
+    async def make_directory(self, path: str) -> None: ...
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]: ...
+    async def remove_unlisted(self, path: str) -> None: ...
+    async def rename(self, old: str, new: str) -> None: ...
+    async def checksum(self, path: str, algorithm: str) -> str: ...
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]: ...
+    async def make_symlink(self, target: str, path: str) -> None: ...
+
+
+class StreamingSession(RemoteSession, Protocol):
+    """A session that reads and writes files itself (SFTP). expected: octets of the file, where they are known."""
+
+    async def open_reader(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> FileReader: ...
+    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> FileWriter: ...
+
+
+@runtime_checkable
+class SessionOpener(Protocol):
+    """A login that opens its sessions itself: of SFTP, or of what the server has."""
+
+    async def open_session(
+        self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT, facts: str = SCAN_FACTS
+    ) -> RemoteSession: ...
+
+
+async def open_session(host: str, port: int, login: Login, *, facts: str = SCAN_FACTS) -> RemoteSession:
+    """A logged-in session. host: an address that has passed the gate. facts: of GridFTP listings. Raises FaultError."""
+    if isinstance(login, SessionOpener):
+        return await login.open_session(host, port, facts=facts)
+    return await GridFTPSession.open(host, port, login=login, facts=facts)
+
+
+async def open_reader(
+    session: RemoteSession, path: str, offset: int, share: OctetShare, *, expected: int = 0, encrypt: bool = False
+) -> FileReader:
+    """Read a file through this service. encrypt: nothing may travel in clear. Raises FaultError."""
+    if isinstance(session, GridFTPSession):
+        return await mode_s.open_reader(session, path, offset, share, encrypt=encrypt)
+    return await _streaming(session).open_reader(path, offset, share, expected=expected)
+
+
+async def open_writer(
+    session: RemoteSession, path: str, offset: int, share: OctetShare, *, expected: int = 0, encrypt: bool = False
+) -> FileWriter:
+    """Write a file through this service. encrypt: nothing may travel in clear. Raises FaultError."""
+    if isinstance(session, GridFTPSession):
+        return await mode_s.open_writer(session, path, offset, share, encrypt=encrypt)
+    return await _streaming(session).open_writer(path, offset, share, expected=expected)
+
+
+def _streaming(session: RemoteSession) -> StreamingSession:
+    assert hasattr(session, "open_reader"), type(session)
+    return session  # type: ignore[return-value]

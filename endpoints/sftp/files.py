@@ -1,0 +1,208 @@
+"""Files on an SFTP server, with many requests in flight: bounded in octets, delivered in the order of the file.
+
+SFTP answers each request of 256 KiB at most. With one at a time a server at 60 ms would give 4 MB/s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, cast
+
+import asyncssh
+
+from endpoints.gridftp.connection import STALL_TIMEOUT
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from endpoints.gridftp.streams.file_streams import PIECE, OctetShare
+
+from .faults import fault_of
+
+_T = TypeVar("_T")
+#: Octets of one file that are requested, or sent and not acknowledged: 1 Gbit/s at 60 ms.
+WINDOW = 8 * 2**20
+#: Requests are never smaller, whatever a server says about its limits.
+SMALLEST = 16 * 1024
+
+
+async def answered(asking: Awaitable[_T]) -> _T:
+    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence."""
+    try:
+        async with asyncio.timeout(STALL_TIMEOUT):
+            return await asking
+    except (asyncssh.Error, asyncssh.SFTPError, OSError, EOFError, TimeoutError, ValueError) as error:
+        raise FaultError(fault_of(error)) from None
+
+
+class SftpReader:
+    """Reads an open file. expected: its size where it is known, so that few requests go beyond its end.
+
+    The file must have the same size and modification time after its last octet as before its first one: else the
+    octets may belong to two versions. Raises FaultError (FILE_SIZE_CHANGED).
+    """
+
+    def __init__(
+        self, file: asyncssh.SFTPClientFile, share: OctetShare, offset: int, expected: int, piece: int
+    ) -> None:
+        self._file = file
+        self._share = share
+        self._asked = self._position = offset
+        self._expected = expected
+        self._piece = max(SMALLEST, min(PIECE, piece))
+        self._in_flight: deque[tuple[int, asyncio.Task[bytes]]] = deque()
+        self._before = asyncio.create_task(answered(file.stat()))
+
+    async def read(self) -> bytes:
+        """The next octets; b"" at the end."""
+        await self._ask_ahead()
+        size, task = self._in_flight.popleft()
+        try:
+            data = await task
+        except BaseException:
+            self._share.give(size)
+            raise
+        while 0 < len(data) < size and (more := await self._read_at(self._position + len(data), size - len(data))):
+            data += more
+        self._share.give(size - len(data))
+        self._position += len(data)
+        if not data:
+            await self._end()
+        return data
+
+    async def close(self) -> None:
+        """Give up the requests in flight, and close the file."""
+        waiting = [task for _, task in self._in_flight]
+        self._in_flight.clear()
+        for task in (*waiting, self._before):
+            task.cancel()
+        await asyncio.gather(*waiting, self._before, return_exceptions=True)
+        await _close(self._file)
+
+    async def _ask_ahead(self) -> None:
+        """Request as much as the window allows; of a file that has its expected size, once beyond the end."""
+        while not self._in_flight or (self._asked <= self._expected and self._room()):
+            if not self._share.try_take(self._piece):
+                if self._in_flight:
+                    return
+                await self._share.take(self._piece)
+            task = asyncio.create_task(self._read_at(self._asked, self._piece))
+            self._in_flight.append((self._piece, task))
+            self._asked += self._piece
+
+    def _room(self) -> bool:
+        return len(self._in_flight) * self._piece < WINDOW
+
+    async def _read_at(self, offset: int, size: int) -> bytes:
+        data = cast(bytes, await answered(self._file.read(size, offset)))
+        if len(data) > size:
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "the SFTP server sent more than was asked for"))
+        return data
+
+    async def _end(self) -> None:
+        """Check that the file is the one that was opened."""
+        after, before = await asyncio.gather(answered(self._file.stat()), asyncio.shield(self._before))
+        if (after.size, after.mtime) != (before.size, before.mtime) or after.size != self._position:
+            raw = f"{before.size} octets when the file was opened, {after.size} at its end, {self._position} were read"
+            raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw, side=Side.SOURCE))
+
+
+class SftpWriter:
+    """Writes open files: handles of the same file on one channel or several, each with a window of its own.
+
+    explain: finds out more about a plain "Failure".
+    """
+
+    def __init__(
+        self,
+        files: Sequence[asyncssh.SFTPClientFile],
+        share: OctetShare,
+        offset: int,
+        piece: int,
+        explain: Callable[[Fault], Awaitable[Fault]],
+    ) -> None:
+        self._files = files
+        self._share = share
+        self._offset = offset
+        self._piece = max(SMALLEST, min(PIECE, piece))
+        self._explain = explain
+        self._stored = offset
+        #: Ends of acknowledged pieces that follow one which is not acknowledged yet, by their beginnings.
+        self._beyond: dict[int, int] = {}
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._octets = 0
+        self._turn = 0
+        self._fault: FaultError | None = None
+        self._room = asyncio.Event()
+
+    @property
+    def stored(self) -> int:
+        """`FileWriter.stored`: acknowledged without a gap."""
+        return self._stored
+
+    async def write(self, data: bytes) -> None:
+        """`FileWriter.write`."""
+        for start in range(0, len(data), self._piece):
+            await self._wait(WINDOW)
+            piece = data[start : start + self._piece] if len(data) > self._piece else data
+            self._octets += len(piece)
+            self._turn = (self._turn + 1) % len(self._files)
+            task = asyncio.create_task(self._send(self._files[self._turn], self._offset, piece))
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
+            self._offset += len(piece)
+
+    async def finish(self) -> None:
+        """`FileWriter.finish`."""
+        await self._wait(1)
+        if self._stored != self._offset:
+            raise FaultError(make_fault(Kind.INTERNAL_ERROR, f"{self._stored} of {self._offset} octets acknowledged"))
+        for file in self._files:
+            await answered(file.close())
+
+    async def close(self) -> None:
+        """`FileWriter.close`. Requests that were sent may still be executed."""
+        waiting = list(self._in_flight)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for file in self._files:
+            await _close(file)
+
+    async def settle(self) -> None:
+        """Wait until no request is in flight any more, whatever their answers are."""
+        while self._octets:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _wait(self, below: int) -> None:
+        """Wait until fewer octets are in flight. Raises the first FaultError."""
+        while self._octets >= below and self._fault is None:
+            self._room.clear()
+            await self._room.wait()
+        if self._fault is not None:
+            await self.settle()
+            raise FaultError(await self._explain(self._fault.fault))
+
+    async def _send(self, file: asyncssh.SFTPClientFile, offset: int, piece: bytes) -> None:
+        try:
+            await answered(file.write(piece, offset))
+            self._acknowledged(offset, offset + len(piece))
+        except Exception as error:
+            unexpected = make_fault(Kind.INTERNAL_ERROR, type(error).__name__)
+            self._fault = self._fault or (error if isinstance(error, FaultError) else FaultError(unexpected))
+        finally:
+            self._octets -= len(piece)
+            self._share.give(len(piece))
+            self._room.set()
+
+    def _acknowledged(self, start: int, end: int) -> None:
+        self._beyond[start] = end
+        while self._stored in self._beyond:
+            self._stored = self._beyond.pop(self._stored)
+
+
+async def _close(file: asyncssh.SFTPClientFile) -> None:
+    """Close a file that is given up: no answer is waited for longer than it takes to send the request."""
+    closing = asyncio.ensure_future(file.close())
+    closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.sleep(0)

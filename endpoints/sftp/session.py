@@ -1,0 +1,398 @@
+"""A session with an SFTP server (draft-ietf-secsh-filexfer-02, as OpenSSH speaks it): facts, changes, files.
+
+It has the methods of `GridFTPSession` that the engine and the registry use. Every method raises FaultError; after a
+fault of scope SESSION the session cannot be used any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Self, TypeVar
+
+import asyncssh
+from asyncssh.sftp import start_sftp_client
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
+from endpoints.gridftp.listing import Allowance
+from endpoints.gridftp.login import Login
+from endpoints.gridftp.restriction import AllowedPath, not_restricted
+from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
+from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
+from identity.gsi.printable import quoted
+
+from .entries import entry_of, has_link
+from .files import WINDOW, SftpReader, SftpWriter, answered
+
+_T = TypeVar("_T")
+#: Octets that the server may send before we have taken them: the window of a channel.
+CHANNEL_WINDOW = WINDOW
+#: Channels of one connection that write a large file: OpenSSH's server has a window of 2 MB for each, and allows ten.
+CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
+#: Small requests in flight, and entries of a listing in one batch.
+AT_ONCE, BATCH = 64, 200
+#: Octets that the checksums of one session hold in memory.
+CHECKSUM_OCTETS = 4 * 2**20
+NOT_CONFINED = "An SFTP server cannot confine a session to folders, so only its whole tree can be shared for writing."
+
+
+class SftpSession:
+    """One ssh connection with one SFTP channel or several. Its methods may run side by side."""
+
+    tells_links = True
+    #: A symlink is reported with its text.
+    resolves_links = False
+    #: An ssh connection is always encrypted.
+    demands_encryption = False
+    protected = True
+    eight_bit_clean = True
+    algorithms: Sequence[str] = ALGORITHMS
+    #: Why an `ssh` endpoint is used by SFTP, a sentence for an event.
+    offer = ""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, login: Login, round_trip: float) -> None:
+        self.login = login
+        self.home = "/"
+        self.places: Mapping[str, str] = {}
+        self.round_trip: float | None = round_trip
+        self._connection = connection
+        self._channels: list[asyncssh.SFTPClient] = []
+        self._opening = asyncio.Lock()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._checksums = OctetBudget(CHECKSUM_OCTETS)
+        self._under_way = 0
+        self._lost = False
+
+    @classmethod
+    async def begin(cls, connection: asyncssh.SSHClientConnection, login: Login, round_trip: float) -> Self:
+        """Open the SFTP channel of a connection that is logged in, and learn the account's home."""
+        session = cls(connection, login, round_trip)
+        try:
+            channels = await session._opened(1)
+            home = await session._ask(lambda: channels[0].realpath(b"."))
+            session.home = _text(home) or "/"
+        except BaseException:
+            connection.abort()
+            raise
+        return session
+
+    # ---- its state
+
+    @property
+    def usable(self) -> bool:
+        return not self._lost and not self._connection.is_closed()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is unanswered."""
+        return self._under_way == 0
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._lost = True
+        self._connection.abort()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self.abort()
+
+    def encode_path(self, path: str) -> bytes:
+        """A path for the server: absolute, `/~/` taken from the home. Raises FaultError."""
+        if path == "/~" or path.startswith("/~/"):
+            path = self.home.rstrip("/") + "/" + path[3:]
+        if not path.startswith("/") or "\0" in path:
+            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"not a path: {quoted(path)}", retryable=False))
+        return path.encode("utf-8", "surrogateescape")
+
+    async def restrict(self, allowed_paths: Iterable[AllowedPath]) -> None:
+        """An SFTP server cannot be restricted: accepts nothing less than the whole tree, for writing."""
+        if not any(path.write and not path.path.strip("/") for path in allowed_paths):
+            raise not_restricted(Kind.UNSUPPORTED, NOT_CONFINED)
+
+    # ---- facts
+
+    async def free_space(self, path: str) -> int | None:
+        """Octets that may still be written in a folder; None where the server does not say it (statvfs@openssh.com)."""
+        encoded = self.encode_path(path)
+        try:
+            space = await self._ask(lambda: self._client.statvfs(encoded))
+        except FaultError:
+            return None
+        return space.bavail * space.frsize
+
+    async def stat(self, path: str) -> Entry:
+        """The facts of one path; of a symlink, those of its target, and the text of the link."""
+        encoded = self.encode_path(path)
+        name = path.rstrip("/").rpartition("/")[2] or "/"
+        attrs = await self._ask(lambda: self._client.lstat(encoded))
+        return await self._resolved(encoded, entry_of(name, attrs)) if has_link(attrs) else entry_of(name, attrs)
+
+    async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
+        """The entries of a folder in batches, without "." and ".."."""
+        encoded, allowance = self.encode_path(path), allowance or Allowance()
+        async with aclosing(self._batches(encoded)) as batches:
+            async for batch in batches:
+                allowance.take([_octets(name.longname or b"") + _octets(name.filename) for name in batch])
+                with allowance.turn():
+                    found = [(name, entry_of(_text(name.filename), name.attrs, name.longname)) for name in batch]
+                entries = await asyncio.gather(*(self._shown(encoded, name, entry) for name, entry in found))
+                if entries:
+                    allowance.keep(entries)
+                    yield entries
+
+    async def _batches(self, folder: bytes) -> AsyncGenerator[list[asyncssh.SFTPName], None]:
+        batch: list[asyncssh.SFTPName] = []
+        names: AsyncIterator[asyncssh.SFTPName] = self._client.scandir(folder)
+        while (name := await self._ask(lambda: anext(names, None))) is not None:
+            if _octets(name.filename) not in (b".", b".."):
+                batch.append(name)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+        yield batch
+
+    async def _shown(self, folder: bytes, name: asyncssh.SFTPName, entry: Entry) -> Entry:
+        if b"/" in _octets(name.filename):
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a name with a slash in a listing", retryable=False))
+        if not has_link(name.attrs):
+            return entry
+        return await self._resolved(folder.rstrip(b"/") + b"/" + _octets(name.filename), entry)
+
+    async def _resolved(self, path: bytes, link: Entry) -> Entry:
+        """A symlink, with the facts of what it leads to."""
+        target = _text(await self._ask(lambda: self._client.readlink(path)))
+        try:
+            attrs = await self._ask(lambda: self._client.stat(path))
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return entry_of(link.name, None, kind="link", target=target)
+        return entry_of(link.name, attrs, target=target)
+
+    # ---- changes
+
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        """Create these folders, parents first; False for one that existed already."""
+        made = []
+        for path in paths:
+            try:
+                await self.make_directory(path)
+                made.append(True)
+            except FaultError as error:
+                if error.fault.scope is not FaultScope.FILE or not await self._is_folder(path, error.fault):
+                    raise
+                made.append(False)
+        return made
+
+    async def _is_folder(self, path: str, fault: Fault) -> bool:
+        try:
+            there = await self.stat(path)
+        except FaultError:
+            return False
+        if not there.is_directory:
+            raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, f"{path}: {fault.raw}"))
+        return True
+
+    async def make_directory(self, path: str) -> None:
+        """Create a folder; an existing path raises FaultError(PATH_EXISTS)."""
+        encoded = self.encode_path(path)
+        try:
+            await self._ask(lambda: self._client.mkdir(encoded))
+        except FaultError as error:
+            raise FaultError(await self._known(error.fault, path, Kind.PATH_EXISTS)) from None
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        """Remove each (path, is_directory), pipelined, in this order; None for success."""
+        outcome: list[Fault | None] = []
+        for start in range(0, len(entries), AT_ONCE):
+            window = entries[start : start + AT_ONCE]
+            outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
+        return outcome
+
+    async def _remove(self, path: str, folder: bool) -> Fault | None:
+        encoded = self.encode_path(path)
+        try:
+            await self._ask(lambda: self._client.rmdir(encoded) if folder else self._client.remove(encoded))
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return await self._known(error.fault, path, Kind.DIRECTORY_NOT_EMPTY if folder else Kind.IS_A_DIRECTORY)
+        return None
+
+    async def remove_unlisted(self, path: str) -> None:
+        """SFTP lists everything: a folder that appears empty is empty."""
+        encoded = self.encode_path(path)
+        await self._ask(lambda: self._client.rmdir(encoded))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Rename, and replace what is there, as rename(2) does."""
+        source, target = self.encode_path(old), self.encode_path(new)
+        try:
+            await self._ask(lambda: self._client.posix_rename(source, target))
+        except FaultError as error:
+            if error.fault.kind is not Kind.UNSUPPORTED:
+                raise
+            await self._rename_by_hand(source, target)
+
+    async def _rename_by_hand(self, source: bytes, target: bytes) -> None:
+        """The rename of SFTP 3 does not replace: remove what is there first, if the rename fails."""
+        try:
+            await self._ask(lambda: self._client.rename(source, target))
+        except FaultError as error:
+            if error.fault.kind not in (Kind.UNKNOWN, Kind.PATH_EXISTS):
+                raise
+            await self._ask(lambda: self._client.remove(target))
+            await self._ask(lambda: self._client.rename(source, target))
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        """Set modification times, in whole seconds, pipelined; None for success."""
+        outcome: list[Fault | None] = []
+        for start in range(0, len(files), AT_ONCE):
+            window = files[start : start + AT_ONCE]
+            outcome += await asyncio.gather(*(self._set_modified(path, modified) for path, modified in window))
+        return outcome
+
+    async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
+        encoded, seconds = self.encode_path(path), int(modified.timestamp())
+        try:
+            await self._ask(lambda: self._client.setstat(encoded, asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)))
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return error.fault
+        return None
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        """Create a symlink with this text; an equal one may exist already. Raises FaultError(PATH_EXISTS)."""
+        encoded, text = self.encode_path(path), target.encode("utf-8", "surrogateescape")
+        try:
+            await self._ask(lambda: self._client.symlink(text, encoded))
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            there = await self._text_of_link(encoded)
+            if there != text:
+                raise FaultError(await self._known(error.fault, path, Kind.PATH_EXISTS)) from None
+
+    async def _text_of_link(self, path: bytes) -> bytes | None:
+        try:
+            return _octets(await self._ask(lambda: self._client.readlink(path)))
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return None
+
+    # ---- files
+
+    async def open_reader(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> SftpReader:
+        """Read a file from this offset on. expected: its size."""
+        encoded = self.encode_path(path)
+        try:
+            file = await self._ask(lambda: self._client.open(encoded, "rb", block_size=0))
+        except FaultError as error:
+            raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
+        return SftpReader(file, share, offset, expected, self._client.limits.max_read_len)
+
+    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> SftpWriter:
+        """Write a file from this offset on; from 0 on, what was there is removed. expected: octets that will come."""
+        encoded = self.encode_path(path)
+        flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT | (0 if offset else asyncssh.FXF_TRUNC)
+        channels = await self._opened(CHANNELS if expected > MANY_CHANNELS_ABOVE else 1)
+        try:
+            files = [await self._ask(lambda: channels[0].open(encoded, flags, encoding=None, block_size=0))]
+        except FaultError as error:
+            raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
+
+        def again(channel: asyncssh.SFTPClient) -> Awaitable[asyncssh.SFTPClientFile]:
+            return self._ask(lambda: channel.open(encoded, asyncssh.FXF_WRITE, encoding=None, block_size=0))
+
+        files += await asyncio.gather(*map(again, channels[1:]))
+
+        async def explain(fault: Fault) -> Fault:
+            return await self._why_not_written(fault, encoded)
+
+        return SftpWriter(files, share, offset, self._client.limits.max_write_len, explain)
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        """The checksum of a whole file, hexadecimal, lower case: the file is read."""
+        counted = Digest(algorithm)
+        share = self._checksums.share()
+        reader = await self.open_reader(path, 0, share, expected=CHECKSUM_OCTETS)
+        try:
+            while data := await reader.read():
+                counted.update(data)
+                share.give(len(data))
+        finally:
+            await reader.close()
+            share.close()
+        return counted.hexdigest()
+
+    # ---- inside
+
+    @property
+    def _client(self) -> asyncssh.SFTPClient:
+        return self._channels[0]
+
+    async def _opened(self, count: int) -> list[asyncssh.SFTPClient]:
+        """So many channels, or as many as the server allows, at least one."""
+        async with self._opening:
+            while len(self._channels) < count:
+                try:
+                    self._channels.append(await answered(self._open_channel()))
+                except FaultError:
+                    if not self._channels:
+                        raise
+                    return self._channels
+        return self._channels[:count]
+
+    async def _open_channel(self) -> asyncssh.SFTPClient:
+        writer, reader, _ = await self._connection.open_session(
+            subsystem="sftp", encoding=None, window=CHANNEL_WINDOW, max_pktsize=32768
+        )
+        loop = asyncio.get_running_loop()
+        return await start_sftp_client(self._connection, loop, "replace", reader, writer, None, "strict", 3)
+
+    async def _ask(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Send a request, and wait for its answer. A silent server loses the connection."""
+        async with self._slots:
+            self._under_way += 1
+            try:
+                return await answered(ask())
+            except FaultError as error:
+                if error.fault.scope is not FaultScope.FILE:
+                    self.abort()
+                raise
+            finally:
+                self._under_way -= 1
+
+    async def _known(self, fault: Fault, path: str, kind: Kind) -> Fault:
+        """A plain "Failure" about a path that exists means `kind`; about a folder in place of a file as well."""
+        if fault.kind is not Kind.UNKNOWN:
+            return fault
+        try:
+            there = await self.stat(path)
+        except FaultError:
+            return fault
+        fits = there.is_directory if kind in (Kind.IS_A_DIRECTORY, Kind.DIRECTORY_NOT_EMPTY) else True
+        return make_fault(kind, fault.raw) if fits else fault
+
+    async def _why_not_written(self, fault: Fault, path: bytes) -> Fault:
+        """A plain "Failure" of a write often means a full disk (statvfs@openssh.com)."""
+        if fault.kind is not Kind.UNKNOWN:
+            return fault
+        try:
+            space = await self._ask(lambda: self._client.statvfs(path.rpartition(b"/")[0] or b"/"))
+        except FaultError:
+            return fault
+        return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
+
+
+def _text(octets: bytes | str) -> str:
+    return octets if isinstance(octets, str) else octets.decode("utf-8", "surrogateescape")
+
+
+def _octets(text: bytes | str) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,25 @@
+"""Principals of roles and access rules: a user or a group, by id."""
+
+from __future__ import annotations
+
+import uuid
+
+from endpoints.errors import EndpointInvalidError
+from identity.models import Group, User
+
+IDENTITY, GROUP = "identity", "group"
+EVERYBODY = frozenset({"all_authenticated_users", "anonymous"})
+
+
+def known(principal_type: str, principal: str | None) -> uuid.UUID:
+    """The id of an existing user or group. Raises EndpointInvalidError."""
+    try:
+        found = uuid.UUID(principal or "")
+    except ValueError:
+        raise EndpointInvalidError("principal", "The id of a user or of a group, a UUID, is wanted here.") from None
+    if principal_type == IDENTITY and User.objects.filter(pk=found, is_active=True).exists():
+        return found
+    if principal_type == GROUP and Group.objects.filter(pk=found).exists():
+        return found
+    what = "group" if principal_type == GROUP else "user"
+    raise EndpointInvalidError("principal", f"There is no {what} with this id.")

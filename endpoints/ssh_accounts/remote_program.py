@@ -1,0 +1,123 @@
+"""A command in the account's shell: what it reports by marked lines, and its standard streams as a control channel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import asyncssh
+
+from .remote_shell import is_sftp
+
+#: Octets that a shell may write before the first mark: greetings of profiles.
+MAX_BANNER = 64 * 1024
+#: Octets of the command's standard error that are kept.
+MAX_STDERR = 1000
+#: Octets that the remote side may send ahead of us. Control channels carry listings, too.
+WINDOW = 1024 * 1024
+
+
+class NoMarkError(Exception):
+    """The script did not run, or ended too early (begun: after its first mark).
+
+    sftp: a server of SFTP answered in its place. text: what came instead, for people.
+    """
+
+    def __init__(self, text: str, *, sftp: bool = False, begun: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
+        self.sftp = sftp
+        self.begun = begun
+
+
+class RemoteProgram(asyncssh.SSHClientSession[bytes]):
+    """One command. First its marked lines are read; `hand_over` gives all later octets to a protocol."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark.encode() + b" "
+        self._head = bytearray()
+        self._skipped = 0
+        #: The last line without the mark that is not empty.
+        self._last = b""
+        self._begun = False
+        self._news = asyncio.Event()
+        self._ended = False
+        self._protocol: asyncio.Protocol | None = None
+        self.stderr = b""
+        self.channel: asyncssh.SSHClientChannel[bytes]
+
+    # ---- asyncssh.SSHClientSession
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self.channel = chan
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        if datatype is not None:
+            self.stderr = (self.stderr + data)[-MAX_STDERR:]
+        elif self._protocol:
+            self._protocol.data_received(data)
+        else:
+            self._head += data
+            if len(self._head) > 2 * MAX_BANNER:
+                self.channel.pause_reading()
+            self._news.set()
+
+    def eof_received(self) -> bool:
+        self._end()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        if self._protocol:
+            self._protocol.connection_lost(exc)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    # ---- use
+
+    async def report(self) -> list[str]:
+        """The words of the next marked line. Raises NoMarkError."""
+        while True:
+            found = self._next()
+            if found is not None:
+                self._begun = True
+                return found
+            self._check()
+            self._news.clear()
+            await self._news.wait()
+
+    def _next(self) -> list[str] | None:
+        """Skip other lines. A greeting without an end of line may stand before the mark."""
+        while b"\n" in self._head:
+            line, _, rest = bytes(self._head).partition(b"\n")
+            self._head[:] = rest
+            _, mark, report = line.partition(self._mark)
+            if mark:
+                return report.decode("utf-8", "replace").split()
+            self._skipped += len(line)
+            self._last = line or self._last
+        return None
+
+    def _check(self) -> None:
+        if not self._begun and is_sftp(bytes(self._head[:5])):
+            raise NoMarkError("an SFTP server answered", sftp=True)
+        if self._skipped + len(self._head) > MAX_BANNER:
+            raise NoMarkError("the account's shell writes without an end")
+        if self._ended:
+            text = (self.stderr or bytes(self._head) or self._last).decode("utf-8", "replace").strip()
+            raise NoMarkError(text[:500], begun=self._begun)
+
+    def hand_over(self, make: Callable[[], asyncio.Protocol]) -> Any:
+        """Give all further octets, and the end, to a protocol, which is returned."""
+        protocol = make()
+        protocol.connection_made(cast(asyncio.Transport, self.channel))
+        self._protocol = protocol
+        rest, self._head = bytes(self._head), bytearray()
+        if rest:
+            protocol.data_received(rest)
+        if self._ended:
+            protocol.connection_lost(None)
+        return protocol

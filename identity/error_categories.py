@@ -1,0 +1,78 @@
+"""The category of an error: its meaning for the user, whatever interface reports it.
+
+Each package has its own tree of errors; an error that users may see derives from a class below too. An interface
+chooses by the category how to report it (REST: `transferapi.rest.http.errors`), and shows `message`.
+
+CategorizedError
+|- NotFoundError(ref)             the named thing does not exist, or the user may not see it
+|- InvalidFieldError(field, reason)
+|- LimitExceededError(limit)      the user has as many of these as allowed
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar
+
+
+class Category(Enum):
+    INVALID = auto()  # the request makes no sense; the user can correct it
+    PERMISSION_DENIED = auto()
+    NOT_FOUND = auto()
+    EXISTS = auto()  # a thing of this name or place exists already
+    CONFLICT = auto()  # the state of the thing does not allow it
+    LIMIT_EXCEEDED = auto()
+    TOO_MANY_REQUESTS = auto()  # the same request may succeed later
+    INTERNAL = auto()  # this service failed, and the user may know the reason
+    NOT_CONFIGURED = auto()  # only the operator of this service can correct it
+    EXTERNAL = auto()  # another server failed, refused, or cannot be reached
+
+
+class CategorizedError(Exception):
+    """An error with a category; None: a fault of this service whose reason no user sees."""
+
+    category: ClassVar[Category | None] = None
+    #: The message as a format of `str.format`, in which `self` is the error.
+    template: ClassVar[str] = "{self.reason}"
+
+    @property
+    def message(self) -> str:
+        """A sentence for users."""
+        return self.template.format(self=self)
+
+
+class NotFoundError(CategorizedError):
+    """`ref`: the name in the request. A subclass sets `kind`: the kind of thing, in words."""
+
+    category = Category.NOT_FOUND
+    template = "No such {self.kind} '{self.ref}'"
+    kind: ClassVar[str]
+
+    def __init__(self, ref: object) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+class InvalidFieldError(CategorizedError):
+    """`field`: its name in the document. `reason`: a sentence."""
+
+    category = Category.INVALID
+    template = "{self.field}: {self.reason}"
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+
+class LimitExceededError(CategorizedError):
+    category = Category.LIMIT_EXCEEDED
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+def flaw_of(error: Exception) -> str:
+    """The name of an error for programs: "BadPassphrase" for `BadPassphraseError`."""
+    return type(error).__name__.removesuffix("Error")

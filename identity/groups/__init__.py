@@ -1,0 +1,1 @@
+"""Groups of people and their memberships (Groups API v2)."""

@@ -1,0 +1,1 @@
+"""Certificates of the Grid Security Infrastructure: names, chains, proxies, policies, trust. No Django, no socket."""

@@ -1,0 +1,376 @@
+"""Whether a chain of certificates leads to an authority that we trust (RFC 5280 section 6, RFC 3820 section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from . import name_constraints
+from .distinguished_names import Canonical, canonical, modern, slash_name, spellings
+from .errors import (
+    BadProxyError,
+    BadSignatureError,
+    CredentialError,
+    ExpiredError,
+    LegacyProxyError,
+    LimitedProxyError,
+    NameConstraintError,
+    NotAnAuthorityError,
+    NotAnEndEntityError,
+    NotYetValidError,
+    OverlongProxyError,
+    PathTooLongError,
+    RevokedError,
+    SelfSignedError,
+    SigningPolicyError,
+    StaleRevocationListError,
+    UnknownAuthorityError,
+    UnknownExtensionError,
+    UnreadableCertificateError,
+    WeakSignatureError,
+)
+from .signing_policy import matches
+from .x509 import (
+    INHERIT_ALL,
+    LIMITED,
+    MAX_CERTIFICATES,
+    PROXY_CERT_INFO,
+    UNREADABLE,
+    ProxyInfo,
+    check_key,
+    is_legacy_proxy,
+    proxy_info,
+)
+
+Certificate = x509.Certificate
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
+
+
+class TrustAnchors(Protocol):
+    """The trusted authorities, with their policies and lists. Names are those of authorities."""
+
+    def authorities(self, name: Canonical) -> Sequence[Certificate]:
+        """The authorities of this name, roots and intermediate ones."""
+
+    def patterns(self, issuer: Certificate) -> Sequence[str] | None:
+        """Patterns of the subjects that this authority may sign, in slash form; None where it has no policy."""
+
+    def revocation_lists(self, name: Canonical) -> Sequence[x509.CertificateRevocationList]:
+        """The lists with the name of this authority as their issuer."""
+
+    def has_broken_list(self, name: Canonical) -> bool:
+        """Whether a list of this authority cannot be read."""
+
+
+#: Critical extensions that are processed here, or have no effect on our checks.
+_KNOWN = {
+    ExtensionOID.BASIC_CONSTRAINTS,
+    ExtensionOID.KEY_USAGE,
+    ExtensionOID.EXTENDED_KEY_USAGE,
+    ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+    ExtensionOID.NAME_CONSTRAINTS,
+    ExtensionOID.CERTIFICATE_POLICIES,
+    ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+    ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+    ExtensionOID.CRL_DISTRIBUTION_POINTS,
+    x509.ObjectIdentifier("2.16.840.1.113730.1.1"),  # Netscape's certificate type, which old authorities still set
+    PROXY_CERT_INFO,
+}
+_DIGESTS = (hashes.SHA224, hashes.SHA256, hashes.SHA384, hashes.SHA512)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePath:
+    """From the leaf to a trusted root: `certificates` with the leaf first; the first `proxies` of them are proxies."""
+
+    certificates: tuple[Certificate, ...]
+    proxies: int
+
+    @property
+    def end_entity(self) -> Certificate:
+        return self.certificates[self.proxies]
+
+
+def verify(chain: Sequence[Certificate], anchors: TrustAnchors, *, now: datetime) -> Certificate:
+    """Check a chain (leaf first); return its end entity, below which are proxies only. Raises UntrustedError."""
+    if not chain:
+        raise UnreadableCertificateError("No certificate was given.")
+    if len(chain) > MAX_CERTIFICATES:
+        raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+    try:
+        path = _find(chain, anchors)
+        _check_times(path, now)
+        _check_authorities(path)
+        _check_signed_names(path, anchors, now)
+        _check_end_entity(path)
+        _check_proxies(path)
+    except UNREADABLE:
+        # cryptography parses lazily, and raises these for malformed content.
+        raise UnreadableCertificateError("A certificate of the chain cannot be read.") from None
+    return path.end_entity
+
+
+def _title(certificate: Certificate) -> str:
+    return f'certificate "{slash_name(certificate.subject)}"'
+
+
+# --- the path -------------------------------------------------------------------------------------------------------
+
+
+def _find(chain: Sequence[Certificate], anchors: TrustAnchors) -> CertificatePath:
+    """The path from the leaf to a root of the folder. Issuers come from the folder first, then from the given chain."""
+    path = [chain[0]]
+    rest = list(chain[1:])
+    proxies = 0
+    while True:
+        here = path[-1]
+        _check_extensions(here)
+        if proxies == len(path) - 1 and proxy_info(here) is not None:
+            proxies += 1
+        elif _is_self_issued(here):
+            return _ended(tuple(path), proxies, anchors)
+        if len(path) > MAX_CERTIFICATES:
+            raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+        issuer = _issuer(here, rest, anchors, from_folder=proxies != len(path))
+        if issuer in rest:
+            rest.remove(issuer)
+        path.append(issuer)
+
+
+def _ended(path: tuple[Certificate, ...], proxies: int, anchors: TrustAnchors) -> CertificatePath:
+    root = path[-1]
+    if root in anchors.authorities(canonical(root.subject)):
+        _check_strength(root)
+        return CertificatePath(path, proxies)
+    if len(path) == proxies + 1:
+        raise SelfSignedError(f"The {_title(root)} is self-signed, not signed by an authority.")
+    raise _unknown(root.subject)
+
+
+def _issuer(
+    here: Certificate, given: Sequence[Certificate], anchors: TrustAnchors, *, from_folder: bool
+) -> Certificate:
+    if is_legacy_proxy(here):
+        raise LegacyProxyError(f"The {_title(here)} is a proxy from before RFC 3820; make an RFC 3820 proxy.")
+    name = canonical(here.issuer)
+    candidates = list(anchors.authorities(name)) if from_folder else []
+    candidates += [one for one in given if canonical(one.subject) == name and one not in candidates]
+    if not candidates and not from_folder:
+        raise BadProxyError("The certificate that the proxy was made from is missing in the chain.")
+    if not candidates:
+        raise _unknown(here.issuer)
+    _check_strength(here, signed=True)
+    for candidate in candidates:
+        _check_strength(candidate)
+        if _is_signed_by(here, candidate):
+            return candidate
+    raise BadSignatureError(f'The {_title(here)} is not signed by "{slash_name(here.issuer)}".')
+
+
+def _unknown(authority: x509.Name) -> UnknownAuthorityError:
+    name = slash_name(authority)
+    return UnknownAuthorityError(f'The authority "{name}" is not trusted here; this service\'s operator can add it.')
+
+
+def _is_self_issued(certificate: Certificate) -> bool:
+    return canonical(certificate.subject) == canonical(certificate.issuer)
+
+
+def _check_strength(certificate: Certificate, *, signed: bool = False) -> None:
+    """The self-signature of a root is not checked: roots are trusted because they are in the folder."""
+    try:
+        check_key(certificate.public_key())
+    except CredentialError as error:
+        raise WeakSignatureError(f"The {_title(certificate)} has a weak key. {error.reason}") from None
+    if signed and not isinstance(_digest(certificate), _DIGESTS):
+        raise WeakSignatureError(f"The {_title(certificate)} is signed with an unsafe algorithm.")
+
+
+def _digest(signed: Certificate | x509.CertificateRevocationList) -> hashes.HashAlgorithm | None:
+    try:
+        return signed.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return None
+
+
+def _is_signed_by(signed: Certificate | x509.CertificateRevocationList, issuer: Certificate) -> bool:
+    key, digest = issuer.public_key(), _digest(signed)
+    if not isinstance(digest, _DIGESTS):
+        return False
+    body = signed.tbs_certificate_bytes if isinstance(signed, Certificate) else signed.tbs_certlist_bytes
+    how = signed.signature_algorithm_parameters
+    try:
+        if isinstance(key, rsa.RSAPublicKey) and isinstance(how, padding.PKCS1v15 | padding.PSS):
+            key.verify(signed.signature, body, how, digest)
+        elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(how, ec.ECDSA):
+            key.verify(signed.signature, body, how)
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _check_extensions(certificate: Certificate) -> None:
+    for one in certificate.extensions:
+        if one.critical and one.oid not in _KNOWN:
+            oid = one.oid.dotted_string
+            raise UnknownExtensionError(f"The {_title(certificate)} has an unknown critical extension, {oid}.")
+
+
+def _check_times(path: CertificatePath, now: datetime) -> None:
+    for certificate in reversed(path.certificates):
+        if now > certificate.not_valid_after_utc:
+            ended = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+            raise ExpiredError(f"The {_title(certificate)} expired on {ended}.")
+        if now < certificate.not_valid_before_utc:
+            begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
+            raise NotYetValidError(f"The {_title(certificate)} is not valid before {begins}.")
+
+
+# --- authorities ----------------------------------------------------------------------------------------------------
+
+
+def _check_authorities(path: CertificatePath) -> None:
+    """Basic constraints, key usage and path lengths (RFC 5280 6.1.4 k to n); proxies do not count (RFC 3820 4.3)."""
+    below = 0
+    for certificate in path.certificates[path.proxies + 1 :]:
+        constraints = extension(certificate, x509.BasicConstraints)
+        is_old_root = certificate.version is x509.Version.v1 and _is_self_issued(certificate)
+        usage = extension(certificate, x509.KeyUsage)
+        if (constraints is None and not is_old_root) or (constraints is not None and not constraints.ca):
+            raise NotAnAuthorityError(f"The {_title(certificate)} is not that of an authority.")
+        if usage is not None and not usage.key_cert_sign:
+            raise NotAnAuthorityError(f"The {_title(certificate)} may not be used to sign certificates.")
+        if constraints is not None and constraints.path_length is not None and below > constraints.path_length:
+            raise PathTooLongError(f"The {_title(certificate)} allows fewer authorities below it.")
+        below += not _is_self_issued(certificate)
+
+
+def _check_signed_names(path: CertificatePath, anchors: TrustAnchors, now: datetime) -> None:
+    """Signing policies, name constraints and revocation lists, for all certificates below the root but proxies."""
+    certificates = path.certificates[path.proxies :]
+    for at, certificate in enumerate(certificates[:-1]):
+        issuer = certificates[at + 1]
+        if certificate is certificates[0] or not _is_self_issued(certificate):
+            _check_policy(certificate, issuer, anchors)
+            _check_constraints(certificate, certificates[at + 1 :])
+        _check_revocation(certificate, issuer, anchors, now)
+
+
+def _check_policy(certificate: Certificate, issuer: Certificate, anchors: TrustAnchors) -> None:
+    patterns = anchors.patterns(issuer)
+    authority = slash_name(issuer.subject)
+    if patterns is None:
+        raise SigningPolicyError(f'There is no signing policy for the authority "{authority}" here.')
+    names = {modern(name) for name in spellings(certificate.subject)}
+    if not any(matches(pattern, name) for pattern in patterns for name in names):
+        raise SigningPolicyError(f'The authority "{authority}" may not sign the {_title(certificate)}.')
+
+
+def _check_constraints(certificate: Certificate, authorities: Sequence[Certificate]) -> None:
+    for authority in authorities:
+        constraints = extension(authority, x509.NameConstraints)
+        if constraints is not None and not name_constraints.allow(constraints, certificate):
+            name = slash_name(authority.subject)
+            raise NameConstraintError(
+                f'The names in the {_title(certificate)} are not those that "{name}" may certify.'
+            )
+
+
+def _check_revocation(certificate: Certificate, issuer: Certificate, anchors: TrustAnchors, now: datetime) -> None:
+    """As the toolkit: without lists nothing is checked; with lists, one must be genuine and current."""
+    name = canonical(issuer.subject)
+    authority = slash_name(issuer.subject)
+    lists = [one for one in anchors.revocation_lists(name) if _is_usable(one, issuer)]
+    for one in lists:
+        if one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            raise RevokedError(f"The {_title(certificate)} has been revoked by its authority.")
+    if not lists and not anchors.revocation_lists(name) and not anchors.has_broken_list(name):
+        return
+    if not any(_is_current(one, now) for one in lists):
+        raise StaleRevocationListError(
+            f'The revocation list of the authority "{authority}" is out of date or unusable.'
+        )
+
+
+def _is_usable(revoked: x509.CertificateRevocationList, issuer: Certificate) -> bool:
+    """Whether it is genuine and complete: a delta, or a list for some certificates only, has a critical extension."""
+    return not any(one.critical for one in revoked.extensions) and _is_signed_by(revoked, issuer)
+
+
+def _is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
+    ends = revoked.next_update_utc
+    return revoked.last_update_utc <= now and (ends is None or now <= ends)
+
+
+# --- end entities and proxies ---------------------------------------------------------------------------------------
+
+
+def _check_end_entity(path: CertificatePath) -> None:
+    certificate = path.end_entity
+    constraints = extension(certificate, x509.BasicConstraints)
+    if constraints is not None and constraints.ca:
+        raise NotAnEndEntityError(f"The {_title(certificate)} is that of an authority, not of a person or host.")
+    _check_signs(certificate)
+
+
+def _check_signs(certificate: Certificate) -> None:
+    """The key must be allowed to sign: a TLS login and a proxy need it (for proxies RFC 3820 section 3.1)."""
+    usage = extension(certificate, x509.KeyUsage)
+    if usage is not None and not usage.digital_signature:
+        raise NotAnEndEntityError(f"The {_title(certificate)} may not be used for signatures.")
+
+
+def _check_proxies(path: CertificatePath) -> None:
+    """RFC 3820 section 4.1, from the proxy that the end entity signed down to the leaf."""
+    limited = False
+    for at in range(path.proxies - 1, -1, -1):
+        proxy, issuer = path.certificates[at], path.certificates[at + 1]
+        info = proxy_info(proxy)
+        assert info is not None
+        _check_proxy_form(proxy, issuer, info)
+        if info.path_length is not None and at > info.path_length:
+            raise PathTooLongError(f"The {_title(proxy)} allows fewer proxies below it.")
+        if limited and info.policy != LIMITED:
+            raise LimitedProxyError(f"The {_title(proxy)} is a full proxy made from a limited one.")
+        if proxy.not_valid_after_utc > issuer.not_valid_after_utc:
+            raise OverlongProxyError(f"The {_title(proxy)} outlives the certificate that it was made from.")
+        limited = info.policy == LIMITED
+
+
+def _check_proxy_form(proxy: Certificate, issuer: Certificate, info: ProxyInfo) -> None:
+    added = proxy.subject.rdns[-1:]
+    if (
+        proxy.subject.rdns[:-1] != issuer.subject.rdns
+        or proxy.issuer != issuer.subject
+        or not added
+        or [attribute.oid for attribute in added[0]] != [NameOID.COMMON_NAME]
+    ):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with the wrong name.")
+    if not info.critical:
+        raise BadProxyError(f"The {_title(proxy)} is a proxy whose proxyCertInfo is not critical (RFC 3820, 3.8).")
+    if info.policy not in (INHERIT_ALL, LIMITED) or info.has_rules:
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.")
+    constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
+    if (constraints is not None and constraints.ca) or (usage is not None and usage.key_cert_sign):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with the rights of an authority.")
+    if any(extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
+        raise BadProxyError(f"The {_title(proxy)} is a proxy with alternative names.")
+    _check_signs(proxy)
+
+
+def extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:
+    """The certificate's extension of this kind, or None. Raises ValueError where it is unreadable."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None

@@ -1,0 +1,1 @@
+"""HTTPS requests to servers that users name: their addresses, and the client."""

@@ -1,0 +1,237 @@
+"""An HTTP client for servers that users name: it connects only to addresses that were checked before.
+
+A request is bounded in time and in size as a whole. The client follows no redirect, uses no proxy and keeps no
+connection. It sends plain http:// requests only where every address is loopback, so that nobody else can read them, or
+where the caller allows it (`plain`).
+
+HttpClientError(reason)          `reason` is a sentence for users; it holds no text of the server and no secret
+|- InvalidRequestError           the target or a header has characters that HTTP cannot carry
+|- ConnectionFailedError         no connection could be made, or it broke
+|- ResponseTimeoutError          the response was not complete in time
+|- InsecureConnectionError       TLS could not be established, or the certificate is not accepted
+|  |- NoTlsError                 the address is http://, and others could read the request
+|- InvalidResponseError(status)  the response is not HTTP, is too long, or is a redirect (only then with a status)
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import ipaddress
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.views.decorators.debug import sensitive_variables
+
+from .web_address import Url
+
+#: Seconds for a whole request, and at most for one of several addresses to be connected to.
+REQUEST_SECONDS = 20.0
+CONNECT_SECONDS = 5.0
+#: Octets of a response with its head. Certificate chains are the longest bodies that callers expect.
+MAX_ANSWER = 256 * 1024
+USER_AGENT = "Waybill"
+
+
+class HttpClientError(Exception):
+    """The root of this tree."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class InvalidRequestError(HttpClientError):
+    pass
+
+
+class ConnectionFailedError(HttpClientError):
+    pass
+
+
+class ResponseTimeoutError(HttpClientError):
+    pass
+
+
+class InsecureConnectionError(HttpClientError):
+    pass
+
+
+class NoTlsError(InsecureConnectionError):
+    pass
+
+
+class InvalidResponseError(HttpClientError):
+    """status: of HTTP, where the response is a redirect; else None."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An HTTP response."""
+
+    status: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A server to send requests to. addresses: of its host, already checked. context: the authorities to trust."""
+
+    url: Url
+    addresses: Sequence[str]
+    context: ssl.SSLContext
+    timeout: float = REQUEST_SECONDS
+    #: Whether http:// is allowed although others may read the request.
+    plain: bool = False
+    #: The kind of server, for the reasons of errors.
+    kind: str = "server"
+
+    @sensitive_variables()
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        """Send one request and read its response, whatever its status unless it is a redirect. Raises HttpClientError.
+
+        target: path and query. Put secrets only into `headers` and `body`: no error shows those.
+        """
+        until = time.monotonic() + self.timeout
+        request = self._request(method, target, headers or {}, body)
+        try:
+            with self._connect(until) as connection:
+                connection.settimeout(_left(until))
+                connection.sendall(request)
+                response = self._parse(self._read_all(connection, until), method)
+        except TimeoutError:
+            raise ResponseTimeoutError(f"The {self.kind} did not answer within {self.timeout:g} s.") from None
+        except OSError:
+            raise ConnectionFailedError(f"The connection to the {self.kind} broke.") from None
+        if 300 <= response.status < 400:
+            reason = f"The {self.kind} answers with a redirect, which is not followed."
+            raise InvalidResponseError(reason, response.status)
+        return response
+
+    @sensitive_variables()
+    def _request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """The octets of the request. Raises InvalidRequestError."""
+        content = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+        head = {
+            "Host": self.url.origin.partition("://")[2],
+            "User-Agent": USER_AGENT,
+            "Accept": "application/json, text/plain;q=0.8, */*;q=0.1",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+            "Content-Length": str(len(body)),
+            **content,
+            **headers,
+        }
+        lines = [f"{method} {target or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
+        if any(not line.isprintable() or not line.isascii() for line in lines):
+            raise InvalidRequestError("This is not a web address.")
+        return "\r\n".join(lines).encode("ascii") + body
+
+    def _connect(self, until: float) -> socket.socket:
+        """Connect to the first address that accepts, with TLS where the URL is https://."""
+        if (
+            self.url.scheme == "http"
+            and not self.plain
+            and not all(_is_loopback(address) for address in self.addresses)
+        ):
+            raise NoTlsError(f"The {self.kind} has no TLS (http://): others could read the request.")
+        plain = self._dial(until)
+        if self.url.scheme == "http":
+            return plain
+        try:
+            secure = self.context.wrap_socket(plain, server_hostname=self.url.host, do_handshake_on_connect=False)
+        except BaseException:
+            plain.close()
+            raise
+        try:
+            secure.settimeout(_left(until))
+            secure.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            secure.close()
+            raise InsecureConnectionError(
+                f"The certificate of the {self.kind} is not accepted: {error.verify_message}."
+            ) from None
+        except ssl.SSLError:
+            secure.close()
+            raise InsecureConnectionError(f"No secure connection to the {self.kind} could be made.") from None
+        except BaseException:
+            secure.close()
+            raise
+        return secure
+
+    def _dial(self, until: float) -> socket.socket:
+        for address in self.addresses:
+            try:
+                return socket.create_connection((address, self.url.port), min(CONNECT_SECONDS, _left(until)))
+            except OSError:
+                if time.monotonic() > until:
+                    break
+        raise ConnectionFailedError(f"The {self.kind} cannot be reached.")
+
+    @sensitive_variables()
+    def _read_all(self, connection: socket.socket, until: float) -> bytes:
+        """Read until the connection ends, or until the length that the head announces."""
+        data = bytearray()
+        while not _complete(data):
+            connection.settimeout(_left(until))
+            try:
+                chunk = connection.recv(65536)
+            except ssl.SSLEOFError:
+                # Closed without the close_notify of TLS: `Content-Length` shows whether something is missing.
+                chunk = b""
+            if not chunk:
+                break
+            data += chunk
+            if len(data) > MAX_ANSWER:
+                raise InvalidResponseError(f"The answer of the {self.kind} is far too long.")
+        return bytes(data)
+
+    @sensitive_variables()
+    def _parse(self, data: bytes, method: str) -> HttpResponse:
+        try:
+            response = http.client.HTTPResponse(_SocketOfOctets(data), method=method)  # type: ignore[arg-type]
+            response.begin()
+            return HttpResponse(response.status, response.read())
+        except (http.client.HTTPException, ValueError):
+            raise InvalidResponseError(f"The answer of the {self.kind} is not HTTP, or was cut off.") from None
+
+
+def _left(until: float) -> float:
+    """Seconds until then. Raises TimeoutError where none are left."""
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
+
+
+def _complete(data: bytearray) -> bool:
+    """Whether the body has the length that the head announces, so that nothing more has to be read."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    length = re.search(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", data[: end + 2].lower())
+    return length is not None and len(data) >= end + 4 + int(length[1])
+
+
+class _SocketOfOctets:
+    """The part of a socket that http.client.HTTPResponse uses."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_: object) -> io.BytesIO:
+        return io.BytesIO(self._data)

@@ -1,0 +1,1 @@
+"""Servers that issue credentials: MyProxy, and the OAuth servers of endpoints."""

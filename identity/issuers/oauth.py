@@ -1,0 +1,284 @@
+"""Certificates from the OAuth server of an endpoint: authorization code with PKCE, then a signing request.
+
+The protocol is that of OA4MP (MyProxy's OAuth server): RFC 6749 with RFC 7636 (S256), and a resource `getcert`, which
+signs a PKCS #10 request (`certreq`, base64 of its DER) of a client that sends the token. This service generates the
+private key. `oauth_discovery` finds the resources, which are all on the registered host and port.
+
+    begun = begin(server, addresses, client, redirect_uri=..., trust=...)
+    # The user's browser goes to begun.url; the vault keeps begun.secret and begun.state (vault.keep_pending).
+    credential = finish(secret, addresses, client, code=..., state=..., issuer=..., trust=..., lifetime=..., now=...)
+
+All functions block, for a bounded time. Errors: see `oauth_errors`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from cryptography.hazmat.primitives.serialization import Encoding
+from django.views.decorators.debug import sensitive_variables
+from oauthlib.oauth2 import WebApplicationClient
+
+from identity.gsi.errors import CredentialError, UntrustedError
+from identity.gsi.proxies import make_request, new_key
+from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import X509Credential, read_certificates
+from identity.http.https_client import REQUEST_SECONDS, Site
+from identity.http.web_address import Url
+
+from .oauth_clients import OAuthClient, server_url
+from .oauth_discovery import discover
+from .oauth_errors import (
+    BadAnswerError,
+    CertificateNotUsableError,
+    IssuerMismatchError,
+    OAuthError,
+    RefusedError,
+    ServerAnswerError,
+    StateMismatchError,
+)
+from .oauth_requests import ask, json_object, refusal_of, site_of
+
+#: The time in which an activation can be finished. The codes of servers are valid for 1 to 15 minutes.
+PENDING_LIFETIME = timedelta(minutes=20)
+MAX_ANSWER_TEXT = 8192
+MAX_TOKEN = 8192
+MIN_LIFETIME = timedelta(minutes=5)
+#: Seconds for each of at most two requests for metadata: the user waits for a page meanwhile.
+DISCOVERY_SECONDS = 5.0
+#: The end of the address of the callback page, which identifies the server that redirects to it.
+_PLACE = re.compile(r"/oauth/callback/([0-9a-f]{16})")
+#: Characters of the code verifier (RFC 7636, 4.1).
+VERIFIER_LENGTH = 64
+_USELESS = "The certificate of the OAuth server is of no use: {}"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthServer:
+    """The registered address of a server: https://host[:port][/path]. `host` and `port` are for the address gate."""
+
+    url: Url
+
+    @property
+    def host(self) -> str:
+        return self.url.host
+
+    @property
+    def port(self) -> int:
+        return self.url.port
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """url: for the user's browser. secret: to be kept encrypted for `finish`, by `state`, for at most `lifetime`."""
+
+    url: str = field(repr=False)
+    state: str = field(repr=False)
+    secret: bytes = field(repr=False)
+    lifetime: timedelta = PENDING_LIFETIME
+
+
+@dataclass(frozen=True, slots=True)
+class UserAnswer:
+    """The text that the callback page showed. place: the end of the page's address; "" where it has none."""
+
+    code: str = field(repr=False)
+    state: str = field(default="", repr=False)
+    issuer: str = ""
+    place: str = ""
+
+
+def parse_server(text: str) -> OAuthServer:
+    """The address of a server as owners register it. Raises ServerAddressError."""
+    return OAuthServer(server_url(text))
+
+
+def place_of(server: OAuthServer) -> str:
+    """The end of the address of the callback page for a server that does not name itself in its answers.
+
+    Without it, a hostile server could redirect a user to another server. The code of that server would then arrive as a
+    code of the hostile one, and be sent to it (mix-up attack, RFC 9700, 4.4).
+    """
+    return hashlib.sha256(str(server).encode()).hexdigest()[:16]
+
+
+def read_answer(text: str) -> UserAnswer:
+    """Parse the line that the callback page shows, or a bare code. Raises BadAnswerError; RefusedError for an error."""
+    text = text.strip()
+    if not text or len(text) > MAX_ANSWER_TEXT or not text.isascii() or not text.isprintable():
+        raise BadAnswerError
+    if "code=" not in text and "error=" not in text:
+        return UserAnswer(text)
+    address, _, query = text.rpartition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise BadAnswerError  # A name that occurs twice is ambiguous.
+    if "error" in values:
+        raise RefusedError(values["error"])
+    if not values.get("code"):
+        raise BadAnswerError
+    pasted = _PLACE.search(address)
+    place = pasted[1] if pasted else values.get("place", "")
+    return UserAnswer(values["code"], values.get("state", ""), values.get("iss", ""), place)
+
+
+@sensitive_variables("verifier", "state", "kept")
+def begin(
+    server: OAuthServer,
+    addresses: Sequence[str],
+    client: OAuthClient,
+    *,
+    redirect_uri: str,
+    trust: TrustFolder,
+    timeout: float = DISCOVERY_SECONDS,
+) -> Begun:
+    """Find the server's resources, and make the address for the user's browser. Raises OAuthError.
+
+    redirect_uri: of the callback page; a server that does not name itself in its answers gets an address below it.
+    """
+    parts = discover(site_of(server.url, addresses, trust, timeout))
+    place = "" if parts.names_issuer else place_of(server)
+    redirect_uri = f"{redirect_uri}/{place}" if place else redirect_uri
+    grant = WebApplicationClient(client.identifier)
+    verifier, state = grant.create_code_verifier(VERIFIER_LENGTH), secrets.token_urlsafe(32)
+    query = {
+        "response_type": "code",
+        "client_id": client.identifier,
+        "redirect_uri": redirect_uri,
+        "scope": " ".join(parts.scopes),
+        "state": state,
+        "code_challenge": grant.create_code_challenge(verifier, "S256"),
+        "code_challenge_method": "S256",
+    }
+    kept = {
+        "server": str(server),
+        "token": parts.token,
+        "getcert": parts.getcert,
+        "issuer": parts.issuer,
+        "names_issuer": parts.names_issuer,
+        "basic": parts.basic,
+        "redirect_uri": redirect_uri,
+        "place": place,
+        "verifier": verifier,
+        "state": state,
+    }
+    return Begun(f"{server.url.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
+
+
+def finish(
+    secret: bytes,
+    addresses: Sequence[str],
+    client: OAuthClient,
+    *,
+    code: str,
+    state: str,
+    issuer: str = "",
+    place: str = "",
+    trust: TrustFolder,
+    lifetime: timedelta,
+    now: datetime,
+    timeout: float = REQUEST_SECONDS,
+) -> X509Credential:
+    """Exchange the code for a token, and the token for a certificate of a new key. Raises OAuthError.
+
+    secret: of `Begun`; it can be used once, also where this fails. lifetime: the requested one; servers may give less.
+    """
+    try:
+        kept: dict[str, Any] = json.loads(secret)
+        _check_answer(kept, code, state, issuer, place)
+        site = site_of(server_url(kept["server"]), addresses, trust, timeout)
+        credential = _certificate(site, client, _token(site, client, kept, code), kept["getcert"], lifetime)
+        try:
+            trust.admit(credential, now=now)
+        except UntrustedError as error:
+            raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
+        return credential
+    except OAuthError as error:
+        # Raised without its traceback, whose frames hold the code and the token.
+        failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+    del secret, code, state, kept
+    raise failure
+
+
+@sensitive_variables()
+def _certificate(site: Site, client: OAuthClient, token: str, target: str, lifetime: timedelta) -> X509Credential:
+    """A certificate for a new key, from the resource `getcert`. Raises OAuthError."""
+    key = new_key()
+    body = {
+        **_client_fields(client),
+        "certreq": base64.b64encode(make_request(key).public_bytes(Encoding.DER)).decode(),
+        "certlifetime": str(int(max(lifetime, MIN_LIFETIME).total_seconds())),
+    }
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = ask(site, "POST", target, headers, urlencode(body).encode())
+    if answer.status != 200:
+        raise refusal_of(answer)
+    try:
+        return X509Credential.assemble(key, read_certificates(answer.body))
+    except CredentialError as error:
+        raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
+
+
+@sensitive_variables("kept", "code", "state")
+def _check_answer(kept: Mapping[str, Any], code: str, state: str, issuer: str, place: str) -> None:
+    if not hmac.compare_digest(state.encode("utf-8", "replace"), kept["state"].encode()):
+        raise StateMismatchError
+    if issuer.rstrip("/") != (kept["issuer"] or kept["server"]).rstrip("/") and (issuer or kept["names_issuer"]):
+        raise IssuerMismatchError
+    if place and place != kept["place"]:
+        raise IssuerMismatchError
+    if not 0 < len(code) <= MAX_ANSWER_TEXT or not code.isascii() or not code.isprintable():
+        raise BadAnswerError
+
+
+@sensitive_variables()
+def _token(site: Site, client: OAuthClient, kept: Mapping[str, Any], code: str) -> str:
+    """Exchange the code for an access token (RFC 6749, 4.1.3), which is used once, at once, and stored nowhere."""
+    grant = WebApplicationClient(client.identifier)
+    headers: dict[str, str] = {}
+    more: dict[str, str] = {}
+    if client.secret and kept["basic"]:
+        pair = f"{client.identifier}:{client.secret}"
+        headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+    elif client.secret:
+        more["client_secret"] = client.secret
+    more |= {"code": code, "redirect_uri": kept["redirect_uri"], "code_verifier": kept["verifier"]}
+    body = grant.prepare_request_body(**more)  # type: ignore[arg-type]
+    answer = ask(site, "POST", kept["token"], headers, body.encode())
+    if answer.status != 200:
+        raise refusal_of(answer)
+    document = json_object(answer)
+    if "error" in document:
+        raise RefusedError(document["error"])
+    token, kind = document.get("access_token"), document.get("token_type")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise ServerAnswerError("The OAuth server gives tokens of a kind that is not known here.")
+    if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN or not _is_token(token):
+        raise ServerAnswerError("The OAuth server gives no token that could be one.")
+    return token
+
+
+def _is_token(text: str) -> bool:
+    """Whether this can be a token: visible ASCII without blanks, which is more than RFC 6750, 2.1, allows."""
+    return all("!" <= letter <= "~" for letter in text)
+
+
+@sensitive_variables("fields")
+def _client_fields(client: OAuthClient) -> dict[str, str]:
+    fields = {"client_id": client.identifier}
+    return fields | {"client_secret": client.secret} if client.secret else fields

@@ -1,0 +1,188 @@
+"""The two ceremonies of WebAuthn (level 2, 7.1 and 7.2), by the library fido2: what is asked of a browser, and the
+check of its answer. This module keeps nothing.
+
+Each answer must have the challenge, the origin and the id of this service, the presence of a person, and its
+verification by the device (PIN, finger, face). Attestation is not asked for, and none is believed: any authenticator
+may be used. Answers are text of strangers: whatever is wrong with one is a PasskeyRefusedError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from fido2.cbor import decode, encode
+from fido2.cose import CoseKey
+from fido2.server import Fido2Server
+from fido2.webauthn import (
+    AttestationConveyancePreference,
+    AttestedCredentialData,
+    AuthenticationResponse,
+    AuthenticatorTransport,
+    PublicKeyCredentialDescriptor,
+    PublicKeyCredentialRpEntity,
+    PublicKeyCredentialType,
+    PublicKeyCredentialUserEntity,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from .errors import PasskeyRefusedError, PasskeysUnavailableError
+
+#: Characters of an answer; one with an attestation of three certificates has 5,000.
+MAX_ANSWER = 16 * 1024
+MAX_CREDENTIAL_ID = 1023
+_TRANSPORTS = frozenset(AuthenticatorTransport)
+#: No authenticator has more; the database and JSON keep it exactly.
+_MAX_COUNT = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The relying party: its id, and the origin of its pages."""
+
+    id: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A credential. public_key: COSE_Key. count: the value of the signature counter at this ceremony."""
+
+    credential_id: bytes
+    public_key: bytes
+    count: int
+    transports: tuple[str, ...] = ()
+
+
+def site() -> Site:
+    """The site by the address of this service; on the loopback interface it is `localhost`, the only name that needs no
+    https. Raises PasskeysUnavailableError where browsers would refuse: http, or an address without a name.
+    """
+    parts = urlsplit(settings.PUBLIC_URL)
+    host = parts.hostname or ""
+    if _is_loopback(host):
+        host = "localhost"
+    elif parts.scheme != "https" or _is_address(host):
+        raise PasskeysUnavailableError
+    port = f":{parts.port}" if parts.port else ""
+    return Site(host, f"{parts.scheme}://{host}{port}")
+
+
+def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[Key]) -> dict[str, Any]:
+    """The options of `navigator.credentials.create`, as JSON. known: the keys that the user has already."""
+    user = PublicKeyCredentialUserEntity(id=handle, name=name, display_name=name)
+    options, _ = _server(site()).register_begin(
+        user,
+        [_descriptor(key) for key in known],
+        ResidentKeyRequirement.REQUIRED,
+        UserVerificationRequirement.REQUIRED,
+        challenge=challenge,
+    )
+    return dict(options.public_key)
+
+
+def ask_for_proof(challenge: bytes, known: Sequence[Key] = ()) -> dict[str, Any]:
+    """The options of `navigator.credentials.get`, as JSON. known: the keys of the user, if the user is known."""
+    options, _ = _server(site()).authenticate_begin(
+        [_descriptor(key) for key in known] or None, UserVerificationRequirement.REQUIRED, challenge
+    )
+    return dict(options.public_key)
+
+
+def check_new(challenge: bytes, answer: str) -> Key:
+    """The new key in the answer of a browser. Raises PasskeyRefusedError."""
+    try:
+        given = _parsed(answer)
+        data = _server(site()).register_complete(_state(challenge), given)
+        credential = data.credential_data
+        if credential is None or not 0 < len(credential.credential_id) <= MAX_CREDENTIAL_ID:
+            raise PasskeyRefusedError
+        if credential.public_key.get(3) not in CoseKey.supported_algorithms():
+            raise PasskeyRefusedError
+        transports = given["response"].get("transports") or []
+        known = tuple(sorted(_TRANSPORTS & {str(one) for one in transports}))
+        return Key(credential.credential_id, encode(dict(credential.public_key)), _count(data.counter), known)
+    except PasskeyRefusedError:
+        raise
+    except Exception:
+        # The library reports by many types what is wrong with octets of strangers.
+        raise PasskeyRefusedError from None
+
+
+def credential_of(answer: str) -> tuple[bytes, bytes | None]:
+    """The credential id and the user handle that an answer names, neither proven yet. Raises PasskeyRefusedError."""
+    try:
+        given = AuthenticationResponse.from_dict(_parsed(answer))
+        return bytes(given.raw_id), given.response.user_handle
+    except PasskeyRefusedError:
+        raise
+    except Exception:
+        raise PasskeyRefusedError from None
+
+
+def check_proof(challenge: bytes, answer: str, key: Key) -> int:
+    """The counter in an answer that was signed by this key. Raises PasskeyRefusedError."""
+    try:
+        data = AttestedCredentialData.create(b"\0" * 16, key.credential_id, CoseKey.parse(_mapping(key.public_key)))
+        given = _parsed(answer)
+        _server(site()).authenticate_complete(_state(challenge), [data], given)
+        return _count(AuthenticationResponse.from_dict(given).response.authenticator_data.counter)
+    except PasskeyRefusedError:
+        raise
+    except Exception:
+        raise PasskeyRefusedError from None
+
+
+def _server(at: Site) -> Fido2Server:
+    entity = PublicKeyCredentialRpEntity(id=at.id, name="Waybill")
+    return Fido2Server(entity, AttestationConveyancePreference.NONE, verify_origin=lambda origin: origin == at.origin)
+
+
+def _state(challenge: bytes) -> Any:
+    """The state that the library wants back: the challenge, and that the person is verified."""
+    return _server(site()).authenticate_begin(None, UserVerificationRequirement.REQUIRED, challenge)[1]
+
+
+def _descriptor(key: Key) -> PublicKeyCredentialDescriptor:
+    return PublicKeyCredentialDescriptor(
+        type=PublicKeyCredentialType.PUBLIC_KEY,
+        id=key.credential_id,
+        transports=[AuthenticatorTransport(one) for one in key.transports] or None,
+    )
+
+
+def _parsed(answer: str) -> dict[str, Any]:
+    if len(answer) > MAX_ANSWER:
+        raise PasskeyRefusedError
+    found = json.loads(answer)
+    if not isinstance(found, dict):
+        raise PasskeyRefusedError
+    return found
+
+
+def _mapping(public_key: bytes) -> Any:
+    return decode(public_key)
+
+
+def _count(value: int) -> int:
+    if not 0 <= value <= _MAX_COUNT:
+        raise PasskeyRefusedError
+    return value
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

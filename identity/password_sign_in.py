@@ -1,0 +1,316 @@
+"""Sign-in with user name and password, and a one-time code where the user requires it.
+
+    try:
+        user = sign_in(name, password, address)
+    except CodeRequiredError as error:
+        user = finish(error.pending, code, address)   # after asking the user for the code
+
+Django's hashers compare the password, and the number of guesses is limited.
+
+Attempts are counted by address, by pair of name and address, and by name. An attacker who knows only a name can
+exhaust the last counter from many addresses. Therefore a browser in which the user signed in before has a counter of
+its own, and is not subject to the others: it presents a signed device token (`device_of`, `new_device`; the OWASP page
+"Slow Down Guessing Attacks with Device Cookies" describes the method).
+
+SignInError
+|- WrongPasswordError             unknown user, wrong password or inactive user: the error does not say which
+|- TooManyAttemptsError(seconds)  for this name or from this address; the password was not compared
+|- CountingFailedError            Redis is not reachable: nobody can sign in
+|- CodeRequiredError(pending)     the password is right, and `finish` needs a one-time code (or `finish_by_passkey`)
+|- CodeRefusedError(reason)       a one-time code that is wrong, or was used before
+|- SignInLapsedError              too much time passed between password and code, or the password has changed
+|- PasswordRefusedError(reason)   a new password that is too easy to guess
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+import uuid
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.password_validation import validate_password
+from django.core import signing
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from redis.exceptions import RedisError
+
+from .hidden import Secret
+from .models import User
+from .networks import network_of
+from .one_time_codes import services as one_time_codes
+from .one_time_codes.errors import OneTimeCodeError
+from .passkeys import services as passkeys
+from .passkeys.challenges import Session
+from .passkeys.errors import PasskeyError
+from .sessions import open_sessions
+from .signals import account_changed
+
+#: Seconds of one counting window, and the limits in it: of one name from one address (or from one device), of one
+#: address for all names, of one name from all addresses.
+WINDOW = 300
+MOST_OF_A_PAIR = 10
+MOST_OF_AN_ADDRESS = 50
+MOST_OF_A_NAME = 100
+#: One-time codes of one name, in one window and in a day. Three of a million codes are right at a time: an attacker who
+#: has the password finds one in a day with a probability of 0.0003.
+MOST_CODES, MOST_CODES_OF_A_DAY = 10, 100
+DAY = 24 * 3600
+#: Seconds between the password and its one-time code.
+MOST_PENDING = 300
+#: Seconds for which a device token is valid.
+DEVICE_LIFETIME = 180 * 24 * 3600
+_SALT = "waybill.device"
+log = logging.getLogger(__name__)
+#: Characters; Django has user names of at most 150, and hashes passwords of any length.
+MAX_NAME, MAX_PASSWORD = 150, 1024
+
+
+class SignInError(Exception):
+    """The root of this tree. `reason` is a sentence for people."""
+
+    reason = "You were not signed in."
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class WrongPasswordError(SignInError):
+    reason = "This user name and this password do not belong together."
+
+
+class TooManyAttemptsError(SignInError):
+    """seconds: the time until the next attempt is allowed."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+        minutes = -(-seconds // 60)
+        self.reason = f"Too many attempts. Try again in {minutes} minute{'' if minutes == 1 else 's'}."
+
+
+class CountingFailedError(SignInError):
+    reason = "The service is busy or restarts. Try again in a moment."
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSignIn:
+    """A sign-in whose password was right, and whose code is missing. A page may keep its three values in a session.
+
+    password: a digest of the stored hash, so that a changed password ends the sign-in. since: Unix time.
+    """
+
+    user_id: uuid.UUID
+    password: str = field(repr=False)
+    since: float
+
+
+class CodeRequiredError(SignInError):
+    reason = "This user signs in with a one-time code besides the password."
+
+    def __init__(self, pending: PendingSignIn) -> None:
+        super().__init__()
+        self.pending = pending
+
+
+class CodeRefusedError(SignInError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SignInLapsedError(SignInError):
+    reason = "Too much time has passed. Begin again with your password."
+
+
+class PasswordRefusedError(SignInError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def sign_in(username: str, password: Secret, address: str, device: str = "") -> User:
+    """Authenticate a user. address: the source of the request, "" when unknown; device: see `device_of`.
+
+    Each attempt is counted before the comparison, so that concurrent attempts are limited too. An unknown name takes
+    the same work as a wrong password. Raises SignInError; CodeRequiredError for a user with one-time codes.
+    """
+    user, own = _with_password(username, password, address, device)
+    if one_time_codes.enabled(user) or passkeys.asked_after_password(user):
+        raise CodeRequiredError(PendingSignIn(user.pk, _digest(user.get_session_auth_hash()), time.time()))
+    _forget(own)
+    return user
+
+
+def finish(pending: PendingSignIn, code: Secret, address: str, device: str = "") -> User:
+    """Authenticate a user by a one-time code, or a recovery code, after the password. address, device: as `sign_in`.
+
+    Counted like a password, and by name alone too. Raises SignInError.
+    """
+    user = user_of(pending)
+    own = _count_code(user, address, device)
+    try:
+        one_time_codes.verify(user, code)
+    except OneTimeCodeError as error:
+        log.warning("a one-time code was refused: %s", quote(user.username))
+        raise CodeRefusedError(error.reason) from None
+    _forget(own)
+    return user
+
+
+def finish_by_passkey(pending: PendingSignIn, session: Session, answer: str, address: str, device: str = "") -> User:
+    """Authenticate a user by a passkey after the password. Counted as `finish`. Raises SignInError, PasskeyError."""
+    user = user_of(pending)
+    own = _count_code(user, address, device)
+    passkeys.check_second_factor(user, session, answer)
+    _forget(own)
+    return user
+
+
+def by_passkey(session: Session, answer: str) -> User:
+    """Authenticate a user by a passkey alone: the device has verified its owner. Raises PasskeyError."""
+    try:
+        return passkeys.user_of_proof(session, answer)
+    except PasskeyError as error:
+        log.warning("a passkey was refused: %s", type(error).__name__)
+        raise
+
+
+def count_request(kind: str, address: str, most: int) -> None:
+    """Count a request of somebody who has not signed in, by its network. Raises SignInError."""
+    _count(_counter(kind, network_of(address)), most)
+
+
+def check(user: User, password: Secret, code: Secret, address: str, device: str = "") -> User:
+    """Authenticate a user who is signed in anew: by password, and by a code where the user requires it.
+
+    Raises SignInError.
+    """
+    try:
+        return sign_in(user.username, password, address, device)
+    except CodeRequiredError as error:
+        return finish(error.pending, code, address, device)
+
+
+def _with_password(username: str, password: Secret, address: str, device: str) -> tuple[User, str]:
+    """The user of this password, and the key of the counter that a complete sign-in resets. Raises SignInError."""
+    own = _count_attempt(username, address, device_of(device, username))
+    if len(username) > MAX_NAME or len(password.value) > MAX_PASSWORD or "\0" in username:
+        raise WrongPasswordError
+    user = authenticate(username=username, password=password.value)
+    if not isinstance(user, User):
+        raise WrongPasswordError
+    return user, own
+
+
+def user_of(pending: PendingSignIn) -> User:
+    """The user of a sign-in that waits for its code or passkey. Raises SignInLapsedError."""
+    user = User.objects.filter(pk=pending.user_id, is_active=True).first()
+    if user is None or not 0 <= time.time() - pending.since <= MOST_PENDING:
+        raise SignInLapsedError
+    if not hmac.compare_digest(_digest(user.get_session_auth_hash()), pending.password):
+        raise SignInLapsedError
+    return user
+
+
+def new_device(user: User) -> str:
+    """A device token for a browser in which this user has just signed in."""
+    return signing.dumps({"name": _digest(user.username), "device": secrets.token_urlsafe(16)}, salt=_SALT)
+
+
+def device_of(token: str, username: str) -> str:
+    """The device id in a token of this user; "" when the token is invalid or another user's."""
+    try:
+        known = signing.loads(token, salt=_SALT, max_age=DEVICE_LIFETIME)
+    except signing.BadSignature:
+        return ""
+    return str(known["device"]) if known["name"] == _digest(username) else ""
+
+
+def change_password(user: User, old: Secret, new: Secret, address: str, device: str = "", *, keep: str = "") -> User:
+    """Set a new password after checking the old one. keep: the key of the session that goes on. Raises SignInError."""
+    user, own = _with_password(user.username, old, address, device)
+    _forget(own)
+    set_password(user, new, keep)
+    return user
+
+
+def set_password(user: User, new: Secret, keep: str = "") -> None:
+    """Set a new password; all sessions of the user end but the one with the key `keep`. Raises PasswordRefusedError."""
+    if len(new.value) > MAX_PASSWORD:
+        raise PasswordRefusedError(f"A password has at most {MAX_PASSWORD} characters.")
+    try:
+        validate_password(new.value, user)
+    except ValidationError as error:
+        raise PasswordRefusedError(" ".join(error.messages)) from None
+    user.set_password(new.value)
+    user.save(update_fields=["password"])
+    open_sessions.end_all(user, keep)
+    account_changed.send(User, user=user, what="password_changed", name="")
+
+
+def random_password() -> Secret:
+    """A random password of 100 bits, in groups that are easy to type."""
+    letters = "abcdefghijkmnpqrstuvwxyz23456789"
+    return Secret("-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(4)))
+
+
+def _count_attempt(username: str, address: str, device: str) -> str:
+    """Count the attempt; returns the key of the counter that a correct password resets. Raises TooManyAttemptsError.
+
+    The order matters: an address that is over its limit must not use up the limits of names, or add counters to Redis.
+    """
+    if device:
+        _count(own := _counter("device", device), MOST_OF_A_PAIR)
+        return own
+    network = network_of(address)
+    if address:
+        _count(_counter("address", network), MOST_OF_AN_ADDRESS)
+    _count(own := _counter("pair", f"{network} {username}"), MOST_OF_A_PAIR)
+    _count(_counter("name", username), MOST_OF_A_NAME)
+    return own
+
+
+def _count_code(user: User, address: str, device: str) -> str:
+    """Count the attempt with a code, as `_count_attempt`. An attacker who has the password changes address at will:
+    therefore the codes of a name are limited for all addresses together. Raises TooManyAttemptsError.
+    """
+    own = _count_attempt(user.username, address, known := device_of(device, user.username))
+    if not known:
+        _count(_counter("code", user.username), MOST_CODES)
+        _count(_counter("code-day", user.username), MOST_CODES_OF_A_DAY, DAY)
+    return own
+
+
+def _forget(counter: str) -> None:
+    with contextlib.suppress(RedisError):
+        cache.delete(counter)
+
+
+def _count(key: str, most: int, window: int = WINDOW) -> None:
+    """Count one attempt. Raises TooManyAttemptsError, CountingFailedError."""
+    try:
+        cache.add(key, 0, window)
+        count = cache.incr(key)
+    except ValueError:
+        # The counter expired between `add` and `incr`.
+        return
+    except RedisError:
+        raise CountingFailedError from None
+    if count > most:
+        raise TooManyAttemptsError(window)
+
+
+def _counter(kind: str, what: str) -> str:
+    """A cache key. It holds a digest only: the name field may contain a password typed by mistake."""
+    return f"sign-in:{kind}:{_digest(what)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

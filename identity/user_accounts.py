@@ -1,0 +1,153 @@
+"""Create and change users, as an operator does: mail address, full name, and whether the user is active or staff.
+
+Staff see the list of users, and deactivate users.
+
+UserAccountError
+|- UserExistsError(name)     a user of this name exists
+|- UserInvalidError(reason)  the name or the address is not valid
+|- NotStaffError()           only staff may do this
+|- OwnAccountError()         staff do not deactivate themselves
+|- UserNotFoundError(ref)    there is no such user
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from .error_categories import CategorizedError, Category, NotFoundError
+from .models import User
+
+#: Characters of a full name.
+MAX_FULL_NAME = 150
+
+
+class UserAccountError(Exception):
+    """The root of this tree. `reason` is a sentence for people."""
+
+    reason = ""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class UserExistsError(UserAccountError):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.reason = f"there is a user {name} already"
+
+
+class UserInvalidError(UserAccountError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NotStaffError(UserAccountError, CategorizedError):
+    category = Category.PERMISSION_DENIED
+    reason = "Only those who run this service may do this."
+
+
+class OwnAccountError(UserAccountError, CategorizedError):
+    category = Category.CONFLICT
+    reason = "You cannot deactivate yourself."
+
+
+class UserNotFoundError(UserAccountError, NotFoundError):
+    kind = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class UserDetails:
+    """Changes to a user. None: leave as it is. An empty address or name removes the present one."""
+
+    email: str | None = None
+    full_name: str | None = None
+    active: bool | None = None
+    staff: bool | None = None
+
+
+def add(username: str, details: UserDetails) -> User:
+    """Create a user without a password. Raises UserAccountError."""
+    if User.objects.filter(username=username).exists():
+        raise UserExistsError(username)
+    user = User(username=username)
+    user.set_unusable_password()
+    _fill(user, details)
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise UserExistsError(username) from None
+    return user
+
+
+def change(user: User, details: UserDetails) -> None:
+    """Change a user. A deactivated user keeps tokens and sessions; they work again after reactivation.
+
+    Raises UserInvalidError.
+    """
+    _fill(user, details)
+    user.save(update_fields=["email", "first_name", "last_name", "is_active", "is_staff"])
+
+
+def named(username: str) -> User | None:
+    """The user with this name, also one who is not active."""
+    return User.objects.filter(username=username).first() if "\0" not in username else None
+
+
+# ---- for staff
+
+
+def listed(
+    reader: User, text: str = "", *, active: bool | None = None, offset: int = 0, limit: int = 50
+) -> tuple[list[User], int]:
+    """Users by name, and the number of all that match. text: a part of the name, the full name or the address.
+
+    Raises NotStaffError.
+    """
+    _check_staff(reader)
+    text = text.replace("\0", "")
+    matches = Q(username__icontains=text) | Q(first_name__icontains=text) | Q(email__icontains=text)
+    found = User.objects.filter(matches) if text else User.objects.all()
+    found = found if active is None else found.filter(is_active=active)
+    return list(found.order_by("username")[offset : offset + limit]), found.count()
+
+
+def set_active(actor: User, user_id: uuid.UUID, active: bool) -> User:
+    """Deactivate or reactivate a user, as `change` does. Raises NotStaffError, OwnAccountError, UserNotFoundError."""
+    _check_staff(actor)
+    if user_id == actor.pk:
+        raise OwnAccountError
+    user = User.objects.filter(pk=user_id).first()
+    if user is None:
+        raise UserNotFoundError(user_id)
+    user.is_active = active
+    user.save(update_fields=["is_active"])
+    return user
+
+
+def _check_staff(user: User) -> None:
+    if not (user.is_staff and user.is_active):
+        raise NotStaffError
+
+
+def _fill(user: User, details: UserDetails) -> None:
+    if details.email is not None:
+        user.email = details.email
+    if details.full_name is not None:
+        if len(details.full_name) > MAX_FULL_NAME or not details.full_name.isprintable():
+            raise UserInvalidError(f"A name is at most {MAX_FULL_NAME} characters that can be printed.")
+        user.first_name, user.last_name = details.full_name, ""
+    if details.active is not None:
+        user.is_active = details.active
+    if details.staff is not None:
+        user.is_staff = details.staff
+    try:
+        user.full_clean(exclude={"password"})
+    except ValidationError as error:
+        raise UserInvalidError(" ".join(error.messages)) from None

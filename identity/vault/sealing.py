@@ -1,0 +1,126 @@
+"""Encryption of the vault: AES-256-GCM with the configured keys (decision 0018).
+
+An envelope is  version (1 octet, 0x01) | id of the key (8) | nonce (12) | ciphertext and tag (16 more than the text).
+Version and id are authenticated together with the caller's associated data, so that an envelope opens only where it
+was sealed. Nonces are random: one key may seal 2^32 envelopes (NIST SP 800-38D, 8.3), far more than ever needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.conf import settings
+
+from identity.hidden import Hidden
+
+from .errors import VaultKeyMissingError, VaultKeyNotConfiguredError, VaultSealBrokenError
+from .keys import Key, parse_keys
+
+VERSION = b"\x01"
+ID_OCTETS = 8
+NONCE_OCTETS = 12
+HEAD_OCTETS = len(VERSION) + ID_OCTETS + NONCE_OCTETS
+#: The difference in length between an envelope and its plaintext.
+OVERHEAD_OCTETS = HEAD_OCTETS + 16
+
+log = logging.getLogger(__name__)
+
+
+class _KeyFile:
+    """The keys of a file. The file is read again when it changes, so a new key needs no restart.
+
+    An unreadable file is logged once per change; until it is readable again, the previous keys stay in use.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: tuple[object, ...] = ()
+        self._keys: tuple[Key, ...] = ()
+
+    def keys(self, path: Path, at_start: tuple[Key, ...]) -> tuple[Key, ...]:
+        with self._lock:
+            look = (path, at_start, *_stamp(path))
+            if look != self._seen:
+                if look[:2] != self._seen[:2]:
+                    self._keys = at_start
+                self._seen = look
+                self._read(path)
+            return self._keys
+
+    def _read(self, path: Path) -> None:
+        try:
+            self._keys = parse_keys(path.read_text(encoding="utf-8"))
+            if path.stat().st_mode & stat.S_IROTH:
+                log.warning("Every account of this machine can read the vault keys in %s: chmod 600 it", path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            log.error("The vault keys in %s cannot be read, the previous ones stay in use: %s", path, reason)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+_file = _KeyFile()
+
+
+def configured() -> tuple[Key, ...]:
+    """All configured keys, the newest first; empty when none is configured."""
+    at_start: tuple[Key, ...] = tuple(settings.VAULT_KEYS)
+    path: Path | None = settings.VAULT_KEY_FILE
+    return at_start if path is None else _file.keys(path, at_start)
+
+
+def newest() -> Key:
+    """The key for new envelopes. Raises VaultKeyNotConfiguredError."""
+    if not (found := configured()):
+        raise VaultKeyNotConfiguredError
+    return found[0]
+
+
+def key_id(envelope: bytes) -> str:
+    """The name of the key that sealed this envelope. Raises VaultSealBrokenError when it is not an envelope."""
+    if len(envelope) < OVERHEAD_OCTETS or envelope[:1] != VERSION:
+        raise VaultSealBrokenError
+    return envelope[1 : 1 + ID_OCTETS].hex()
+
+
+def seal(plaintext: bytes | Hidden, associated: bytes, key: Key | None = None) -> bytes:
+    """Encrypt; only the same `associated` decrypts it. Raises VaultKeyNotConfiguredError."""
+    text = plaintext if isinstance(plaintext, Hidden) else Hidden(plaintext)
+    del plaintext
+    key = key or newest()
+    nonce = os.urandom(NONCE_OCTETS)
+    head = VERSION + key.id
+    return head + nonce + AESGCM(key.octets).encrypt(nonce, text.value, head + associated)
+
+
+def unseal(envelope: bytes, associated: bytes) -> bytes:
+    """The plaintext of an envelope. Raises VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError."""
+    name = key_id(envelope)
+    key = _named(name, configured())
+    head, nonce = envelope[: 1 + ID_OCTETS], envelope[1 + ID_OCTETS : HEAD_OCTETS]
+    try:
+        return AESGCM(key.octets).decrypt(nonce, envelope[HEAD_OCTETS:], head + associated)
+    except InvalidTag:
+        raise VaultSealBrokenError from None
+
+
+def _named(name: str, keys: Sequence[Key]) -> Key:
+    if not keys:
+        raise VaultKeyNotConfiguredError
+    for key in keys:
+        if key.name == name:
+            return key
+    raise VaultKeyMissingError(name)

@@ -1,0 +1,268 @@
+"""The vault: encrypted credentials of users, each bound to an endpoint or to the server that issued it (truth 8).
+
+The public facts about a credential (`CredentialInfo`) are read without decryption; only `reveal` returns the secret.
+Errors: see `identity.vault.errors`. This module logs nothing; local variables hold secrets as `Hidden`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db import models, transaction
+from django.db.models.functions import Now
+
+from identity.clock import moment
+from identity.hidden import Hidden
+from identity.models import Activation, Credential, PendingSecret, User
+from identity.signals import credential_stored
+
+from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
+from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
+from .pending import Pending, find_pending, keep_pending, take_pending
+from .rotation import Rotation, RotationStatus, rotate, status
+from .rows import lock_user, seal, unseal
+
+__all__ = [
+    "CredentialInfo",
+    "CredentialKind",
+    "Pending",
+    "Rotation",
+    "RotationStatus",
+    "VaultError",
+    "activated_places",
+    "endpoint_binding",
+    "expire",
+    "find",
+    "find_all",
+    "find_pending",
+    "forget",
+    "forget_activation",
+    "forget_all",
+    "keep_pending",
+    "myproxy_binding",
+    "oauth_binding",
+    "of_user",
+    "record_activation",
+    "remove",
+    "reveal",
+    "rotate",
+    "status",
+    "store",
+    "take_pending",
+]
+
+MAX_SECRET_OCTETS = 256 * 1024
+MAX_CREDENTIALS = 1000
+#: Octets of all credentials of one user: 1,000 of the usual 10 KB fit, 1,000 of the largest do not.
+MAX_USER_OCTETS = 32 << 20
+MAX_SUBJECT_CHARACTERS = 1024
+#: Rows of each table that one call of `expire` deletes; the periodic sweep calls it again.
+EXPIRE_ROWS = 1000
+_TICK = timedelta(microseconds=1)
+
+
+class CredentialKind(StrEnum):
+    """The format of the secret."""
+
+    #: PEM: certificate, private key, chain.
+    X509 = "x509"
+    #: PEM: a private key for ssh.
+    SSH = "ssh"
+    #: A name and a password, for FTP servers that have no better.
+    PASSWORD = "password"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialInfo:
+    """The public facts about a credential. expires_at None: it does not expire."""
+
+    id: uuid.UUID
+    user_id: uuid.UUID
+    bound_to: str
+    kind: CredentialKind
+    subject: str
+    expires_at: datetime | None
+    stored_at: datetime
+
+
+def store(
+    user: User | uuid.UUID,
+    bound_to: str,
+    kind: CredentialKind,
+    secret: bytes,
+    *,
+    subject: str,
+    expires_at: datetime | None,
+    now: datetime | None = None,
+) -> CredentialInfo:
+    """Store a credential; it replaces the one that this user has for this binding, if any.
+
+    `stored_at` is always later than that of the credential before, even if the clock went back. `credential_stored` is
+    sent after the commit. Raises SecretTooLargeError, TooManyCredentialsError, BadBindingError, UserGoneError,
+    VaultKeyNotConfiguredError.
+    """
+    hidden = Hidden(bytes(secret))
+    del secret
+    if len(hidden) > MAX_SECRET_OCTETS:
+        raise SecretTooLargeError(MAX_SECRET_OCTETS)
+    checked(bound_to)
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    with transaction.atomic():
+        lock_user(user_id)
+        row = _row(user_id, bound_to, len(hidden))
+        row.kind, row.subject, row.expires_at = CredentialKind(kind).value, _printable(subject), expires_at
+        seal(row, hidden)
+        # This is as late as possible: a reader that found nothing before this time must not miss the new credential.
+        row.stored_at = moment(now) if row._state.adding else max(moment(now), row.stored_at + _TICK)
+        row.save()
+        transaction.on_commit(lambda: _send_stored(user_id, bound_to), robust=True)
+    return _info(row)
+
+
+def find(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None = None) -> CredentialInfo | None:
+    """The user's credential for any of these bindings that expires last; None when none is valid now."""
+    row = _alive([user_id], bound_to, now).first()
+    return None if row is None else _info(row)
+
+
+def find_all(user_id: uuid.UUID, bound_to: Sequence[str], now: datetime | None = None) -> list[CredentialInfo]:
+    """All valid credentials of the user for these bindings, those that expire last first; one query."""
+    return [_info(row) for row in _alive([user_id], bound_to, now)]
+
+
+def of_user(user_id: uuid.UUID) -> list[CredentialInfo]:
+    """All credentials of the user, also expired ones; those that expire first come first."""
+    rows = Credential.objects.defer("sealed").filter(user_id=user_id)
+    return [_info(row) for row in rows.order_by(models.F("expires_at").asc(nulls_last=True), "bound_to")]
+
+
+def remove(user: User, credential_id: uuid.UUID) -> None:
+    """Delete one credential of the user, as `forget` does. Raises CredentialGoneError."""
+    row = Credential.objects.filter(user=user, pk=credential_id).values_list("bound_to", flat=True).first()
+    if row is None or not forget(user, row):
+        raise CredentialGoneError
+
+
+def find_for_users(
+    user_ids: Sequence[uuid.UUID], bound_to: Sequence[str], now: datetime | None = None
+) -> list[CredentialInfo]:
+    """Find credentials as `find_all` does, of several users."""
+    return [_info(row) for row in _alive(user_ids, bound_to, now)]
+
+
+def reveal(credential: CredentialInfo) -> bytes:
+    """Decrypt the secret. If the credential was replaced since it was found, this is the new secret.
+
+    Raises CredentialGoneError, VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError.
+    """
+    row = Credential.objects.filter(
+        pk=credential.id, user_id=credential.user_id, bound_to=credential.bound_to, kind=credential.kind
+    ).first()
+    if row is None:
+        raise CredentialGoneError
+    return unseal(row)
+
+
+def record_activation(credential: CredentialInfo, place: str) -> bool:
+    """Record that the user activated an endpoint (its binding) with this credential; False: it was recorded already."""
+    mine = Activation.objects.filter(user_id=credential.user_id, place=place)
+    if mine.filter(credential_id=credential.id).exists():
+        return False
+    mine.update_or_create(user_id=credential.user_id, place=place, defaults={"credential_id": credential.id})
+    return True
+
+
+def activated_places(user_id: uuid.UUID) -> set[str]:
+    """The bindings of the endpoints that the user has activated, also where the credential has expired since."""
+    return set(Activation.objects.filter(user_id=user_id).values_list("place", flat=True))
+
+
+def forget_activation(user_id: uuid.UUID, place: str) -> None:
+    """Forget that the user has activated an endpoint (its binding)."""
+    Activation.objects.filter(user_id=user_id, place=place).delete()
+
+
+def forget(user: User | uuid.UUID, bound_to: str) -> bool:
+    """Delete a user's credential and pending secrets for this binding; returns whether there was a credential."""
+    user_id = user if isinstance(user, uuid.UUID) else user.pk
+    PendingSecret.objects.filter(user_id=user_id, bound_to=bound_to).delete()
+    deleted, _ = Credential.objects.filter(user_id=user_id, bound_to=bound_to).delete()
+    return deleted > 0
+
+
+def forget_all(bound_to: str, but: uuid.UUID | None = None) -> int:
+    """Delete the credentials of all users for this binding, as when its endpoint is deleted; returns their number.
+
+    but: the user whose credential is kept.
+    """
+    others = models.Q() if but is None else ~models.Q(user_id=but)
+    Activation.objects.filter(others, place=bound_to).delete()
+    theirs = models.Q(bound_to=bound_to) & others
+    PendingSecret.objects.filter(theirs).delete()
+    deleted, _ = Credential.objects.filter(theirs).delete()
+    return deleted
+
+
+def expire(now: datetime | None = None) -> int:
+    """Delete at most EXPIRE_ROWS expired credentials and as many expired pending secrets; returns the number deleted.
+
+    Rows that another transaction has locked are left for the next call.
+    """
+    time = moment(now)
+    return _delete_expired(Credential.objects.all(), time) + _delete_expired(PendingSecret.objects.all(), time)
+
+
+def _alive(user_ids: Sequence[uuid.UUID], bound_to: Sequence[str], now: datetime | None) -> models.QuerySet[Credential]:
+    # Not `moment(now)`: PostgreSQL compares with its own clock in the same query.
+    time = Now() if now is None else now
+    alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=time)
+    longest = (models.F("expires_at").desc(nulls_first=True), "-stored_at")
+    rows = Credential.objects.defer("sealed").filter(alive, user_id__in=list(user_ids), bound_to__in=list(bound_to))
+    return rows.order_by(*longest)
+
+
+#: PostgreSQL computes the length without sending the octets.
+_LENGTH = models.Func(models.F("sealed"), function="octet_length", output_field=models.BigIntegerField())
+
+
+def _row(user_id: uuid.UUID, bound_to: str, octets: int) -> Credential:
+    """The locked row of this binding, or a new unsaved row. Raises TooManyCredentialsError, SecretTooLargeError."""
+    mine = Credential.objects.filter(user_id=user_id)
+    row = mine.select_for_update().filter(bound_to=bound_to).first()
+    if row is None and mine.count() >= MAX_CREDENTIALS:
+        raise TooManyCredentialsError(MAX_CREDENTIALS)
+    others = mine.exclude(bound_to=bound_to).aggregate(octets=models.Sum(_LENGTH))["octets"] or 0
+    if others + octets > MAX_USER_OCTETS:
+        raise SecretTooLargeError(MAX_USER_OCTETS, of_all=True)
+    return row or Credential(id=uuid.uuid4(), user_id=user_id, bound_to=bound_to)
+
+
+def _delete_expired(rows: models.QuerySet[Credential] | models.QuerySet[PendingSecret], now: datetime) -> int:
+    with transaction.atomic():
+        locked = rows.select_for_update(skip_locked=True).filter(expires_at__lte=now).order_by("expires_at")
+        ids = list(locked.values_list("pk", flat=True)[:EXPIRE_ROWS])
+        deleted, _ = rows.filter(pk__in=ids).delete()
+    return deleted
+
+
+def _send_stored(user_id: uuid.UUID, bound_to: str) -> None:
+    credential_stored.send_robust(sender=Credential, user_id=user_id, bound_to=bound_to)
+
+
+def _printable(subject: str) -> str:
+    """The subject for storage and display: control characters escaped, length limited."""
+    spelled = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in subject[:MAX_SUBJECT_CHARACTERS]
+    )
+    return spelled[:MAX_SUBJECT_CHARACTERS]
+
+
+def _info(row: Credential) -> CredentialInfo:
+    return CredentialInfo(
+        row.pk, row.user_id, row.bound_to, CredentialKind(row.kind), row.subject, row.expires_at, row.stored_at
+    )

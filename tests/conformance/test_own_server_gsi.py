@@ -1,0 +1,236 @@
+"""Our server as a full gsiftp:// server: the toolkit's client and server, and our own client, in every direction."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.toolkit import clean_environment
+from endpoints.gridftp.faults import FaultError
+from endpoints.gridftp.server import ControlSecurity, GridFtpServer, ServerLimits
+from identity.gsi.proxies import make_proxy
+from tests.ftp_dialogue import Dialogue
+from tests.grid import credential_of, login_of, open_session
+
+CLIENT = "globus-url-copy"
+LARGE = 5 * 2**20 + 12345
+WAYS = {
+    "default": [],
+    "fast": ["-fast"],
+    "in clear": ["-nodcau", "-fast"],
+    "encrypted": ["-dcpriv"],
+    "encrypted, parallel, pipelined": ["-dcpriv", "-pp", "-p", "4", "-cc", "2"],
+}
+
+
+@pytest.fixture
+def security(authority: Authority, host_of: Callable[[Authority], Identity], tmp_path: Path) -> ControlSecurity:
+    gridmap = tmp_path / "gridmap"
+    write_gridmap(gridmap, {authority.user_subject("alice"): "alice", authority.user_subject("bob"): "bob"})
+    host = host_of(authority)
+    return ControlSecurity(host.certificate, host.key, authority.certificates, gridmap)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    (tmp_path / "other").mkdir()
+    return tmp_path / "other"
+
+
+@pytest.fixture
+def copy(authority, identity_of, tmp_path) -> Callable[..., None]:
+    """The toolkit's client with alice's proxy."""
+    proxy = tmp_path / "proxy"
+    alice = credential_of(identity_of("alice"))
+    proxy.write_bytes(make_proxy(alice, lifetime=timedelta(hours=1), now=datetime.now(UTC)).to_pem())
+    proxy.chmod(0o600)
+    environment = clean_environment() | {"X509_CERT_DIR": str(authority.certificates), "X509_USER_PROXY": str(proxy)}
+
+    def run(*words: str | Path) -> None:
+        done = subprocess.run([CLIENT, *map(str, words)], capture_output=True, text=True, timeout=60, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return run
+
+
+def url(server: GridFtpServer) -> str:
+    return f"gsiftp://127.0.0.1:{server.port}"
+
+
+@pytest.mark.toolkit
+@pytest.mark.parametrize("way", WAYS)
+def test_the_toolkits_client_brings_files_up_and_down(serve, security, folder, other, copy, way):
+    server = serve(security=security)
+    (other / "f").write_bytes(os.urandom(LARGE))
+    copy(*WAYS[way], f"file://{other}/f", f"{url(server)}/up")
+    copy(*WAYS[way], f"{url(server)}/up", f"file://{other}/down")
+    assert (folder / "up").read_bytes() == (other / "down").read_bytes() == (other / "f").read_bytes()
+
+
+@pytest.mark.toolkit
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ours", ["source", "destination", "both"])
+def test_third_party_transfers_with_the_toolkits_server(
+    serve, security, folder, other, copy, gsi_server_factory, way, ours
+):
+    contents = {str(number): os.urandom(size) for number, size in enumerate((0, 100, 70_000, LARGE))}
+    (folder / "tree").mkdir()
+    for name, content in contents.items():
+        (folder / "tree" / name).write_bytes(content)
+    (other / "into").mkdir()
+    source, destination = url(serve(security=security)), url(serve(other, security=security))
+    if ours == "source":
+        destination = f"{gsi_server_factory(other).url}{other}"
+    elif ours == "destination":
+        source = f"{gsi_server_factory(folder).url}{folder}"
+    copy(*WAYS[way], "-r", "-cd", f"{source}/tree/", f"{destination}/into/")
+    assert {path.name: path.read_bytes() for path in (other / "into").iterdir()} == contents
+
+
+@pytest.mark.parametrize("delegate", [False, True])
+async def test_our_client_logs_in_and_lists(serve, security, folder, authority, identity_of, delegate):
+    (folder / "xéy").write_text("hello")
+    login = login_of(identity_of("alice"), authority, delegate=delegate)
+    session = await open_session(serve(security=security).port, login)
+    try:
+        entries = [entry async for block in session.listing("/") for entry in block]
+        assert [entry.name for entry in entries] == ["xéy"]
+        assert (await session.connection.request("SITE", b"WHOAMI")).text == "alice"
+        assert "DCSC" in session.features
+    finally:
+        await session.close()
+
+
+@pytest.mark.parametrize("name", ["carol", "stranger"])
+async def test_who_is_not_in_the_gridmap_is_refused(serve, security, authority, identity_of, name):
+    with pytest.raises(FaultError):
+        await open_session(serve(security=security).port, login_of(identity_of(name), authority))
+
+
+async def test_a_foreign_authority_is_refused(serve, security, authority, other_authority, identity_of):
+    login = login_of(identity_of("alice", other_authority), authority)
+    with pytest.raises(FaultError):
+        await open_session(serve(security=security).port, login)
+
+
+async def test_the_gridmap_is_read_at_each_login(serve, security, authority, identity_of, tmp_path):
+    server = serve(security=security)
+    login = login_of(identity_of("alice"), authority)
+    await (await open_session(server.port, login)).close()
+    (tmp_path / "gridmap").write_text("# nobody\n")
+    with pytest.raises(FaultError):
+        await open_session(server.port, login)
+
+
+def test_nobody_logs_in_without_a_certificate(serve, security):
+    with Dialogue(serve(security=security).port, login=False) as client:
+        assert client.ask("USER anonymous").code == 331
+        assert client.ask("PASS x").code == 530
+        assert client.ask("SIZE /f").code == 530
+        assert client.ask("AUTH KERBEROS_V4").code == 504
+        assert client.ask("ADAT AAAA").code == 503
+        assert client.ask("AUTH GSSAPI").code == 334
+        assert client.ask("ADAT !!!").code == 535
+        for garbage in (b"", b"GET / HTTP/1.0", os.urandom(300), b"\x16\x03\x01\xff\xff" + bytes(100)):
+            assert client.ask("AUTH GSSAPI").code == 334
+            outcome = client.ask(b"ADAT " + base64.b64encode(garbage))
+            assert outcome.code in (335, 535)
+        assert client.ask("USER anonymous").code == 331
+
+
+def test_a_server_without_a_certificate_knows_no_auth(serve):
+    with Dialogue(serve().port, login=False) as client:
+        assert client.ask("AUTH TLS").code == client.ask("AUTH GSSAPI").code == 502
+
+
+def test_a_dialogue_that_stands_still_ends(serve, security):
+    with Dialogue(serve(security=security, limits=ServerLimits(login_seconds=0.5)).port, login=False) as client:
+        assert client.ask("AUTH GSSAPI").code == 334
+        assert client.is_closed()
+    with Dialogue(serve(security=security, limits=ServerLimits(login_seconds=0.5)).port, login=False) as client:
+        assert client.ask("AUTH TLS").code == 234
+        assert client.is_closed()
+
+
+# ---- AUTH TLS
+
+
+def tls_of(identity: Identity | None, authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(capath=str(authority.certificates))
+    if identity:
+        context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
+class TlsDialogue(Dialogue):
+    """A control channel of RFC 4217."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(port, login=False)
+        assert self.ask("AUTH TLS").code == 234
+        self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
+
+
+def test_a_client_with_a_certificate_logs_in_by_tls(serve, security, folder, authority, identity_of):
+    (folder / "f").write_bytes(b"hello")
+    with TlsDialogue(serve(security=security).port, tls_of(identity_of("alice"), authority)) as client:
+        client.demand("USER :globus-mapping:", "PASS x", "TYPE I")
+        assert client.ask("SIZE /f").text == "5"
+        assert client.ask("SITE WHOAMI").text == "alice"
+        assert client.ask("AUTH GSSAPI").code == 503
+        client.demand("QUIT")
+
+
+def test_another_user_name_than_the_mapped_one_is_refused(serve, security, authority, identity_of):
+    with TlsDialogue(serve(security=security).port, tls_of(identity_of("alice"), authority)) as client:
+        client.demand("USER bob")
+        assert client.ask("PASS x").code == 530
+
+
+def test_commands_that_were_sent_in_clear_behind_auth_tls_are_not_executed(serve, security, folder, authority):
+    """The hole of STARTTLS: octets of an attacker before the handshake must not count as the client's."""
+    with Dialogue(serve(security=security).port, login=False) as client:
+        client.send("AUTH TLS", "NOOP", "NOOP")
+        assert client.next_reply().code == 234
+        assert client.is_closed()
+
+
+def test_a_client_without_a_certificate_is_refused(serve, security, authority):
+    with (
+        pytest.raises((OSError, EOFError)),
+        TlsDialogue(serve(security=security).port, tls_of(None, authority)) as client,
+    ):
+        client.demand("USER :globus-mapping:", "PASS x")
+
+
+async def test_a_line_in_clear_ends_a_protected_session(serve, security, authority, identity_of):
+    session = await open_session(serve(security=security).port, login_of(identity_of("alice"), authority))
+    assert session.connection._transport
+    session.connection._transport.write(b"NOOP\r\n")
+    assert (await session.connection.request("NOOP")).code == 533
+    with pytest.raises(FaultError):
+        await session.connection.request("NOOP")
+    await session.close()
+
+
+def test_a_server_whose_certificate_is_unusable_does_not_start(authority, identity_of, tmp_path):
+    (tmp_path / "gridmap").write_text("")
+    alice, bob = identity_of("alice"), identity_of("bob")
+    with pytest.raises(ValueError, match="key"):
+        ControlSecurity(alice.certificate, bob.key, authority.certificates, tmp_path / "gridmap")
+
+
+def test_a_port_of_the_server_takes_no_data_without_a_login(serve, security):
+    with Dialogue(serve(security=security).port, login=False) as client:
+        assert client.ask("PASV").code == 530
+        assert isinstance(client.sock, socket.socket)

@@ -1,0 +1,137 @@
+"""Tasks between two real servers, in slices as workers run them, with the store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from endpoints.gridftp.faults import Side
+from endpoints.gridftp.login import ANONYMOUS, Login
+from tests.faults.engine_matrix import FastClock
+from tests.ssh_grid import until
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
+from workers.engine.fakes import MemoryCredentials, MemoryStore
+from workers.engine.ports import Clock
+from workers.engine.slice import run_slice
+from workers.session_pool import Address, SessionKey, SessionPool
+from workers.sessions import Place, Places, RealSessions
+from workers.streaming.host import StreamingHost
+
+#: Seconds for a whole task, ours.
+HANG = 150.0
+
+
+@dataclass(frozen=True)
+class End:
+    """A server, and how one logs in there. host: its address."""
+
+    port: int
+    login: Login = ANONYMOUS
+    host: str = "127.0.0.1"
+
+
+@dataclass
+class StreamedTask:
+    """One task; each call of `slice` is another worker."""
+
+    source: End
+    destination: End
+    items: list[tuple[str, str, bool]]
+    options: Mapping[str, object] = field(default_factory=dict)
+    host: StreamingHost | None = None
+
+    clock: Clock = field(default_factory=FastClock)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(self.clock, self.items)
+        self.pool = SessionPool()
+        self.host = self.host or StreamingHost()
+        self.suspect_up_to = 0
+
+    def sessions(self) -> RealSessions:
+        ends = {Side.SOURCE: self.source, Side.DESTINATION: self.destination}
+        places = Places({side: [Place(end.host, end.port)] for side, end in ends.items()})
+
+        def session_key(side: Side, address: Address, place: Place) -> SessionKey:
+            async def login() -> Login:
+                return ends[side].login
+
+            return SessionKey(address, ends[side].login.key, login)
+
+        assert self.host
+        return RealSessions(
+            self.spec(),
+            places,
+            self.pool,
+            session_key=session_key,
+            resolve=lambda host, _: [host],
+            accept_address=lambda _: True,
+            streams=self.host.task("t"),
+        )
+
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            task_id="t",
+            is_delete=False,
+            source=TaskEndpoint("1", "go#ep1"),
+            destination=TaskEndpoint("2", "go#ep2"),
+            options={"tuning": "paper", **self.options},
+            max_sessions=8,
+            suspect_up_to=self.suspect_up_to,
+            started="STARTED" in self.store.codes(),
+        )
+
+    async def run(self, slices: int = 30, *, seconds: float = HANG) -> None:
+        """Until the task is over, or so many slices have ended."""
+        try:
+            async with asyncio.timeout(seconds):
+                for _ in range(slices):
+                    if self.store.status != "ACTIVE":
+                        break
+                    await self.clock.sleep(max(0.0, (self.store.next_run_at - self.clock.now()).total_seconds()))
+                    await self.slice(asyncio.Event())
+        finally:
+            self.pool.close()
+            # asyncssh ends a connection in several turns of the loop.
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    async def slice(self, stop: asyncio.Event) -> None:
+        lease = self.store.lease()
+        await run_slice(
+            self.spec(),
+            lease,
+            self.sessions(),
+            MemoryCredentials(self.clock),
+            self.clock,
+            slice_seconds=300.0,
+            stop=stop,
+        )
+
+    async def killed_when(self, condition: Callable[[], bool]) -> None:
+        """A slice of a worker that is killed at this moment: nothing is written any more, and connections end."""
+        worker = asyncio.create_task(self.slice(asyncio.Event()))
+        await until(lambda: condition() or worker.done())
+        assert not worker.done(), "it was over before it could be killed"
+        self.store.lease()
+        self.suspect_up_to = max(self.store.rows, default=0)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        self.pool.close()
+        self.pool = SessionPool()
+
+    def faults(self) -> list[str]:
+        """The codes of the error events."""
+        return [event.code for event in self.store.events if event.is_error]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file below a folder, by its path in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }

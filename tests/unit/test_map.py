@@ -1,0 +1,160 @@
+"""The pages of docs/ agree with the code: pictures, named functions, paths, links, the index, and the cited truths."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from docs.draw import floors, page
+from docs.draw.imports import FLOORS, ROOT, cycles, modules, reduced
+
+DOCS = ROOT / "docs"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+PAGES = sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))])
+#: `path.py` followed by `function`, `Class` or `Class.method`.
+_PLACE = re.compile(r"`([\w/]+\.py)`\s+`([A-Za-z_][\w.]*)`")
+_PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+_LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]+)?\)")
+_TRUTH = re.compile(r"\btruth (\d+)")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", page.files(), ids=name_of)
+def test_what_is_drawn_is_up_to_date(path: Path) -> None:
+    assert path.read_text() == page.files()[path], "run: make map"
+
+
+def test_the_picture_is_the_same_each_time() -> None:
+    assert floors.svg() == floors.svg()
+
+
+def test_arrows_of_a_longer_way_are_left_out() -> None:
+    graph = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset("d"), "d": frozenset[str]()}
+    assert reduced(graph) == [("a", "b"), ("b", "c"), ("c", "d")]
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset("b"), "d": frozenset("a"), "e": frozenset[str]()}
+    assert cycles(graph) == [["b", "c"]]
+
+
+@cache
+def names_in(path: str) -> set[str]:
+    """Functions, classes, methods and variables of a module."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            inner = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+            found |= {f"{node.name}.{one.name}" for one in inner}
+        if isinstance(node, ast.Assign):
+            found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_function_that_a_page_names_exists(path: Path) -> None:
+    places = _PLACE.findall(path.read_text())
+    assert [place for place in places if not (ROOT / place[0]).exists() or place[1] not in names_in(place[0])] == []
+
+
+def test_the_map_names_functions_of_each_step() -> None:
+    rows = re.findall(r"^\| \d+\. .*$", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    assert len(rows) > 12
+    assert [row for row in rows if not _PLACE.search(row)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_path_that_a_page_names_exists(path: Path) -> None:
+    """Paths that begin with one of our folders; CONTRIBUTING names old ones in its table of what moved."""
+    text = path.read_text().partition("## Moved modules")[0]
+    tops = {name.partition("/")[0] for name in tracked() if "/" in name}
+    named = [found for found in _PATH.findall(text) if found.partition("/")[0] in tops]
+    assert [found for found in named if not (ROOT / found).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_module_that_a_page_names_exists(path: Path) -> None:
+    text = path.read_text().partition("## Moved modules")[0]
+    known = {name.rpartition("/")[2] for name in tracked()}
+    assert [found for found in re.findall(r"`(\w+\.py)`", text) if found not in known] == []
+
+
+@cache
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.split("\0")
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_of)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    broken = []
+    for target, anchor in _LINK.findall(path.read_text()):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        there = (path.parent / target).resolve() if target else path
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor[1:] not in anchors(there)):
+            broken.append(target + anchor)
+    assert broken == []
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        found.add(re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-"))
+    return found
+
+
+def test_the_index_has_every_page() -> None:
+    index = DOCS / "README.md"
+    linked = {(DOCS / target).resolve() for target, _ in _LINK.findall(index.read_text()) if "://" not in target}
+    assert [name_of(path) for path in sorted(set(DOCS.rglob("*.md")) - {index} - linked)] == []
+
+
+def test_every_truth_that_the_code_cites_is_in_the_map() -> None:
+    stated = set(re.findall(r"^(\d+)\. \*\*", (DOCS / "architecture.md").read_text(), re.MULTILINE))
+    cited = {number for path in modules().values() for number in _TRUTH.findall(path.read_text())}
+    assert cited
+    assert cited <= stated
+
+
+def test_every_page_that_the_code_cites_exists() -> None:
+    pages = {name for name in tracked() if name.endswith(".md")}
+    cited = {
+        (name, found)
+        for name, path in modules().items()
+        for found in re.findall(r"\b(docs/[\w./-]*\w|[\w-]+\.md)\b", path.read_text())
+    }
+    assert cited
+    assert [(name, one) for name, one in sorted(cited) if not any(page.startswith(one) for page in pages)] == []
+
+
+def test_the_readme_has_at_most_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
+
+
+def test_the_table_of_floors_is_that_of_the_test() -> None:
+    rows = re.findall(r"^\| (\d) \| `([\w/]+)/` \|", CONTRIBUTING, re.MULTILINE)
+    rooms = {name: floor for name, floor in FLOORS.items() if any(one.startswith(name) for one in modules())}
+    assert {where.replace("/", "."): int(floor) for floor, where in rows} == rooms
+
+
+def test_moved_modules_are_at_their_new_place_only() -> None:
+    table = re.findall(r"^\| (`.*) \| (.*) \|$", CONTRIBUTING.partition("## Moved modules")[2], re.MULTILINE)
+    assert table
+    for before, now in table:
+        assert [path for path in _PATH.findall(before) if (ROOT / path).is_file()] == []
+        assert [path for path in _PATH.findall(now) if not (ROOT / path).exists()] == []

@@ -1,0 +1,84 @@
+"""The progress line of scp, rm and wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transferapi.shell.context import Signal
+from transferapi.shell.progress import WIDTH, End, Progress, follow, render
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "mbps", "expected"),
+    [
+        (0, 0, 0.0, f"[{'':63}] 0/0 0.00 mbps"),
+        (1, 2, 94.5, f"[{'X' * 31}{'':31}] 1/2 94.50 mbps"),
+        (10, 10, 1234.567, f"[{'X' * 58}] 10/10 1234.57 mbps"),
+    ],
+)
+def test_the_line_has_a_bar_the_files_and_the_rate(done: int, total: int, mbps: float, expected: str) -> None:
+    assert render(done, total, mbps) == expected
+
+
+@given(st.integers(), st.integers(), st.floats(allow_nan=False))
+def test_the_line_has_79_columns_whatever_the_numbers(done: int, total: int, mbps: float) -> None:
+    assert len(render(done, total, mbps)) == WIDTH == 79
+
+
+class Recorded:
+    """A context whose pauses give the signals of a list, and then take no time."""
+
+    def __init__(self, *signals: Signal) -> None:
+        self.text = ""
+        self.pauses: list[float] = []
+        self._signals: Iterator[Signal] = iter(signals)
+
+    def out(self, text: str) -> None:
+        self.text += text
+
+    def pause(self, seconds: float) -> Signal | None:
+        self.pauses.append(seconds)
+        return next(self._signals, None)
+
+
+def states(*done: int) -> Any:
+    rest = iter(done)
+    return lambda: Progress(count := next(rest), done[-1], 8.0, count == done[-1])
+
+
+def test_the_line_is_redrawn_in_its_place_and_ends_with_a_line_end() -> None:
+    context: Any = Recorded()
+    assert follow(context, states(0, 1, 1, 2)) is End.ENDED
+    assert context.text == f"\r{render(0, 2, 8)}\r{render(1, 2, 8)}\r{render(2, 2, 8)}\n"
+
+
+@pytest.mark.parametrize(("signal", "end"), [(Signal.INTERRUPT, End.INTERRUPT), (Signal.BACKGROUND, End.BACKGROUND)])
+def test_a_signal_ends_the_line(signal: Signal, end: End) -> None:
+    context: Any = Recorded(signal)
+    assert follow(context, states(0, 1)) is end
+    assert context.text == f"\r{render(0, 1, 8)}\n"
+
+
+def test_nothing_is_written_to_a_client_that_has_gone() -> None:
+    context: Any = Recorded(Signal.DISCONNECTED)
+    assert follow(context, states(0, 1), show=False) is End.DISCONNECTED
+    assert context.text == ""
+
+
+def test_a_wait_ends_after_its_time() -> None:
+    context: Any = Recorded()
+    assert follow(context, states(*range(50)), show=False, seconds=0) is End.TIMEOUT
+    assert context.pauses == []
+
+
+def test_the_looks_grow_rare_but_stay_within_a_second() -> None:
+    context: Any = Recorded()
+    follow(context, states(*range(60)), show=False)
+    assert context.pauses == sorted(context.pauses)
+    assert context.pauses[0] < 0.05
+    assert context.pauses[-1] == 1.0

@@ -1,0 +1,191 @@
+"""Parsers of the values of environment variables; `config.py` says which variable has which. Each raises ValueError."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: No statement, lock or forgotten transaction lasts for ever (milliseconds; COPY of many items takes longest).
+TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
+#: Our statements read few rows, by indexes: compiling them or starting processes for them costs more than they do.
+SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
+
+
+def database(url: str) -> dict[str, object]:
+    """The entry of Django's DATABASES for a DATABASE_URL. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("PostgreSQL only: it begins with postgresql://")
+    name = unquote(parts.path.lstrip("/"))
+    if not name:
+        raise ValueError("it names no database")
+    options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": name,
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", None) or unquote(parts.hostname or ""),
+        "PORT": str(parts.port or options.pop("port", "")),
+        "OPTIONS": {"connect_timeout": 10, "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}", **options},
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+def broker_url(url: str) -> str:
+    """A REDIS_URL for Celery's transport, which has a scheme of its own for unix sockets."""
+    parts = urlsplit(url)
+    if parts.scheme in ("redis", "rediss"):
+        return url
+    if parts.scheme != "unix" or not parts.path:
+        raise ValueError("it begins with redis://, rediss:// or unix:///")
+    number = parse_qs(parts.query).get("db", ["0"])[-1]
+    who = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    return f"redis+socket://{who}{parts.path}?virtual_host={number}"
+
+
+def port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise ValueError("a port is a number from 1 to 65535")
+    return int(text)
+
+
+def address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError("an IP address of this machine, such as 127.0.0.1 or ::") from None
+
+
+def octets(text: str) -> int:
+    return _whole(text, 0, 999_999_999)
+
+
+def streams(text: str) -> int:
+    return _whole(text, 1, 1000)
+
+
+def ssh_sessions(text: str) -> int:
+    return _whole(text, 2, 10_000)
+
+
+def ssh_idle_seconds(text: str) -> int:
+    return _whole(text, 10, 7 * 24 * 3600)
+
+
+def pins(text: str) -> tuple[str, ...]:
+    """Digests of TLS keys, or the word "none"."""
+    found = tuple(word.lower() for word in words(text))
+    if found != ("none",) and not all(re.fullmatch("[0-9a-f]{64}", pin) for pin in found):
+        raise ValueError("64 hexadecimal digits each, or none")
+    return found
+
+
+def relay_channels(text: str) -> int:
+    return _whole(text, 1, 256)
+
+
+def octets_a_second(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,12}", text) or 0 < int(text) < 1000:
+        raise ValueError("a whole number of octets, at least 1000, or 0")
+    return int(text)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise ValueError(f"a whole number from {least} to {most}")
+    return int(text)
+
+
+def absolute_path(text: str) -> Path:
+    if not text.isprintable():
+        raise ValueError("the name of the folder has control characters")
+    return Path(text).expanduser().absolute()
+
+
+def path_or_none(text: str) -> Path | None:
+    return absolute_path(text) if text else None
+
+
+def file_or_none(text: str) -> Path | None:
+    path = path_or_none(text)
+    if path is not None and not os.access(path, os.R_OK):
+        raise ValueError(f"the file {path} cannot be read")
+    return path
+
+
+def long_secret(text: str) -> None:
+    if len(text) < 32:
+        raise ValueError("too short to be a secret: at least 32 characters")
+
+
+def header_value(text: str) -> None:
+    long_secret(text)
+    if not text.isascii() or not text.isalnum():
+        raise ValueError("a header carries it: letters and digits only (openssl rand -hex 32)")
+
+
+def rsa_key(text: str) -> None:
+    # Imported only where a key is given.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(text.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # The text of the error could hold a part of the key.
+        raise ValueError("it is not a private key in PEM without a passphrase") from None
+    if not isinstance(key, RSAPrivateKey) or key.key_size < 2048:
+        raise ValueError("it is not an RSA key of at least 2048 bits")
+
+
+def rate(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise ValueError("a whole number of requests a second")
+    return int(text)
+
+
+def myproxy_seconds(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= 590:
+        raise ValueError("a whole number of seconds from 1 to 590")
+    return int(text)
+
+
+def request_seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 10 < int(text[:9]) <= 600:
+        raise ValueError("a whole number of seconds from 11 to 600")
+    return int(text)
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(word) for word in words(text))
+
+
+def flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("0 or 1")
+    return text == "1"
+
+
+def web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it is not an http:// or https:// address")
+    return text.rstrip("/")
+
+
+def log_level(text: str) -> str:
+    if text not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise ValueError("DEBUG, INFO, WARNING or ERROR")
+    return text

@@ -1,0 +1,38 @@
+"""The limits of a relay process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Numbers are for one process; seconds where nothing else is said.
+
+    rate: octets a second that are passed on for one user, 0: no limit. channels_of_user: pairs of channels.
+    """
+
+    rate: int = 20_000_000
+    channels_of_user: int = 64
+    #: Pairs of joined channels of all users, and channels that wait for their other end.
+    channels: int = 512
+    waiting: int = 1024
+    #: Of one token, on each side.
+    waiting_of_token: int = 64
+    #: For the head of a connection and the sign-in together.
+    sign_in_seconds: float = 10.0
+    #: Connections that have not signed in: in all, and from one network.
+    strangers: int = 512
+    strangers_of_network: int = 64
+    #: Tunnels, and connections of workers.
+    tunnels: int = 5000
+    dials: int = 2000
+    #: Control channels of one agent.
+    controls_of_agent: int = 96
+    #: How long a data channel waits for its other end, and may be without an octet.
+    partner_seconds: float = 30.0
+    idle_seconds: float = 900.0
+    #: Messages a second that a tunnel may send besides one for each 256 octets.
+    messages: int = 2000
+    #: How long an older tunnel has to answer when another one signs in with the same key.
+    proof_of_life_seconds: float = 2.0

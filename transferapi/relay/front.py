@@ -1,0 +1,165 @@
+"""The first octets of a connection to a relay process: a WebSocket of an agent, or a request of this service.
+
+Agents come through a front server (nginx, or our web server), which reports their addresses in X-Forwarded-For and lets
+through nothing but the path of tunnels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, cast
+
+from endpoints.connect.relay_messages import BEGINNING, MAX_REQUEST
+from endpoints.gridftp.agent.tunnel import websocket
+from endpoints.gridftp.agent.tunnel.agent_end import PATH
+from identity.networks import network_of
+
+from .agent_tunnel import AgentTunnel
+from .dials import Dial
+from .relay import Relay
+
+_MAX_HEAD = 16 << 10
+#: Seconds after which an agent may come back, where too many are signing in.
+_RETRY_SECONDS = 2
+
+
+class Admission:
+    """Connections that have not signed in, and all others; the limits are those of the relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.strangers: Counter[str] = Counter()
+        #: Connections that a worker has opened.
+        self.dials = 0
+
+    def enter(self, network: str) -> bool:
+        """Whether one more agent of this network may sign in; if so, the caller calls `leave` once."""
+        bounds = self.relay.bounds
+        if self.strangers.total() >= bounds.strangers or self.strangers[network] >= bounds.strangers_of_network:
+            return False
+        self.strangers[network] += 1
+        return True
+
+    def leave(self, network: str) -> None:
+        self.strangers[network] -= 1
+        if not self.strangers[network]:
+            del self.strangers[network]
+
+
+class Front(asyncio.Protocol):
+    """One connection, until its first line or head is complete."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission, self._relay = admission, admission.relay
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._relay.bounds.sign_in_seconds, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if self._received.startswith(BEGINNING[: len(self._received)]):
+            self._read_request()
+        else:
+            self._read_head()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _read_request(self) -> None:
+        assert self._transport is not None
+        line, end, rest = self._received.partition(b"\n")
+        if (not end and len(line) > MAX_REQUEST) or rest:
+            self._transport.abort()
+        elif end:
+            self._stop_timer()
+            dial = Dial(self._relay, self._transport)
+            self._transport.set_protocol(dial)
+            dial.begin(bytes(line))
+
+    def _read_head(self) -> None:
+        assert self._transport is not None
+        head, end, rest = self._received.partition(b"\r\n\r\n")
+        if not end:
+            if len(head) > _MAX_HEAD:
+                self._transport.abort()
+            return
+        try:
+            found = websocket.parse_head(bytes(head))
+        except websocket.WebSocketError:
+            self._refuse("400 Bad Request")
+            return
+        if found.first != f"GET {PATH} HTTP/1.1":
+            self._refuse("404 Not Found")
+        elif not websocket.is_upgrade(found.fields):
+            self._refuse("426 Upgrade Required", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        else:
+            self._admit(found, bytes(rest))
+
+    def _admit(self, head: websocket.Head, rest: bytes) -> None:
+        assert self._transport is not None
+        address = head.fields.get("x-forwarded-for", "").split(",")[-1].strip() or _peer(self._transport)
+        if not self._admission.enter(network_of(address)):
+            self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
+            return
+        self._stop_timer()
+        tunnel = Newcomer(self._admission, address)
+        self._transport.set_protocol(tunnel)
+        self._transport.write(websocket.response(head.fields["sec-websocket-key"]))
+        tunnel.connection_made(self._transport)
+        tunnel.challenge()
+        if rest:
+            tunnel.data_received(rest)
+
+    def _refuse(self, status: str, *fields: str) -> None:
+        assert self._transport is not None
+        lines = (f"HTTP/1.1 {status}", *fields, "Content-Length: 0", "Connection: close", "", "")
+        self._transport.write("\r\n".join(lines).encode())
+        self._transport.close()
+
+
+class Newcomer(AgentTunnel):
+    """A tunnel that counts as a stranger until its agent has signed in."""
+
+    def __init__(self, admission: Admission, address: str) -> None:
+        super().__init__(admission.relay, address)
+        self._admission: Admission | None = admission
+        self._network = network_of(address)
+        seconds = admission.relay.bounds.sign_in_seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort, "no sign-in in time")
+
+    def welcome(self, *held: object) -> None:
+        self._known()
+        super().welcome(*held)  # type: ignore[arg-type]
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        # From its proof on, the agent waits for us: a busy machine must not make it begin anew.
+        self._timer.cancel()
+        super().document_received(content)
+
+    def tunnel_lost(self) -> None:
+        self._known()
+        super().tunnel_lost()
+
+    def _known(self) -> None:
+        """It counts as a stranger no more."""
+        self._timer.cancel()
+        if self._admission is not None:
+            self._admission.leave(self._network)
+            self._admission = None
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    """The address of the other end; "" for a unix socket."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) else ""

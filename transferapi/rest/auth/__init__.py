@@ -1,0 +1,1 @@
+"""The Auth API: OAuth2, OpenID Connect, identities, applications, tokens and certificate subjects."""

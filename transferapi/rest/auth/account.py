@@ -1,0 +1,99 @@
+"""A user's API tokens and certificate subjects: the ways to sign in besides the password."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity import certificate_subjects, tokens
+from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication
+from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.client_certificates import subject_of
+from transferapi.rest.http.errors import BadRequest
+from transferapi.rest.openapi import description
+from transferapi.rest.openapi.types import wire_time
+
+from . import account_documents as documents
+
+#: Characters of a label, and seconds that a token may last where an end is asked for.
+MAX_LABEL, MAX_LIFETIME = 128, 10 * 366 * 86400
+
+
+class AccountView(View):
+    """The base of views that refuse applications: only users themselves may call them."""
+
+    permission_classes = (IsAuthenticated, NotByApplication, HasScope)
+
+
+class ApiTokens(AccountView):
+    @description.operation("List your API tokens", answer="api_token_list")
+    def get(self, request: Request) -> Response:
+        return Response(listing("api_token_list", [documents.API_TOKEN.document(row) for row in tokens.of(self.user)]))
+
+    @description.operation("Make an API token", body="api_token", answer="api_token_create_result", status=201)
+    def post(self, request: Request) -> Response:
+        given = documents.API_TOKEN_REQUEST.read(request.data)
+        row, token = tokens.make(self.user, _label(given["label"]), _lifetime(given["expires_in"]))
+        more = {"id": str(row.pk), "token": token.value, "expire_time": wire_time(row.expires_at)}
+        message = "The token is made; this is the only time it is shown"
+        return created(request, "api_token_create_result", message, 201, more)
+
+
+class ApiTokenDetail(AccountView):
+    @description.operation("Revoke an API token", answer="result")
+    def delete(self, request: Request, token: str) -> Response:
+        tokens.revoke_own(self.user, token)
+        return result(request, "Deleted", "The token is revoked")
+
+
+class CertificateSubjects(AccountView):
+    @description.operation("List the certificate subjects that you sign in with", answer="certificate_subject_list")
+    def get(self, request: Request) -> Response:
+        rows = [documents.CERTIFICATE_SUBJECT.document(row) for row in certificate_subjects.of(self.user)]
+        return Response(listing("certificate_subject_list", rows))
+
+    @description.operation(
+        "Sign in with this certificate subject from now on",
+        body="certificate_subject",
+        answer="certificate_subject",
+        status=201,
+    )
+    def post(self, request: Request) -> Response:
+        given = documents.CERTIFICATE_SUBJECT_REQUEST.read(request.data)
+        proven = _proven(request)
+        subject = given["subject"] or next(iter(proven), None)
+        if subject is None:
+            raise BadRequest("subject: it is missing, and this connection shows no certificate")
+        row = certificate_subjects.add(self.user, subject, _label(given["label"]), proven=proven)
+        return Response(documents.CERTIFICATE_SUBJECT.document(row), status=201)
+
+
+class CertificateSubjectDetail(AccountView):
+    @description.operation("Sign in with this certificate subject no more", answer="result")
+    def delete(self, request: Request, subject: str) -> Response:
+        certificate_subjects.remove(self.user, subject)
+        return result(request, "Deleted", "The certificate subject is removed")
+
+
+def _proven(request: Request) -> tuple[str, ...]:
+    """The subject of the certificate that came along, besides the token. Raises UntrustedError, BadNameError."""
+    if isinstance(request.auth, Certified):
+        return (request.auth.subject,)
+    found = subject_of(request._request)
+    return () if found is None else (found,)
+
+
+def _label(given: str | None) -> str:
+    label = given or ""
+    if len(label) > MAX_LABEL or not label.isprintable():
+        raise BadRequest(f"label: it is one line of at most {MAX_LABEL} characters")
+    return label
+
+
+def _lifetime(seconds: int | None) -> timedelta | None:
+    if seconds is not None and not 1 <= seconds <= MAX_LIFETIME:
+        raise BadRequest(f"expires_in: it is a number of seconds from 1 to {MAX_LIFETIME}")
+    return None if seconds is None else timedelta(seconds=seconds)

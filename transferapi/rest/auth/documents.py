@@ -1,0 +1,287 @@
+"""The documents of Auth: users as identities, and their applications. They have no DATA_TYPE."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from oauth2_provider.models import Application
+
+from identity.hidden import Secret
+from identity.models import ClientSecret, SignIn, User
+from identity.provider import clients, identities, openid, registration, scopes
+from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
+from transferapi.rest.openapi import types as t
+from transferapi.rest.openapi.document_types import (
+    Always,
+    AsJson,
+    Field,
+    RequestDocument,
+    ResponseDocument,
+    each,
+    optional,
+    part,
+)
+
+Document = dict[str, Any]
+
+_ALICE, _CLIENT = "5d3a6d0e-1c55-4e41-8f0a-9d7b6f6c1a01", "c7a1f9a4-6c2c-4b0e-9a55-2f1f8f3f5b02"
+_PROVIDER_ID = "2b1f3f9e-7f3d-5d3f-9c43-0f5f6d1c7a10"
+#: A time of the Auth API has fractions of seconds.
+_MOMENT = {"type": "string", "format": "date-time", "example": "2026-01-15T12:00:00.123456+00:00"}
+
+
+def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = False) -> ResponseDocument[None]:
+    """A document with another one, or a list of them, under a key."""
+    shown = Field[None](
+        key, t.list_of(inner.ref) if many else inner.ref, example=[inner.example] if many else inner.example
+    )
+    return ResponseDocument(name, shown, data_type=None)
+
+
+# ---- users
+
+
+def _provider_name() -> str:
+    return f"Waybill at {identities.domain()}"
+
+
+_PROVIDED = part(
+    Field[User]("identity_provider", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
+    Field("identity_provider_display_name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
+    Field("organization", t.MAYBE_TEXT, lambda _: None),
+)
+_IN_SET = part(
+    Field[User]("sub", t.UUID, "pk", _ALICE),
+    Field("username", t.TEXT, example="alice"),
+    Field("name", t.TEXT, openid.name_of, "Alice Liddell"),
+    Field("email", t.MAYBE_TEXT, lambda user: user.email or None, "alice@example.org"),
+    *_PROVIDED.fields,
+    Field("last_authentication", t.MAYBE_NUMBER, lambda _: None),
+)
+USERINFO = ResponseDocument[None](
+    "userinfo",
+    Field("sub", t.UUID, example=_ALICE),
+    Field("name", t.TEXT, example="Alice Liddell", sometimes=True),
+    Field("preferred_username", t.TEXT, example="alice", sometimes=True),
+    Field("email", t.MAYBE_TEXT, example="alice@example.org", sometimes=True),
+    *(Field[None](one.name, one.schema, example=one.shown(), sometimes=True) for one in _PROVIDED.fields),
+    Field("identity_set", t.list_of(_IN_SET.schema), example=[_IN_SET.example], sometimes=True),
+    data_type=None,
+)
+
+
+def userinfo(user: User, names: Collection[str]) -> Document:
+    """The claims about the user that these scopes allow (OpenID Connect Core section 5.3)."""
+    found = openid.claims(user, names)
+    if scopes.PROFILE in names:
+        found |= _PROVIDED.document(user)
+    if scopes.VIEW_IDENTITIES in names:
+        found["identity_set"] = [_IN_SET.document(user)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ShownUser:
+    """viewer: the user who asks, and may see only their own address; None: the document shows no address."""
+
+    user: User
+    viewer: User | None
+
+
+IDENTITY = ResponseDocument[ShownUser](
+    "identity",
+    Field("id", t.UUID, "user.pk", _ALICE),
+    Field("username", t.TEXT, "user.username", "alice"),
+    Field("name", t.TEXT, lambda shown: openid.name_of(shown.user), "Alice Liddell"),
+    Field(
+        "email",
+        t.about("your own only", t.MAYBE_TEXT),
+        lambda shown: (shown.user.email or None) if shown.user == shown.viewer else None,
+        "alice@example.org",
+    ),
+    Field("organization", t.MAYBE_TEXT, Always(None)),
+    Field("identity_provider", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
+    Field("identity_type", t.one_of("login"), Always("login")),
+    Field(
+        "status",
+        t.about("closed: this user cannot sign in any more", t.one_of("used", "closed")),
+        lambda shown: "used" if shown.user.is_active else "closed",
+    ),
+    data_type=None,
+)
+IDENTITY_ANSWER = wrapped("identity_answer", "identity", IDENTITY)
+IDENTITIES = wrapped("identities", "identities", IDENTITY, many=True)
+IDENTITY_PROVIDER = ResponseDocument[None](
+    "identity_provider",
+    Field("id", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
+    Field("name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
+    Field("short_name", t.TEXT, Always("waybill"), "waybill"),
+    Field("domains", t.list_of(t.TEXT), lambda _: [identities.domain()], ["waybill.example.org"]),
+    Field("alternative_names", t.list_of(t.TEXT), lambda _: []),
+    data_type=None,
+)
+IDENTITY_PROVIDERS = wrapped("identity_providers", "identity_providers", IDENTITY_PROVIDER, many=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """One scope of a sign-in. Nothing depends on anything: each is a root."""
+
+    number: int
+    sign_in: SignIn
+    scope: str
+
+
+_made = AsJson(lambda one: one.sign_in.created_at.isoformat())
+CONSENT = ResponseDocument[Consent](
+    "consent",
+    Field("id", t.about("a number in this list", t.NUMBER), "number", 1),
+    Field("client", t.UUID, "sign_in.application.client_id", _CLIENT),
+    Field("scope", t.UUID, lambda one: uuid.uuid5(uuid.NAMESPACE_URL, one.scope)),
+    Field("scope_name", t.TEXT, "scope", "urn:globus:auth:scope:transfer.api.globus.org:all"),
+    Field("effective_identity", t.UUID, "sign_in.user_id", _ALICE),
+    Field("dependency_path", t.list_of(t.NUMBER), lambda one: [one.number], [1]),
+    Field("status", t.one_of("approved"), Always("approved")),
+    *(Field[Consent](name, _MOMENT, _made) for name in ("created", "updated", "last_used")),
+    Field("allows_refresh", t.FLAG, Always(True), True),
+    *each("auto_approved atomically_revocable", t.FLAG, Always(False)),
+    data_type=None,
+)
+CONSENTS = wrapped("consents", "consents", CONSENT, many=True)
+
+
+def consents(sign_ins: Collection[SignIn]) -> list[Document]:
+    """One for each scope of each sign-in."""
+    pairs = ((sign_in, name) for sign_in in sign_ins for name in sign_in.scope.split())
+    return [CONSENT.document(Consent(number, *pair)) for number, pair in enumerate(pairs, 1)]
+
+
+# ---- applications
+
+
+def _grant_types(application: Application) -> list[str]:
+    asks = ["authorization_code", "refresh_token"] if clients.may_ask_users(application) else []
+    return [*asks, "client_credentials"] if clients.may_act_alone(application) else asks
+
+
+def _template(application: Application) -> str | None:
+    return next(iter(registration.TEMPLATES)) if clients.is_registered_by_template(application) else None
+
+
+_GRANTS = ("authorization_code", "refresh_token", "client_credentials")
+_KINDS = ("confidential_client", "public_installed_client")
+CLIENT = ResponseDocument[Application](
+    "client",
+    Field("id", t.UUID, "client_id", _CLIENT),
+    Field("name", t.TEXT, example="The portal of the beamline"),
+    Field("public_client", t.FLAG, lambda row: not clients.is_confidential(row)),
+    Field("client_type", t.one_of(*_KINDS), lambda row: _KINDS[not clients.is_confidential(row)]),
+    Field("visibility", t.one_of("private"), Always("private")),
+    Field(
+        "redirect_uris",
+        t.list_of(t.TEXT),
+        lambda row: row.redirect_uris.split(),
+        ["https://portal.example.org/callback"],
+    ),
+    Field("grant_types", t.list_of(t.one_of(*_GRANTS)), _grant_types, list(_GRANTS)),
+    *(Field[Application](name, t.list_of(t.TEXT), lambda _: []) for name in ("scopes", "fqdns")),
+    Field(
+        "links",
+        t.object_of(t.properties("privacy_policy terms_and_conditions", t.MAYBE_TEXT)),
+        lambda _: {"privacy_policy": None, "terms_and_conditions": None},
+        {"privacy_policy": None, "terms_and_conditions": None},
+    ),
+    Field("parent_client", t.MAYBE_UUID, _template, None),
+    *each("project required_idp preselect_idp", t.MAYBE_UUID, Always(None)),
+    Field("prompt_for_named_grant", t.FLAG, Always(False)),
+    Field("userinfo_from_effective_identity", t.FLAG, Always(True), True),
+    data_type=None,
+)
+CLIENT_ANSWER = wrapped("client_answer", "client", CLIENT)
+CLIENTS = wrapped("clients", "clients", CLIENT, many=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSecret:
+    """secret: only when it has just been made, and never again."""
+
+    row: ClientSecret
+    secret: Secret | None = None
+
+
+CREDENTIAL = ResponseDocument[ShownSecret](
+    "credential",
+    Field("id", t.UUID, "row.pk"),
+    Field("name", t.TEXT, "row.name", "of the nightly job"),
+    Field("client", t.UUID, "row.application.client_id", _CLIENT),
+    Field("created", _MOMENT, AsJson(lambda shown: shown.row.created_at.isoformat())),
+    Field(
+        "secret",
+        t.about("only when it has just been made", t.MAYBE_TEXT),
+        lambda shown: None if shown.secret is None else shown.secret.value,
+        "wbs_this-is-shown-once",
+    ),
+    data_type=None,
+)
+CREDENTIAL_ANSWER = wrapped("credential_answer", "credential", CREDENTIAL)
+CREDENTIALS = wrapped("credentials", "credentials", CREDENTIAL, many=True)
+CLIENT_MADE = ResponseDocument[None](
+    "client_made",
+    Field("client", CLIENT.ref, example=CLIENT.example),
+    Field(
+        "included",
+        t.object_of({"client_credential": CREDENTIAL.ref}),
+        example={"client_credential": CREDENTIAL.example},
+        sometimes=True,
+    ),
+    data_type=None,
+)
+
+
+def credential(row: ClientSecret, secret: Secret | None = None) -> Document:
+    return CREDENTIAL.document(ShownSecret(row, secret))
+
+
+_NAME = Field[Any]("name", t.about(f"one line of at most {MAX_NAME} characters", t.TEXT))
+_SPEC = (
+    Field[Any]("template_id", t.about("of a program that registers itself: no token is wanted then", t.MAYBE_TEXT)),
+    Field[Any]("public_client", t.about("it has no secret, for it could not keep one", t.MAYBE_FLAG)),
+    Field[Any]("client_type", t.maybe(t.one_of("confidential_client", "client_identity", "public_installed_client"))),
+    Field[Any](
+        "redirect_uris",
+        t.about(
+            f"https, or http on the loopback interface (with any port then); at most {MAX_REDIRECT_URIS}",
+            t.maybe(t.list_of(t.TEXT)),
+        ),
+    ),
+)
+CLIENT_SPEC = RequestDocument("client_spec", "", *optional(_NAME), *_SPEC, data_type=None)
+CLIENT_REQUEST = RequestDocument(
+    "client",
+    "client",
+    Field(
+        "client",
+        t.object_with("name", {one.name: one.schema for one in (_NAME, *_SPEC)}),
+        example={
+            "name": "The portal of the beamline",
+            "public_client": False,
+            "redirect_uris": ["https://portal.example.org/callback"],
+        },
+    ),
+    data_type=None,
+)
+CLIENT_CHANGE = RequestDocument(
+    "client_change",
+    "client",
+    Field("client", CLIENT_SPEC.schema, example={"redirect_uris": ["https://portal.example.org/new-callback"]}),
+    data_type=None,
+)
+CREDENTIAL_REQUEST = RequestDocument(
+    "credential",
+    "credential",
+    Field("credential", t.object_with("name", {"name": t.TEXT}), example={"name": "of the nightly job"}),
+    data_type=None,
+)

@@ -1,0 +1,123 @@
+"""Identities: the signed-in user (OpenID Connect), and others, to share with them (Auth API)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity.bearer import Bearer
+from identity.models import User
+from identity.provider import consents, identities, scopes
+from transferapi.rest.http.base import View
+from transferapi.rest.http.errors import BadRequest, NotFound
+from transferapi.rest.openapi import description
+
+from . import documents
+from .client_authentication import ClientAuthentication
+
+#: Identities in one request.
+MAX_IDENTITIES = 100
+
+
+class Userinfo(View):
+    """GET and POST, as OpenID Connect Core section 5.3.1 requires."""
+
+    scope = scopes.OPENID
+
+    @description.operation("Say who you are", answer="userinfo")
+    def get(self, request: Request) -> Response:
+        granted = request.auth.scopes if isinstance(request.auth, Bearer) else None
+        return Response(documents.userinfo(self.user, scopes.KNOWN if granted is None else granted))
+
+    @description.operation("Say who you are", answer="userinfo")
+    def post(self, request: Request) -> Response:
+        return self.get(request)
+
+
+class AuthView(View):
+    """Applications may authenticate with their secret; they act as their owner."""
+
+    authentication_classes = (ClientAuthentication, *View.authentication_classes)
+
+
+class Directory(AuthView):
+    """The SDK looks up users with a token for the profile."""
+
+    @property
+    def scope(self) -> str:  # type: ignore[override]
+        by_profile = isinstance(self.request.auth, Bearer) and self.request.auth.covers(scopes.PROFILE)
+        return scopes.PROFILE if by_profile else scopes.VIEW_IDENTITIES
+
+    def document(self, user: User) -> dict[str, Any]:
+        """An application without the scope for mail addresses does not see that of its own user either."""
+        auth = self.request.auth
+        allowed = not isinstance(auth, Bearer) or auth.covers(scopes.VIEW_IDENTITIES) or auth.covers(scopes.EMAIL)
+        return documents.IDENTITY.document(documents.ShownUser(user, self.user if allowed else None))
+
+
+class IdentityList(Directory):
+    @description.operation("Look up users", answer="identities", query=["ids", "usernames", "provision"])
+    def get(self, request: Request) -> Response:
+        ids, names = (_words(request, name) for name in ("ids", "usernames"))
+        if bool(ids) == bool(names):
+            raise BadRequest("ids or usernames: one of them is wanted, and not both")
+        found = identities.by_id([_uuid(one) for one in ids]) if ids else identities.by_username(names)
+        return Response({"identities": [self.document(user) for user in found]})
+
+
+class IdentityDetail(Directory):
+    @description.operation("Show a user", answer="identity_answer")
+    def get(self, request: Request, identity: str) -> Response:
+        found = identities.by_id([_known_uuid(identity)])
+        if not found:
+            raise NotFound("No such identity")
+        return Response({"identity": self.document(found[0])})
+
+
+class Consents(AuthView):
+    """The user's own."""
+
+    scope = scopes.VIEW_CONSENTS
+
+    @description.operation("List what you have allowed to applications", answer="consents", query=["all"])
+    def get(self, request: Request, identity: str) -> Response:
+        if _known_uuid(identity) != self.user.pk:
+            raise NotFound("No such identity")
+        return Response({"consents": documents.consents(consents.of_user(self.user))})
+
+
+class IdentityProviders(Directory):
+    @description.operation(
+        "List the identity providers: this service", answer="identity_providers", query=["ids", "domains"]
+    )
+    def get(self, request: Request) -> Response:
+        one = documents.IDENTITY_PROVIDER.document(None)
+        ids, domains = (_words(request, name) for name in ("ids", "domains"))
+        wanted = (not ids or one["id"] in ids) and (not domains or bool(set(domains) & set(one["domains"])))
+        return Response({"identity_providers": [one] if wanted else []})
+
+
+def _words(request: Request, name: str) -> list[str]:
+    """Raises BadRequest."""
+    words = [word.strip() for word in request.query_params.get(name, "").split(",") if word.strip()]
+    if len(words) > MAX_IDENTITIES:
+        raise BadRequest(f"{name}: at most {MAX_IDENTITIES}")
+    return words
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise BadRequest("ids: UUIDs are wanted here") from None
+
+
+def _known_uuid(text: str) -> uuid.UUID:
+    """A malformed id is treated as an unknown one."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise NotFound("No such identity") from None

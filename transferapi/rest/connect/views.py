@@ -1,0 +1,84 @@
+"""Agents over REST. The first three routes are open: the agent has no account, and proves itself by what it sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.views.decorators.debug import sensitive_variables
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from endpoints.connect import agents, setup, setup_keys
+from endpoints.connect.presence import presence_of
+from endpoints.connect.program import program
+from endpoints.connect.setup import Program
+from identity.hidden import Secret
+from transferapi.rest.http.base import View, created, result
+from transferapi.rest.openapi import description
+
+from . import documents
+
+
+class _OpenView(View):
+    """Open to everybody; counted by address, like a failed sign-in."""
+
+    authentication_classes = ()
+    permission_classes = ()
+    cost = 5
+    max_body = 64 << 10
+
+
+class SetUp(_OpenView):
+    @description.operation(
+        "Exchange a setup key for the certificate of an agent", body="agent_setup", answer="agent_certificate"
+    )
+    @sensitive_variables()
+    def post(self, request: Request) -> Response:
+        given = documents.SETUP_REQUEST.read(request.data)
+        issued = setup.set_up(Secret(given["secret"]), given["request"], _program(given))
+        return Response(documents.CERTIFICATE.document(issued))
+
+
+class Renew(_OpenView):
+    @description.operation("Renew the certificate of an agent", body="agent_renewal", answer="agent_certificate")
+    def post(self, request: Request) -> Response:
+        given = documents.RENEW_REQUEST.read(request.data)
+        issued = setup.renew(given["chain"], given["signature"], _program(given))
+        return Response(documents.CERTIFICATE.document(issued))
+
+
+class Version(_OpenView):
+    cost = 1
+
+    @description.operation("The program of agents that this service offers", answer="agent_program")
+    def get(self, request: Request) -> Response:
+        return Response(documents.PROGRAM.document(documents.Offered(program(), int(time.time()))))
+
+
+class NewSetupKey(View):
+    @description.operation("Make a setup key for a personal endpoint", answer="setup_key_create_result", status=201)
+    @sensitive_variables()
+    def post(self, request: Request, endpoint: str) -> Response:
+        key = setup_keys.new_key(self.user, endpoint)
+        more = {"globus_connect_setup_key": key.text.value, "expire_time": key.expires_at.isoformat()}
+        message = "The setup key is made; this is the only time it is shown"
+        return created(request, "setup_key_create_result", message, 201, more)
+
+
+class AgentDetail(View):
+    @description.operation("Show the agent of a personal endpoint", answer="agent")
+    def get(self, request: Request, endpoint: str) -> Response:
+        found = agents.of(self.user, endpoint)
+        shown = documents.ShownAgent(found, presence_of([found.endpoint_id])[found.endpoint_id])
+        return Response(documents.AGENT.document(shown))
+
+    @description.operation("Revoke the agent of a personal endpoint", answer="result")
+    def delete(self, request: Request, endpoint: str) -> Response:
+        found = setup.revoke(self.user, endpoint)
+        return result(request, "Deleted", "The agent is refused from now on", id=str(found.pk))
+
+
+def _program(given: Mapping[str, Any]) -> Program:
+    return Program(given["version"] or "", given["platform"] or "")

@@ -1,0 +1,1 @@
+"""The Groups API v2."""

@@ -1,0 +1,127 @@
+"""Authenticates requests by a bearer token (RFC 6750 section 2.1), a session or a certificate, and checks the scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from identity import bearer, certificate_subjects
+from identity.bearer import Bearer
+from identity.gsi.errors import UntrustedError
+from identity.gsi.name_parsing import BadNameError
+from identity.models import User
+
+from .client_certificates import subject_of
+from .errors import ConsentRequired
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+#: A token of this service is far shorter. Longer strings are rejected without computing a digest.
+MAX_TOKEN = 512
+
+
+class BearerAuthentication(BaseAuthentication):
+    """`Authorization: Bearer TOKEN`. A wrong token is an error even where no token is required."""
+
+    def authenticate(self, request: Request) -> tuple[User, Bearer] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not scheme:
+            return None
+        token = token.strip()
+        found = bearer.authenticate(token) if scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN else None
+        if found is None:
+            raise AuthenticationFailed("Token is not valid")
+        return found.user, found
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class HasScope(BasePermission):
+    """The token covers the scope of this API. A request without a token (by session or certificate) has all scopes."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        scope: str = view.scope  # type: ignore[attr-defined]  # of `base.View`
+        if isinstance(request.auth, Bearer) and not request.auth.covers(scope):
+            raise ConsentRequired(scope)
+        return True
+
+
+class SessionAuthentication(BaseAuthentication):
+    """A session of the pages. A request that changes something must send the CSRF token too (X-CSRFToken)."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        user = request._request.user
+        if not isinstance(user, User) or not user.is_active:
+            return None
+        refusal = _CsrfCheck(lambda _: HttpResponse())
+        refusal.process_request(request._request)
+        if refusal.process_view(request._request, _nothing, (), {}) is not None:
+            raise PermissionDenied("This needs the CSRF token of your session in the header X-CSRFToken")
+        return user, None
+
+
+class CertificateAuthentication(BaseAuthentication):
+    """A TLS client certificate whose subject a user has registered. This does not create users.
+
+    A browser sends its certificate with requests of any page, as it sends cookies. So requests that the page of another
+    site causes are refused.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, Certified] | None:
+        try:
+            subject = subject_of(request._request)
+        except (UntrustedError, BadNameError) as error:
+            raise AuthenticationFailed(f"The client certificate is not accepted: {error.reason}") from None
+        if subject is None:
+            return None
+        user = certificate_subjects.user_of(subject)
+        if user is None:
+            raise AuthenticationFailed(f"No user has registered the certificate subject {subject}")
+        if request.method not in _SAFE and not _is_of_our_origin(request._request):
+            raise PermissionDenied("A page of another site asked for this")
+        return user, Certified(subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """The value of `request.auth` where a certificate authenticated the user."""
+
+    subject: str
+
+
+class NotByApplication(BasePermission):
+    """Allows only the user, without an application: an application could gain more than its consent, and for longer."""
+
+    message = "An application cannot do this for you: sign in yourself, or use an API token"
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return not (isinstance(request.auth, Bearer) and request.auth.client_id is not None)
+
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class _CsrfCheck(CsrfViewMiddleware):
+    """Django's own check, which only returns its result."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
+        return HttpResponse(status=403)
+
+
+def _nothing(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+def _is_of_our_origin(request: HttpRequest) -> bool:
+    """Whether a page of this site sent it. Browsers send Origin with all that changes something; programs send none."""
+    origin = request.headers.get("Origin")
+    return origin is None or origin == f"{request.scheme}://{request.get_host()}"

@@ -1,0 +1,1 @@
+"""The OpenAPI description and its examples."""

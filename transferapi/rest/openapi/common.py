@@ -1,0 +1,39 @@
+"""The documents and fields that all resources share."""
+
+from __future__ import annotations
+
+from .document_types import Field, ResponseDocument
+from .types import NUMBER, TEXT, about, list_of
+
+#: The fields of every document that answers an action.
+DONE = (
+    Field[None]("code", TEXT, example="Updated"),
+    Field[None]("message", TEXT, example="Updated endpoint successfully"),
+    Field[None]("request_id", TEXT, example="aB3_dE6gH9"),
+    Field[None]("resource", TEXT, example="/endpoint/8f1c7d1e-4b0a-4c55-9a41-6f4d5f0f6a01"),
+)
+#: The fields of a whole list, and of a page.
+LENGTH = Field[None]("length", NUMBER, example=1)
+LISTED = (LENGTH, Field[None]("limit", NUMBER, example=10), Field[None]("offset", NUMBER))
+
+ERROR = ResponseDocument[None](
+    "error",
+    *DONE,
+    Field(
+        "required_scopes", about("with ConsentRequired: what a token must be good for", list_of(TEXT)), sometimes=True
+    ),
+    data_type=None,
+    required="code message request_id resource",
+    example={
+        "code": "EndpointNotFound",
+        "message": "No such endpoint 'go#nothing'",
+        "resource": "/endpoint/go#nothing",
+    },
+)
+RESULT = ResponseDocument[None]("result", *DONE, Field("id", about("of what was changed", TEXT), sometimes=True))
+
+
+def done(name: str, *fields: Field[None], code: str = "Created", message: str, resource: str) -> ResponseDocument[None]:
+    """The document of an action, with more fields. code, message and resource are for the example."""
+    example = {"code": code, "message": message, "resource": resource}
+    return ResponseDocument[None](name, *DONE, *fields, example=example)

@@ -1,0 +1,62 @@
+"""All documents of the API by their names, as the resources declare them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Protocol
+
+from transferapi.rest.auth import account_documents
+from transferapi.rest.auth import documents as auth
+from transferapi.rest.connect import documents as connect
+from transferapi.rest.groups import documents as groups
+from transferapi.rest.push import documents as push
+from transferapi.rest.timers import documents as timers
+from transferapi.rest.transfer.activation import documents as activation
+from transferapi.rest.transfer.bookmarks import documents as bookmarks
+from transferapi.rest.transfer.endpoints import documents as endpoints
+from transferapi.rest.transfer.managers import documents as managers
+from transferapi.rest.transfer.operations import documents as operations
+from transferapi.rest.transfer.sharing import documents as sharing
+from transferapi.rest.transfer.submission import documents as submission
+from transferapi.rest.transfer.tasks import documents as tasks
+
+from . import common
+from .document_types import OtherRequest, OtherResponse, Page, RequestDocument, ResponseDocument
+from .types import Schema
+
+_MODULES = (
+    common, endpoints, activation, operations, submission, tasks, sharing, bookmarks, managers,
+    account_documents, auth, groups, push, timers, connect,
+)  # fmt: skip
+
+
+class Declared(Protocol):
+    name: str
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def example(self) -> Any: ...
+
+
+def _declared(*kinds: type) -> dict[str, Declared]:
+    found: dict[str, Declared] = {}
+    for module in _MODULES:
+        for name, one in _public(module):
+            if type(one) in kinds and one.name and found.setdefault(one.name, one) is not one:
+                raise ValueError(f"{module.__name__}.{name}: another document has the name {one.name}")
+    return found
+
+
+def _public(module: ModuleType) -> Iterable[tuple[str, Any]]:
+    return ((name, one) for name, one in vars(module).items() if not name.startswith("_"))
+
+
+_RESPONSES = _declared(ResponseDocument, Page, OtherResponse)
+_REQUESTS = _declared(RequestDocument, OtherRequest)
+#: The schemas of documents, and one complete example of each, by name.
+RESPONSES = {name: one.schema for name, one in _RESPONSES.items()}
+RESPONSE_EXAMPLES = {name: one.example for name, one in _RESPONSES.items()}
+REQUESTS = {name: one.schema for name, one in _REQUESTS.items()}
+REQUEST_EXAMPLES = {name: one.example for name, one in _REQUESTS.items()}

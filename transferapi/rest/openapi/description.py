@@ -1,0 +1,281 @@
+"""The OpenAPI description: the decorator of views, and the components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django.conf import settings
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+
+from . import components, plain_routes
+from .types import Schema, list_of, ref
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_QUERY: dict[str, str] = {
+    "ids": "ids, with commas",
+    "usernames": "user names, with commas, in place of ids",
+    "domains": "domains, with commas",
+    "provision": "whether to make who is not there; nobody is made here",
+    "all": "also what other applications have; it is always all",
+    "fields": "only these fields of each document, with commas",
+    "filter": "conditions such as status:ACTIVE,INACTIVE/label:~night*; of a listing, several such are alternatives",
+    "orderby": "a field, with ASC or DESC; several with commas",
+    "source_endpoint": "id, owner#name, or the name of one of your own",
+    "destination_endpoint": "the same",
+    "files": "how many, 1 when it is not given",
+    "bytes": "how many in all of them",
+    "limit": "how many at most",
+    "offset": "how many to pass over",
+    "order": "submitted_at asc, or submitted_at desc",
+    "include": "more of a group, with commas: memberships, allowed_actions, child_ids",
+    "statuses": "how you stand to them, with commas: active (when it is not given), invited, pending ...",
+    "if_expires_in": "seconds: only a credential that is valid for longer is good enough",
+    "marker": "where to go on: next_marker of the page before",
+    "path": "absolute, or from the home as /~/...",
+    "upload_id": "the client's own name for this upload, the same for all its parts: letters, digits, _ and -",
+    "show_hidden": "0 leaves out names that begin with a dot",
+    "filter_fulltext": "words that begin words of the endpoint's texts",
+    "filter_status": "ACTIVE, INACTIVE, SUCCEEDED, FAILED; several with commas",
+    "filter_task_id": "ids of at most 50 tasks, with commas; stands alone",
+    "filter_endpoint": "id, owner#name, or the name of one of your own; with what is shared of it",
+    "filter_endpoint_use": "source or destination: as what filter_endpoint was used",
+    "filter_is_paused": "1 or 0, with a filter_status within ACTIVE,INACTIVE",
+    "filter_completion_time": "from,to; either may be empty",
+    "filter_min_faults": "how many at least",
+    "filter_local_user": "an account of a server; none is known of any task, so that nothing is found",
+    "filter_is_error": "1: errors only, 0: the others",
+    "last_key": "where to go on: last_key of the page before",
+    "filter_scope": "all, my-endpoints, administered-by-me ...",
+    "filter_owner_id": "the id of the owner",
+    "filter_entity_type": "kinds of endpoints, with commas: GCP_mapped_collection, GCP_guest_collection (shared ones)",
+    "filter_host_endpoint": "the endpoint that others are shared from",
+    "filter_non_functional": "1: shared endpoints whose host does not let their owner in; 0: all others",
+    "max_results": "how many at most",
+    "next_token": "where to go on: next_token of the page before",
+}
+_NUMBERS = {"if_expires_in", "max_results", "limit", "offset", "marker", "files", "bytes"}
+_IN_PATH = {
+    "client": "the application's id",
+    "credential": "the id of the secret (not the secret)",
+    "identity": "the user's id",
+    "endpoint": "id, owner#name (percent-encoded: owner%23name), or the name of one of your own",
+    "task": "the task's id",
+    "server": "the server's number",
+    "webhook": "the webhook's id",
+    "pause_rule": "the rule's id",
+    "admin_cancel": "the id of what was asked for",
+    "bookmark": "the bookmark's id",
+    "tunnel": "the tunnel's id; there is none",
+    "stream": "the stream access point's id; there is none",
+    "group": "the group's id",
+    "timer": "the timer's id",
+    "subscription": "the subscription's id; there is none",
+    "token": "the token's id (not the token)",
+    "subject": "the id of the certificate subject",
+    "key": "the id or the fingerprint of the ssh key",
+    "role": "the role's id",
+    "access": "the access rule's id",
+    "passkey": "id of a passkey of yours",
+    "session": "id of a session of yours, as the list has it",
+}
+_ERROR_HEADER = OpenApiParameter(
+    "X-Transfer-API-Error", str, OpenApiParameter.HEADER, description="the code of the error", response=["4XX", "5XX"]
+)
+_BINARY: Schema = {"type": "string", "format": "binary"}
+_OCTETS = {"application/octet-stream": _BINARY}
+_OF_PARTS = [
+    OpenApiParameter(
+        "Content-Range", str, OpenApiParameter.HEADER, description="which part this is, such as bytes 0-499/1234"
+    ),
+    OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="*: replace nothing (412)"),
+]
+
+
+def operation(
+    summary: str,
+    *,
+    answer: str,
+    many: bool = False,
+    status: int = 200,
+    body: str | None = None,
+    query: Sequence[str] = (),
+    media_type: str = "application/json",
+    error: str = "error",
+    takes_octets: bool = False,
+) -> Callable[[F], F]:
+    """Describe a method of a view. body: the document of the request. answer: that of the response; many: an array.
+
+    media_type: of the response, also of errors. error: the document of errors. takes_octets: the body is a file.
+    """
+    parameters = [
+        OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
+        for name in query
+    ]
+    schema = components.REQUESTS[body] if body else {}
+    shown = [OpenApiExample(body, components.REQUEST_EXAMPLES[body], request_only=True)] if body else []
+    describe = extend_schema(
+        summary=summary,
+        parameters=[*parameters, *(_OF_PARTS if takes_octets else ()), _ERROR_HEADER],
+        request=_OCTETS if takes_octets else {"application/json": schema} if body else None,
+        responses={
+            (status, media_type): list_of(ref(answer)) if many else ref(answer),
+            ("4XX", media_type): ref(error),
+            ("5XX", media_type): ref(error),
+        },
+        examples=shown,
+    )
+
+    def named(method: F) -> F:
+        method.body_schema = schema  # type: ignore[attr-defined]  # for `http.formats.XMLParser`
+        return describe(method)
+
+    return named
+
+
+def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
+    """Describe a method whose answer is a stream of events."""
+    where = "where to go on: an id of this stream; of one task 0: all from the beginning. Else what comes from now on"
+    places = [
+        OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description=where),
+        OpenApiParameter("last_event_id", str, OpenApiParameter.QUERY, description="the same, without a header"),
+    ]
+    return extend_schema(
+        summary=summary,
+        parameters=[*places, _ERROR_HEADER],
+        responses={
+            (200, "text/event-stream"): shape,
+            204: OpenApiResponse(description="the task is done, and all was told"),
+            ("4XX", "application/json"): ref("error"),
+            ("5XX", "application/json"): ref("error"),
+        },
+    )
+
+
+def lines(summary: str, media_type: str, query: Sequence[str]) -> Callable[[F], F]:
+    """Describe a method whose answer is a line of JSON for each row."""
+    asked = [OpenApiParameter(name, str, OpenApiParameter.QUERY, description=_QUERY[name]) for name in query]
+    return extend_schema(
+        summary=summary,
+        parameters=[*asked, _ERROR_HEADER],
+        responses={
+            (200, media_type): {"type": "string"},
+            ("4XX", "application/json"): ref("error"),
+            ("5XX", "application/json"): ref("error"),
+        },
+    )
+
+
+def download(summary: str) -> Callable[[F], F]:
+    """Describe a method whose answer is a file of an endpoint, or a part of it (RFC 9110 section 14)."""
+    asked = [
+        OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="one range, such as bytes=0-499"),
+        OpenApiParameter("If-Range", str, OpenApiParameter.HEADER, description="the ETag of the part that is there"),
+    ]
+    return extend_schema(
+        summary=summary,
+        parameters=[
+            OpenApiParameter("path", str, OpenApiParameter.QUERY, description=_QUERY["path"]),
+            *asked,
+            _ERROR_HEADER,
+        ],
+        responses={
+            (200, "application/octet-stream"): _BINARY,
+            (206, "application/octet-stream"): _BINARY,
+            304: OpenApiResponse(description="the file is the one of If-None-Match"),
+            ("4XX", "application/json"): ref("error"),
+            ("5XX", "application/json"): ref("error"),
+        },
+    )
+
+
+class Described(AutoSchema):
+    """Operation ids and tags from the resource."""
+
+    def get_tags(self) -> list[str]:
+        words = self.path.strip("/").split("/")
+        if words[0] not in ("v0.10", "v2"):
+            return [words[0]]
+        return [words[1].split("_")[0] if len(words) > 1 else "service"]
+
+    def get_description(self) -> str:  # type: ignore[override]
+        """Empty: the summary suffices."""
+        return ""
+
+    def get_operation_id(self) -> str:
+        """Such as `get_task_event_list`; of the other APIs with the parts that vary: `get_groups_group`."""
+        version, *words = self.path.strip("/").split("/")
+        if version == "v0.10":
+            return "_".join([self.method.lower(), *(word for word in words if not word.startswith("{"))])
+        words = words if version == "v2" else [version, *words]
+        return "_".join([self.method.lower(), *(word.strip("{}") for word in words)])
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How to sign in, for the description."""
+
+    target_class = "transferapi.rest.http.authentication.BearerAuthentication"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The session cookie of the pages."""
+
+    target_class = "transferapi.rest.http.authentication.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+
+
+class CertificateScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Not described: OpenAPI 3.0 has no TLS client certificates."""
+
+    target_class = "transferapi.rest.http.authentication.CertificateAuthentication"
+    name: list[str] = []  # noqa: RUF012
+
+    def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:
+        return []
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> list[dict[str, Any]]:
+        return []
+
+
+class ClientScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """An application by its id and secret."""
+
+    target_class = "transferapi.rest.auth.client_authentication.ClientAuthentication"
+    name = "client"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "basic"}
+
+
+class OwnClientScheme(ClientScheme):  # type: ignore[no-untyped-call]
+    """An application that asks about itself."""
+
+    target_class = "transferapi.rest.auth.client_authentication.OwnClientAuthentication"
+    name = "client_itself"
+
+
+def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
+    """The last step of drf-spectacular: add the documents as components, and descriptions of path parameters."""
+    result["components"]["schemas"] = {
+        name: {**schema, "example": components.RESPONSE_EXAMPLES[name]} for name, schema in components.RESPONSES.items()
+    }
+    for methods in result["paths"].values():
+        for method in methods.values():
+            for parameter in method.get("parameters", ()):
+                if parameter["in"] == "path":
+                    parameter["description"] = _IN_PATH[parameter["name"]]
+                elif parameter["name"] == "format":  # of Django REST framework
+                    parameter["description"] = "in place of the Accept header"
+    result["paths"] |= plain_routes.PATHS
+    result["components"]["securitySchemes"] |= plain_routes.SECURITY
+    return result

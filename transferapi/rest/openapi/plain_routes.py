@@ -1,0 +1,94 @@
+"""The routes that are plain functions, for the OpenAPI description: OAuth2 and OpenID Connect, whose forms and
+documents are those of their standards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from identity.provider import scopes
+
+from .types import TEXT, Schema, properties
+
+FORM = "application/x-www-form-urlencoded"
+_ANY: Schema = {"type": "object", "additionalProperties": True}
+_ERROR = {"description": "an error of OAuth2 (RFC 6749 section 5.2)", "content": {"application/json": {"schema": _ANY}}}
+
+
+def _answers(description: str) -> dict[str, Any]:
+    good = {"description": description, "content": {"application/json": {"schema": _ANY}}}
+    return {"200": good, "4XX": _ERROR, "5XX": _ERROR}
+
+
+def _form(name: str, summary: str, required: str, optional: str, answer: str) -> dict[str, Any]:
+    fields = properties(f"{required} {optional}", TEXT)
+    schema = {"type": "object", "properties": fields, "required": required.split()}
+    return {
+        "post": {
+            "operationId": f"post_oauth2_{name}",
+            "tags": ["oauth2"],
+            "summary": summary,
+            "description": "",
+            "security": [{"client": []}, {}],
+            "requestBody": {"required": True, "content": {FORM: {"schema": schema}}},
+            "responses": _answers(answer),
+        }
+    }
+
+
+def _get(name: str, summary: str, answer: str) -> dict[str, Any]:
+    return {
+        "get": {
+            "operationId": name,
+            "tags": ["oauth2"],
+            "summary": summary,
+            "description": "",
+            "security": [{}],
+            "responses": _answers(answer),
+        }
+    }
+
+
+PATHS: dict[str, Any] = {
+    "/v2/oauth2/token": _form(
+        "token",
+        "Get tokens (RFC 6749)",
+        "grant_type",
+        "scope code redirect_uri code_verifier refresh_token client_id client_secret",
+        "a token, and in other_tokens those of other resource servers",
+    ),
+    "/v2/oauth2/token/revoke": _form(
+        "revoke", "Take a token back (RFC 7009)", "token", "client_id client_secret", "it is good for nothing"
+    ),
+    "/v2/oauth2/token/introspect": _form(
+        "introspect", "What a token is (RFC 7662)", "token", "include client_id client_secret", "active, or not"
+    ),
+    "/v2/oauth2/token/validate": _form(
+        "validate", "Whether a token of one's own is good", "token", "client_id client_secret", "active, or not"
+    ),
+    "/.well-known/openid-configuration": _get(
+        "get_openid_configuration", "Where everything of the OpenID provider is", "OpenID Connect Discovery 1.0"
+    ),
+    "/.well-known/oauth-authorization-server": _get(
+        "get_oauth_authorization_server", "Where everything of the OAuth2 server is", "RFC 8414"
+    ),
+    "/jwk.json": _get("get_jwk", "The keys that id_tokens are signed with", "a JWK set (RFC 7517)"),
+}
+
+_SCOPES = {name: one.words for name, one in scopes.KNOWN.items()}
+#: The ways to get a token, and to authenticate as a client.
+SECURITY: dict[str, Any] = {
+    "oauth2": {
+        "type": "oauth2",
+        "description": "tokens of this server are bearer tokens; in place of one, a user's TLS client certificate does",
+        "flows": {
+            "clientCredentials": {"tokenUrl": "/v2/oauth2/token", "scopes": _SCOPES},
+            "authorizationCode": {
+                "authorizationUrl": "/v2/oauth2/authorize",
+                "tokenUrl": "/v2/oauth2/token",
+                "refreshUrl": "/v2/oauth2/token",
+                "scopes": _SCOPES,
+            },
+        },
+    },
+    "client": {"type": "http", "scheme": "basic", "description": "the id and the secret of an application"},
+}

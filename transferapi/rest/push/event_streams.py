@@ -1,0 +1,161 @@
+"""Server-sent events of one task, or of all tasks of the user. An extension of this service; see docs/push.md.
+
+A web server that can give its connection away (`waybill.hand_over` in the environment of the request, see
+deploy/web/worker.py) needs no thread for a stream. Other servers use one thread for each, so they have few streams.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.crypto import constant_time_compare
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from identity import bearer, certificate_subjects
+from identity.bearer import Bearer
+from identity.hidden import Secret
+from identity.models import User
+from transferapi.rest.http.authentication import Certified
+from transferapi.rest.http.base import View
+from transferapi.rest.http.errors import BadRequest
+from transferapi.rest.http.formats import LeanJSONRenderer
+from transferapi.rest.openapi import description
+from transferapi.rest.transfer.tasks.views import task_id
+from transferapi.tasks import queries
+from transferapi.tasks.notify import feed
+from transferapi.tasks.notify.feed import Cursor, FeedScope
+from transferapi.tasks.states import Phase
+
+from . import event_broadcaster
+from .documents import EVENT_STREAM
+from .stream_transport import SocketTransport, ThreadTransport
+
+HAND_OVER = "waybill.hand_over"
+#: Milliseconds after which a client reconnects.
+_HELLO = b": Waybill\nretry: 2000\n\n"
+
+
+class StreamView(View):
+    """Ignores Accept: errors are JSON, and the stream has its own type."""
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
+        return LeanJSONRenderer(), LeanJSONRenderer.media_type
+
+    def stream(self, request: Request, scope: FeedScope, at: Cursor | None) -> HttpResponseBase:
+        """Raises TooManyStreamsError."""
+        if request.method == "HEAD":
+            return HttpResponse(content_type="text/event-stream")
+        body = _Body(request, scope, at, _may_listen(request, self.scope))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)
+
+
+class TaskEventStream(StreamView):
+    @description.streaming("Listen to a task", EVENT_STREAM)
+    def get(self, request: Request, task: str) -> HttpResponseBase:
+        row = queries.get(self.user, task_id(task))
+        scope, at = FeedScope(row.owner_id, row.pk), _cursor(request)
+        if at is not None and row.phase == Phase.DONE and _has_all(scope, at):
+            # After this status alone a browser does not reconnect.
+            return HttpResponse(status=204)
+        return self.stream(request, scope, at)
+
+
+class EventStream(StreamView):
+    @description.streaming("Listen to all of your tasks", EVENT_STREAM)
+    def get(self, request: Request) -> HttpResponseBase:
+        return self.stream(request, FeedScope(self.user.pk), _cursor(request))
+
+
+def _cursor(request: Request) -> Cursor | None:
+    """The position of the client. A browser sends the header, which is newer than the parameter of its URL."""
+    text = request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id")
+    if not text:
+        return None
+    at = Cursor.parse(text)
+    if at is None:
+        raise BadRequest("last_event_id: an id of this stream is wanted here, or 0 for all from the beginning")
+    return at
+
+
+def _has_all(scope: FeedScope, at: Cursor) -> bool:
+    with feed.look() as now:
+        at, _ = feed.start(scope, at, now)
+        lines, _ = feed.replay(scope, at, now)
+        return not lines
+
+
+def _may_listen(request: Request, wanted: str) -> Callable[[], bool]:
+    """A function that repeats the checks of the first request: a token may be revoked, and a user disabled."""
+    user = cast(User, request.user)
+    if isinstance(request.auth, Bearer):
+        token = Secret(request.headers.get("Authorization", "").partition(" ")[2].strip())
+
+        def may() -> bool:
+            found = bearer.authenticate(token.value)
+            return found is not None and found.user.pk == user.pk and found.covers(wanted)
+
+        return may
+    if isinstance(request.auth, Certified):
+        subject = request.auth.subject
+        return lambda: certificate_subjects.user_of(subject) == user
+    session: Any = getattr(request, "session", None)
+    key = session.session_key if session is not None and SESSION_KEY in session else None
+
+    def signed_in() -> bool:
+        found = User.objects.filter(pk=user.pk, is_active=True).first()
+        return found is not None and (key is None or _is_of(type(session)(key), found))
+
+    return signed_in
+
+
+def _is_of(session: Any, user: User) -> bool:
+    """Whether the session still belongs to the user: a changed password ends other sessions, whose rows stay."""
+    mine = session.get(SESSION_KEY) == str(user.pk)
+    return mine and constant_time_compare(session.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())
+
+
+class _Body:
+    """The body of the answer: it sends a first line, then hands the connection over, or goes on in this thread."""
+
+    def __init__(self, request: Request, scope: FeedScope, at: Cursor | None, may_listen: Callable[[], bool]) -> None:
+        """Raises TooManyStreamsError."""
+        self._open = partial(event_broadcaster.current().open, scope, at, may_listen)
+        self._hand_over: Any = request.META.get(HAND_OVER)
+        self._transport: SocketTransport | ThreadTransport | None = None
+        self._handed_over = False
+        if self._hand_over is None:
+            # The stream begins when the server reads the body: a request that is never read takes no place.
+            event_broadcaster.current().check_room(scope.owner_id, in_thread=True)
+        else:
+            self._hand_over.announce()
+            self._transport = SocketTransport(event_broadcaster.current().writer)
+            self._open(self._transport)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield _HELLO
+        if isinstance(self._transport, SocketTransport):
+            self._hand_over(self._attach)
+        else:
+            self._transport = ThreadTransport()
+            self._open(self._transport)
+            yield from self._transport
+
+    def _attach(self, connection: socket.socket, *, chunked: bool) -> None:
+        """The web server gives the connection away. It does not where the client has not taken the octets before."""
+        assert isinstance(self._transport, SocketTransport)
+        self._handed_over = True
+        self._transport.attach(connection, chunked=chunked)
+
+    def close(self) -> None:
+        """The web server calls this at the end of the answer."""
+        if self._transport is not None and not self._handed_over:
+            self._transport.close()
+            event_broadcaster.current().wake()

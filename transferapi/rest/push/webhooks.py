@@ -1,0 +1,70 @@
+"""Webhooks: addresses that receive the events of the user's tasks. An extension of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.views.decorators.debug import sensitive_variables
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.parsing import query_limit, query_number
+from transferapi.rest.openapi import description
+from transferapi.tasks.notify import webhooks
+
+from . import documents
+
+MAX_LIMIT = 1000
+
+
+class WebhookCreate(View):
+    @description.operation("Add a webhook", body="webhook", answer="webhook_create_result", status=201)
+    @sensitive_variables()
+    def post(self, request: Request) -> Response:
+        row, secret = webhooks.create(self.user, **documents.WEBHOOK_REQUEST.read(request.data))
+        more: dict[str, Any] = {"id": str(row.pk), "secret": secret.value}
+        message = "Webhook created successfully. Keep its secret: it is not shown again"
+        return created(request, "webhook_create_result", message, 201, more)
+
+
+class WebhookList(View):
+    @description.operation("List your webhooks", answer="webhook_list")
+    def get(self, request: Request) -> Response:
+        return Response(
+            listing("webhook_list", [documents.WEBHOOK.document(row) for row in webhooks.listing(self.user)])
+        )
+
+
+class WebhookDetail(View):
+    @description.operation("Show a webhook", answer="webhook")
+    def get(self, request: Request, webhook: str) -> Response:
+        return Response(documents.WEBHOOK.document(webhooks.get(self.user, webhook)))
+
+    @description.operation("Change a webhook, or enable it again", body="webhook_change", answer="webhook")
+    def put(self, request: Request, webhook: str) -> Response:
+        row = webhooks.update(self.user, webhook, **documents.WEBHOOK_CHANGE.read(request.data))
+        return Response(documents.WEBHOOK.document(row))
+
+    @description.operation("Delete a webhook", answer="result")
+    def delete(self, request: Request, webhook: str) -> Response:
+        webhooks.delete(self.user, webhook)
+        return result(request, "Deleted", "Webhook deleted successfully")
+
+
+class WebhookTest(View):
+    @description.operation("Send something to a webhook, to try it", answer="webhook_test_result", status=202)
+    def post(self, request: Request, webhook: str) -> Response:
+        made = webhooks.send_test(self.user, webhook)
+        message = "It is sent within seconds; see delivery_list for what came of it"
+        return created(request, "webhook_test_result", message, 202, {"delivery_id": str(made.pk)})
+
+
+class DeliveryList(View):
+    @description.operation("List what a webhook was told", answer="webhook_delivery_list", query=["limit", "offset"])
+    def get(self, request: Request, webhook: str) -> Response:
+        limit = query_limit(request, 10, MAX_LIMIT)
+        offset = query_number(request.query_params.get("offset"), "offset", 0, most=10**9)
+        page = webhooks.deliveries(self.user, webhook, limit=limit, offset=offset)
+        rows = [documents.DELIVERY.document(row) for row in page.rows]
+        return Response(listing("webhook_delivery_list", rows, limit=limit, offset=offset, total=page.total))

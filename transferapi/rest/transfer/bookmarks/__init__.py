@@ -1,0 +1,1 @@
+"""Bookmarks: views and documents."""

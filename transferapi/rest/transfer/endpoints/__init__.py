@@ -1,0 +1,1 @@
+"""Endpoints and their servers: views and documents."""

@@ -1,0 +1,193 @@
+"""Endpoints and their servers."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.http import QueryDict
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from endpoints import bookmarks, endpoint_view, registry
+from endpoints.connect import setup_keys
+from endpoints.permissions import Permission
+from endpoints.registry import SearchFilters, SearchScope, ServerSpec
+from endpoints.servers.program_removal import remove_programs
+from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.errors import BadRequest, NotFound
+from transferapi.rest.http.parsing import Document, query_limit, query_number
+from transferapi.rest.openapi import description
+from transferapi.tasks import queries
+
+from . import documents
+
+MAX_SEARCH = 1000
+
+
+def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = "gsiftp") -> ServerSpec:
+    """A server as `hostname`, `port` and `scheme`, or as one `uri`; absent values stay as they were."""
+    subject = document.text("subject")
+    if subject is None:
+        subject = before.subject if before else ""
+    uri = document.text("uri")
+    if uri and not document.has("hostname"):
+        return ServerSpec.parse(uri, subject)
+    scheme = document.text("scheme") or (before.scheme if before else usual_scheme)
+    port = document.number("port")
+    if port is None:
+        port = before.port if before else registry.DEFAULT_PORTS.get(scheme, 1)
+    hostname = document.text("hostname") if before else document.required_text("hostname")
+    return ServerSpec(before.hostname if before and hostname is None else hostname or "", port, scheme, subject)
+
+
+class EndpointCreate(View):
+    @description.operation("Create an endpoint", body="endpoint", answer="endpoint_create_result", status=201)
+    def post(self, request: Request) -> Response:
+        document = documents.ENDPOINT_REQUEST.open(request.data)
+        servers = [server_spec(one) for one in document.documents("DATA", "server")]
+        endpoint, key = setup_keys.create_endpoint(self.user, document.fields, servers)
+        more = documents.created(endpoint, key)
+        return created(request, "endpoint_create_result", "Endpoint created successfully", 201, more)
+
+
+class EndpointDetail(View):
+    @description.operation("Show an endpoint", answer="endpoint", query=["fields"])
+    def get(self, request: Request, endpoint: str) -> Response:
+        found = bookmarks.show_endpoint(self.user, endpoint)
+        return Response(documents.endpoints(self.user, [found], request.query_params.get("fields"))[0])
+
+    @description.operation("Change an endpoint", body="endpoint_change", answer="result")
+    def put(self, request: Request, endpoint: str) -> Response:
+        found = registry.update(self.user, endpoint, documents.ENDPOINT_CHANGE.open(request.data).fields)
+        return result(request, "Updated", "Endpoint updated successfully", id=str(found.pk))
+
+    @description.operation("Delete an endpoint", answer="result")
+    def delete(self, request: Request, endpoint: str) -> Response:
+        found, shares = registry.delete(self.user, endpoint)
+        more = f", with {shares} shared endpoint{'s' * (shares > 1)} of it" if shares else ""
+        return result(request, "Deleted", f"Endpoint deleted successfully{more}", id=str(found.pk))
+
+
+class EndpointSearch(View):
+    cost = 5  # it looks at every endpoint that there is
+
+    @description.operation(
+        "Search endpoints",
+        answer="endpoint_list",
+        query=[
+            "filter_fulltext",
+            "filter_scope",
+            "filter_owner_id",
+            "filter_entity_type",
+            "filter_host_endpoint",
+            "filter_non_functional",
+            "limit",
+            "offset",
+            "fields",
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        limit = query_limit(request, 100, MAX_SEARCH)
+        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        rows, more = queries.search_endpoints(
+            self.user,
+            scope=self._scope(query.get("filter_scope")),
+            fulltext=query.get("filter_fulltext") or "",
+            filters=self._filters(query),
+            limit=limit,
+            offset=offset,
+        )
+        found = documents.endpoints(self.user, rows, query.get("fields"))
+        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+
+    @staticmethod
+    def _scope(name: str | None) -> SearchScope:
+        try:
+            return SearchScope(name or "all")
+        except ValueError:
+            raise BadRequest("filter_scope: there is no such scope") from None
+
+    def _filters(self, query: QueryDict) -> SearchFilters:
+        kinds, broken = query.get("filter_entity_type"), query.get("filter_non_functional")
+        return SearchFilters(
+            owner_id=self._owner(query.get("filter_owner_id")),
+            host=query.get("filter_host_endpoint") or None,
+            entity_types=kinds.split(",") if kinds else None,
+            non_functional=broken not in ("0", "false", "False") if broken else None,
+        )
+
+    @staticmethod
+    def _owner(text: str | None) -> uuid.UUID | None:
+        try:
+            return uuid.UUID(text) if text else None
+        except ValueError:
+            raise BadRequest("filter_owner_id: a UUID is wanted here") from None
+
+
+class EndpointList(View):
+    @description.operation(
+        "List your endpoints, as the oldest clients ask for them",
+        answer="endpoint_list",
+        query=["limit", "offset", "fields"],
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        limit = query_limit(request, 100, MAX_SEARCH)
+        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        rows, more = registry.search(self.user, scope=SearchScope.MINE, limit=limit, offset=offset)
+        found = documents.endpoints(self.user, rows, query.get("fields"))
+        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+
+
+class ServerList(View):
+    @description.operation("List the servers of an endpoint", answer="endpoint_server_list")
+    def get(self, request: Request, endpoint: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Permission.VIEW)
+        rows = [documents.SERVER.document(row) for row in registry.servers(found)]
+        return Response(listing("endpoint_server_list", rows, endpoint=registry.canonical_name(found)))
+
+
+class ServerCreate(View):
+    @description.operation("Add a server", body="server", answer="endpoint_server_add_result", status=201)
+    def post(self, request: Request, endpoint: str) -> Response:
+        usual = endpoint_view.usual_scheme(registry.resolve(self.user, endpoint, Permission.MANAGE))
+        row = registry.add_server(
+            self.user, endpoint, server_spec(documents.SERVER_REQUEST.open(request.data), None, usual)
+        )
+        return created(request, "endpoint_server_add_result", "Server added successfully", 201, {"id": row.pk})
+
+
+class SshProgram(View):
+    cost = 5  # it logs in at each server
+
+    @description.operation("Remove the server that this service keeps in your ssh account", answer="result")
+    def delete(self, request: Request, endpoint: str) -> Response:
+        found, gone = remove_programs(self.user, endpoint)
+        more = "" if gone else "; the cache folder has other files, and stays"
+        return result(request, "Deleted", f"The program was removed from your account{more}", id=str(found.pk))
+
+
+class ServerDetail(View):
+    @description.operation("Show a server", answer="server")
+    def get(self, request: Request, endpoint: str, server: str) -> Response:
+        found = registry.resolve(self.user, endpoint, Permission.VIEW)
+        return Response(documents.SERVER.document(registry.server(found, self._number(server))))
+
+    @description.operation("Change a server", body="server", answer="result")
+    def put(self, request: Request, endpoint: str, server: str) -> Response:
+        document, number = documents.SERVER_REQUEST.open(request.data), self._number(server)
+        before = registry.server(registry.resolve(self.user, endpoint, Permission.MANAGE), number)
+        registry.update_server(self.user, endpoint, number, server_spec(document, registry.server_spec(before)))
+        return result(request, "Updated", "Server updated successfully", id=str(number))
+
+    @description.operation("Remove a server", answer="result")
+    def delete(self, request: Request, endpoint: str, server: str) -> Response:
+        registry.remove_server(self.user, endpoint, self._number(server))
+        return result(request, "Deleted", "Server deleted successfully")
+
+    @staticmethod
+    def _number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+            raise NotFound("There is no such server")
+        return int(text)

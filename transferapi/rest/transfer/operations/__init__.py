@@ -1,0 +1,1 @@
+"""Operations on an endpoint that are done at once: views and documents."""

@@ -1,0 +1,80 @@
+"""A folder as lines of JSON (`application/x-ndjson`): its entries are sent as the endpoint sends them, unsorted.
+
+The first line is about the folder, each further one is an entry, and the last one says how it ended: `listing_end` with
+the number of entries, or the error with which it broke off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework.request import Request
+
+from endpoints import concurrency_limits
+from endpoints.files.listings import ListingStream
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import FaultError
+from transferapi.rest.http import errors
+from transferapi.rest.http.base import View
+from transferapi.rest.http.json_documents import PART
+from transferapi.rest.http.long_answers import paced
+from transferapi.rest.openapi import description
+from transferapi.rest.transfer import filters
+
+from . import documents
+from .files import AnyType
+from .views import query_path, refusal
+
+LINES = "application/x-ndjson"
+
+
+class ListingView(View):
+    content_negotiation_class = AnyType
+
+    @description.lines("List a folder as its entries arrive", LINES, query=["path", "fields"])
+    def get(self, request: Request, endpoint: str) -> HttpResponseBase:
+        path = query_path(request)
+        document = filters.picked(documents.FILE.document, request.query_params.get("fields"))
+        try:
+            stream = ListingStream(self.user, endpoint, path)
+        except FaultError as error:
+            raise refusal(error, self.user, endpoint, "DirListingFailed") from None
+
+        def ended(error: FaultError) -> dict[str, Any]:
+            fault = refusal(error, self.user, endpoint, "DirListingFailed")
+            return {"DATA_TYPE": "error", **errors.document(request, fault.code, fault.message)}
+
+        lines = _lines(stream, document, ended)
+        answer = StreamingHttpResponse(paced(lines), content_type=LINES)
+        # A proxy in front of this service passes each part on at once.
+        answer["X-Accel-Buffering"] = "no"
+        # The web server closes the answer also where nothing of it was sent.
+        answer._resource_closers.append(stream.close)  # type: ignore[attr-defined]
+        return answer
+
+
+def _lines(stream: ListingStream, document: Any, ended: Any) -> Iterator[bytes]:
+    found = 0
+    try:
+        yield _json({**documents.folder(stream.folder), "DATA_TYPE": "listing"})
+        for batch in stream:
+            found += len(batch)
+            for start in range(0, len(batch), PART):
+                yield _part(batch[start : start + PART], document)
+        yield _json({"DATA_TYPE": "listing_end", "total": found})
+    except FaultError as error:
+        yield _json(ended(error))
+
+
+def _part(entries: Sequence[Entry], document: Any) -> bytes:
+    with concurrency_limits.cpu_lock:
+        return b"".join(_json(document(entry)) for entry in entries)
+
+
+def _json(line: dict[str, Any]) -> bytes:
+    """ASCII, as in `json_documents`: no line of it contains a line feed."""
+    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"

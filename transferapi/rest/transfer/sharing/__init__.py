@@ -1,0 +1,1 @@
+"""Shared endpoints, access rules and roles: views and documents."""

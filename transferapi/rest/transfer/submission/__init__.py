@@ -1,0 +1,1 @@
+"""Submissions of transfers and deletes: views and documents."""

@@ -1,0 +1,230 @@
+"""The documents of submissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transferapi.rest.http.parsing import Document
+from transferapi.rest.openapi import types as t
+from transferapi.rest.openapi.common import done
+from transferapi.rest.openapi.document_types import (
+    Always,
+    Field,
+    RequestDocument,
+    ResponseDocument,
+    any_list,
+    each,
+    optional,
+    unchecked,
+)
+from transferapi.rest.transfer import VERSION
+from transferapi.tasks import options
+from transferapi.tasks.models import Task
+
+_FILES = {"source_path": "/share/godata/file1.txt", "destination_path": "/file1.txt"}
+_FOLDERS = {"source_path": "/share/", "destination_path": "/copy/", "recursive": True}
+_TASK = "3f4c9c1e-8a5b-4f0e-9d5c-2f1d7c0b6a11"
+
+# ---- what clients submit
+
+
+SUBMISSION = Field[Any](
+    "submission_id",
+    t.about("from GET /submission_id: sent again, it gives the same task", t.UUID),
+    example="6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d3e",
+)
+LABEL = Field[Any]("label", t.about("one line of at most 128 characters", t.MAYBE_TEXT))
+DEADLINE = Field[Any](
+    "deadline",
+    t.about("2030-01-31, 2030-01-31 23:59:59 or ISO 8601; UTC when no zone is said", t.MAYBE_TEXT),
+    read=Document.moment,
+)
+#: `transferapi.tasks.options` reads these, and says what each may be.
+_COMMON_OPTIONS = unchecked(
+    *each("notify_on_succeeded notify_on_failed notify_on_inactive", t.MAYBE_FLAG),
+    Field[Any]("skip_activation_check", t.about("accept it without a credential; it waits for one", t.MAYBE_FLAG)),
+)
+FILTER_RULE = RequestDocument(
+    "filter_rule",
+    "method name",
+    Field("method", t.one_of("include", "exclude"), example="exclude"),
+    Field("name", t.about("a pattern: * ? [abc] [!abc]", t.TEXT), example="*.tmp"),
+    Field("type", t.about("absent: both", t.maybe(t.one_of("file", "dir")))),
+    example={"type": "file"},
+)
+_LEVEL = {"type": "integer", "minimum": 0, "maximum": 3}
+_TRANSFER_OPTIONS = unchecked(
+    *optional(
+        Field[Any](
+            "sync_level",
+            t.about(
+                "copy only what is missing (0), has another size (1), is older (2), has another checksum (3)", _LEVEL
+            ),
+        ),
+        Field("verify_checksum", t.about("compare checksums of both sides after the transfer", t.FLAG)),
+        Field("encrypt_data", t.about("nobody reads the data on their way", t.FLAG)),
+        Field("preserve_timestamp", t.about("files keep their modification times", t.FLAG)),
+        Field("skip_source_errors", t.about("go on without what cannot be read at the source", t.FLAG)),
+        Field("fail_on_quota_errors", t.about("end the task when a quota is used up", t.FLAG)),
+        Field("delete_destination_extra", t.about("in the end delete what only the destination has", t.FLAG)),
+        Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
+        Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
+        Field("store_base_path_info", t.about("tell the folders that all items lie in", t.FLAG)),
+    ),
+    Field[Any]("perf_cc", t.about("sessions side by side", t.MAYBE_NUMBER)),
+    Field[Any]("perf_p", t.about("streams for each file", t.MAYBE_NUMBER)),
+    Field[Any]("perf_pp", t.about("files under way in each session", t.MAYBE_NUMBER)),
+    Field[Any]("perf_udt", t.about("over UDT where both servers allow it", t.MAYBE_FLAG)),
+    Field[Any](
+        "tuning",
+        t.about(
+            "adaptive: plans follow what is measured; paper, fixed: the rules of 2012 and what is asked for",
+            t.maybe({**t.one_of("paper", "adaptive", "fixed"), "default": "adaptive"}),
+        ),
+    ),
+)
+TRANSFER_ITEM = RequestDocument(
+    "transfer_item",
+    "source_path destination_path",
+    *each("source_path destination_path", t.PATH),
+    Field("recursive", t.about("absent: the service looks whether the source is a folder", t.MAYBE_FLAG)),
+    Field("external_checksum", t.about("what the content has, hexadecimal: compared on both sides", t.MAYBE_TEXT)),
+    Field("checksum_algorithm", t.about("of it, or to verify with; MD5 when absent", t.MAYBE_TEXT)),
+    example=_FILES,
+)
+SYMLINK_ITEM = RequestDocument(
+    "transfer_symlink_item",
+    "DATA_TYPE source_path destination_path",
+    *each("source_path destination_path", t.PATH),
+    example=_FILES,
+)
+
+
+def _maybe_id(document: Document, name: str) -> Any:
+    return document.identifier(name) if document.text(name) else None
+
+
+#: The new task that repeats the failed files of another; every field may be absent.
+RETRY = RequestDocument(
+    "retry",
+    "",
+    Field[Any](
+        "submission_id", t.about("as of a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
+    ),
+    Field[Any]("label", t.about("absent: the label of the other task", t.MAYBE_TEXT)),
+    DEADLINE,
+    example={"submission_id": "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d3f", "label": "second try"},
+)
+#: The new task that repeats a whole request.
+RUN_AGAIN = RequestDocument(
+    "run_again",
+    "",
+    Field[Any](
+        "submission_id", t.about("as of a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
+    ),
+    example={"submission_id": "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d40"},
+)
+DELETE_ITEM = RequestDocument("delete_item", "path", Field("path", t.PATH, example="/copy/"))
+_ITEMS = Field[Any](
+    "DATA",
+    t.list_of({"oneOf": [TRANSFER_ITEM.schema, SYMLINK_ITEM.schema]}, minItems=1),
+    read=any_list,
+    example=[TRANSFER_ITEM.example, {"DATA_TYPE": "transfer_item", **_FOLDERS}],
+)
+_ENDS = (
+    Field[Any]("source_endpoint", t.ENDPOINT, example="go#ep1"),
+    Field[Any]("destination_endpoint", t.ENDPOINT, example="go#ep2"),
+)
+#: The transfer of a timer: each run adds its submission_id.
+TRANSFER_OF_TIMER = RequestDocument(
+    "timer_transfer",
+    "source_endpoint destination_endpoint DATA",
+    LABEL,
+    *_COMMON_OPTIONS,
+    *_ENDS,
+    *_TRANSFER_OPTIONS,
+    _ITEMS,
+    data_type="transfer",
+    example={"sync_level": 2, "DATA": [{"DATA_TYPE": "transfer_item", **_FOLDERS}]},
+)
+TRANSFER = RequestDocument(
+    "transfer",
+    "submission_id source_endpoint destination_endpoint DATA",
+    SUBMISSION,
+    LABEL,
+    DEADLINE,
+    *_COMMON_OPTIONS,
+    *_ENDS,
+    *_TRANSFER_OPTIONS,
+    _ITEMS,
+    example={"label": "two items"},
+)
+DELETE = RequestDocument(
+    "delete",
+    "submission_id endpoint DATA",
+    SUBMISSION,
+    LABEL,
+    DEADLINE,
+    *_COMMON_OPTIONS,
+    Field("endpoint", t.ENDPOINT, example="go#ep2"),
+    *unchecked(
+        Field("recursive", t.about("folders too, with all that is in them", t.MAYBE_FLAG)),
+        Field("ignore_missing", t.about("what is not there is as good as deleted", t.MAYBE_FLAG)),
+        Field("interpret_globs", t.about("paths are patterns as in a shell", t.MAYBE_FLAG)),
+    ),
+    Field("DATA", t.list_of(DELETE_ITEM.schema, minItems=1), read=any_list, example=[DELETE_ITEM.example]),
+    example={"submission_id": "0b0f1c3e-6f7b-4a45-9a3c-8f6ac1d1a0b1", "recursive": True},
+)
+
+# ---- what the service answers
+
+SUBMISSION_ID = ResponseDocument[None]("submission_id", Field("value", t.UUID))
+LINK = ResponseDocument[Task](
+    "link",
+    Field("rel", t.TEXT, Always("related"), "related"),
+    Field("resource", t.TEXT, Always("task"), "task"),
+    Field("title", t.TEXT, Always("related task"), "related task"),
+    Field("href", t.TEXT, lambda row: f"/{VERSION}/task/{row.pk}?format=json", f"/{VERSION}/task/{_TASK}?format=json"),
+)
+_ACCEPTED = (
+    Field[None]("task_id", t.UUID, example=_TASK),
+    Field[None]("submission_id", t.UUID, example=SUBMISSION.example),
+    Field[None]("task_link", LINK.ref, example=LINK.example),
+)
+_MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
+TRANSFER_RESULT, DELETE_RESULT = (
+    done(f"{what}_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format(what), resource=f"/{what}")
+    for what in ("transfer", "delete")
+)
+#: An extension of ours: the answer to a request that was checked only.
+CHECK_RESULT = done(
+    "submission_check",
+    Field[None]("items", t.NUMBER, example=1),
+    code="Possible",
+    message="The transfer could be submitted",
+    resource="/transfer/check",
+)
+RETRY_RESULT = done(
+    "retry_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format("retry"), resource=f"/task/{_TASK}/retry"
+)
+
+RUN_AGAIN_RESULT = done(
+    "run_again_result",
+    *_ACCEPTED,
+    code="Accepted",
+    message=_MESSAGE.format("run_again"),
+    resource=f"/task/{_TASK}/run_again",
+)
+
+
+def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
+    """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id."""
+    repeated = f"This submission_id was used before; it is the {what} of this task"
+    return {
+        "DATA_TYPE": f"{what}_result",
+        "code": "Accepted" if made else "Duplicate",
+        "message": _MESSAGE.format(what) if made else repeated,
+        "task_id": str(task.pk),
+        "submission_id": str(task.submission_id),
+        "task_link": LINK.document(task),
+    }

@@ -1,0 +1,115 @@
+"""Submit transfers and deletes."""
+
+from __future__ import annotations
+
+import uuid
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from transferapi.rest.http.base import LargeBodies, View, result
+from transferapi.rest.http.errors import request_id, resource
+from transferapi.rest.http.formats import TextXMLParser, XMLParser
+from transferapi.rest.http.parsing import Document, ItemsParser
+from transferapi.rest.openapi import description
+from transferapi.tasks.models import Task
+from transferapi.tasks.submission import (
+    DeleteRequest,
+    TransferItem,
+    TransferRequest,
+    check_delete,
+    check_transfer,
+    submit_delete,
+    submit_transfer,
+)
+
+from . import documents
+
+SYMLINK = documents.SYMLINK_ITEM.name
+
+
+class SubmissionId(View):
+    @description.operation("Get an id that makes a submission happen exactly once", answer="submission_id")
+    def get(self, request: Request) -> Response:
+        return Response({"DATA_TYPE": "submission_id", "value": str(uuid.uuid4())})
+
+
+class ItemsView(LargeBodies):
+    """Takes long lists of items."""
+
+    parser_classes = (ItemsParser, XMLParser, TextXMLParser)
+    #: Octets of XML, which takes ten times as many in memory.
+    max_body = 4 << 20
+
+
+class SubmitTransfer(ItemsView):
+    @description.operation("Submit a transfer", body="transfer", answer="transfer_result", status=202)
+    def post(self, request: Request) -> Response:
+        document = documents.TRANSFER.open(request.data)
+        asked = transfer_request(document, document.identifier("submission_id"))
+        return _accepted(request, "transfer", *submit_transfer(self.user, asked))
+
+
+class CheckTransfer(ItemsView):
+    @description.operation("Check a transfer without submitting it", body="transfer", answer="submission_check")
+    def post(self, request: Request) -> Response:
+        asked = transfer_request(documents.TRANSFER.open(request.data), uuid.UUID(int=0))
+        check_transfer(self.user, asked)
+        return _possible(request, "transfer", len(asked.items))
+
+
+class CheckDelete(ItemsView):
+    @description.operation("Check a delete without submitting it", body="delete", answer="submission_check")
+    def post(self, request: Request) -> Response:
+        asked = _delete_request(documents.DELETE.open(request.data))
+        check_delete(self.user, asked)
+        return _possible(request, "delete", len(asked.paths))
+
+
+class SubmitDelete(ItemsView):
+    @description.operation("Submit a delete", body="delete", answer="delete_result", status=202)
+    def post(self, request: Request) -> Response:
+        asked = _delete_request(documents.DELETE.open(request.data))
+        return _accepted(request, "delete", *submit_delete(self.user, asked))
+
+
+def _delete_request(document: Document) -> DeleteRequest:
+    given = documents.DELETE.values(document)
+    return DeleteRequest(
+        submission_id=given["submission_id"],
+        endpoint=given["endpoint"],
+        paths=[documents.DELETE_ITEM.values(one)["path"] for one in document.documents("DATA", "delete_item")],
+        label=given["label"],
+        deadline=given["deadline"],
+        options=document.fields,
+    )
+
+
+def transfer_request(document: Document, submission_id: uuid.UUID) -> TransferRequest:
+    """The transfer that a document asks for. Raises BadRequest."""
+    given = documents.TRANSFER_OF_TIMER.values(document)
+    return TransferRequest(
+        submission_id=submission_id,
+        source_endpoint=given["source_endpoint"],
+        destination_endpoint=given["destination_endpoint"],
+        items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", SYMLINK)],
+        label=given["label"],
+        deadline=document.moment("deadline"),
+        options=document.fields,
+    )
+
+
+def _transfer_item(document: Document) -> TransferItem:
+    if document.text("DATA_TYPE") == SYMLINK:
+        return TransferItem(**documents.SYMLINK_ITEM.values(document), symlink=True)
+    return TransferItem(**documents.TRANSFER_ITEM.values(document))
+
+
+def _accepted(request: Request, what: str, task: Task, made: bool) -> Response:
+    body = documents.accepted(what, task, made=made)
+    return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
+
+
+def _possible(request: Request, what: str, items: int) -> Response:
+    """The answer of a check. Credentials and the number of tasks are checked when the request is submitted."""
+    return result(request, "Possible", f"The {what} could be submitted", DATA_TYPE="submission_check", items=items)

@@ -1,0 +1,165 @@
+"""Tasks: show, list, change, cancel; their events and files."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, TypeVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.errors import NotFound, request_id, resource
+from transferapi.rest.http.parsing import query_limit, query_number
+from transferapi.rest.openapi import description
+from transferapi.rest.openapi.document_types import ResponseDocument
+from transferapi.rest.transfer import filters
+from transferapi.rest.transfer.submission import documents as submissions
+from transferapi.tasks import moves, queries, removal
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.history import repeat
+from transferapi.tasks.items.retry import NewTask, retry
+from transferapi.tasks.managers import actions
+from transferapi.tasks.queries import MarkerPage
+
+from . import documents
+
+MAX_LIMIT = 1000
+
+T = TypeVar("T")
+
+CANCEL_MESSAGES = {
+    moves.CancelResult.CANCELED: "The task has been cancelled successfully.",
+    moves.CancelResult.ACCEPTED: "The cancellation has been accepted; the task ends within seconds.",
+    moves.CancelResult.COMPLETE: "The task completed before the cancel request was processed.",
+}
+
+
+def task_id(text: str) -> uuid.UUID:
+    """A malformed id is treated as an unknown one."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise NotFound(f"No such task '{text.encode('utf-8', 'backslashreplace').decode()[:100]}'") from None
+
+
+def limits(request: Request) -> tuple[int, int]:
+    query = request.query_params
+    return query_limit(request, 10, MAX_LIMIT), query_number(query.get("offset"), "offset", 0, most=10**9)
+
+
+class TaskList(View):
+    @description.operation(
+        "List your tasks", answer="task_list", query=["filter", "orderby", "limit", "offset", "fields"]
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        wanted = filters.task_filter(query.get("filter") or "")
+        order = filters.task_order(query.get("orderby"))
+        limit, offset = limits(request)
+        page = queries.list_tasks(self.user, wanted, order, limit=limit, offset=offset)
+        rows = [filters.pick(documents.task(row), query.get("fields")) for row in page.rows]
+        return Response(listing("task_list", rows, limit=limit, offset=offset, total=page.total))
+
+
+class TaskDetail(View):
+    @description.operation("Show a task", answer="task", query=["fields"])
+    def get(self, request: Request, task: str) -> Response:
+        row = queries.get(self.user, task_id(task))
+        fields = request.query_params.get("fields")
+        rest = forecasts.during(row) if not fields or "forecast" in fields else None
+        return Response(filters.pick(documents.task(row, rest), fields))
+
+    @description.operation("Change the label or the deadline of a task", body="task", answer="result")
+    def put(self, request: Request, task: str) -> Response:
+        moves.update(self.user, task_id(task), **documents.TASK_CHANGE.read(request.data))
+        return result(request, "Updated", "Updated task successfully")
+
+    @description.operation("Change a task, as the oldest clients ask for it", body="task", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        return self.put(request, task)
+
+
+class TaskRemove(View):
+    @description.operation("Put a task that is done out of your sight", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        removal.remove(self.user, task_id(task))
+        return result(request, "Removed", "The task was removed from your tasks")
+
+
+class TaskCancel(View):
+    @description.operation("Cancel a task", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        outcome = moves.cancel(self.user, task_id(task))
+        return result(request, outcome.value, CANCEL_MESSAGES[outcome])
+
+
+class TaskPause(View):
+    @description.operation("Pause a task", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        actions.pause_own(self.user, task_id(task))
+        return result(request, "Paused", "The task is paused; one that is in progress pauses within seconds")
+
+
+class TaskResume(View):
+    @description.operation("End your pause of a task", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        actions.resume_own(self.user, task_id(task))
+        return result(request, "Resumed", "Your pause of the task is over")
+
+
+class RetryTask(View):
+    @description.operation("Submit the failed files of a task anew", body="retry", answer="retry_result", status=202)
+    def post(self, request: Request, task: str) -> Response:
+        new = NewTask(**submissions.RETRY.read(request.data or {}))
+        row, made = retry(self.user, task_id(task), new)
+        body = submissions.accepted("retry", row, made=made)
+        return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
+
+
+class RunAgain(View):
+    @description.operation(
+        "Submit the whole request of a task anew", body="run_again", answer="run_again_result", status=202
+    )
+    def post(self, request: Request, task: str) -> Response:
+        given = submissions.RUN_AGAIN.read(request.data or {})
+        row, made = repeat.run_again(self.user, task_id(task), given.get("submission_id") or uuid.uuid4())
+        body = submissions.accepted("run_again", row, made=made)
+        return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
+
+
+class EventList(View):
+    @description.operation("List the events of a task", answer="event_list", query=["filter", "limit", "offset"])
+    def get(self, request: Request, task: str) -> Response:
+        errors = filters.event_filter(request.query_params.get("filter") or "")
+        limit, offset = limits(request)
+        page = queries.events(self.user, task_id(task), is_error=errors, limit=limit, offset=offset)
+        rows = [documents.EVENT.document(row) for row in page.rows]
+        return Response(listing("event_list", rows, limit=limit, offset=offset, total=page.total))
+
+
+class SuccessfulTransfers(View):
+    @description.operation("List the files that were moved", answer="successful_transfers", query=["marker", "limit"])
+    def get(self, request: Request, task: str) -> Response:
+        marker, limit = marker_and_limit(request)
+        page = queries.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
+        return Response(marked("successful_transfers", marker, page, documents.SUCCESSFUL_TRANSFER))
+
+
+class SkippedErrors(View):
+    @description.operation("List what was given up or passed over", answer="skipped_errors", query=["marker", "limit"])
+    def get(self, request: Request, task: str) -> Response:
+        marker, limit = marker_and_limit(request)
+        page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
+        return Response(marked("skipped_errors", marker, page, documents.SKIPPED_ERROR))
+
+
+def marker_and_limit(request: Request) -> tuple[int | None, int]:
+    marker = query_number(request.query_params.get("marker"), "marker", None, most=2**62)
+    return marker, query_limit(request, 100, MAX_LIMIT)
+
+
+def marked(data_type: str, marker: int | None, page: MarkerPage[T], rows: ResponseDocument[T]) -> dict[str, Any]:
+    """A page of a list that is paged by markers."""
+    data = list(map(rows.document, page.rows))
+    return {"DATA_TYPE": data_type, "marker": marker, "next_marker": page.next_marker, "DATA": data}

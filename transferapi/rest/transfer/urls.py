@@ -1,0 +1,117 @@
+"""The routes of Transfer API v0.10, below `/v0.10/`."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from transferapi.rest import landing
+from transferapi.rest.push import event_streams, mail_preferences, webhooks
+
+from .activation import views as activation
+from .bookmarks import views as bookmarks
+from .endpoints import views as endpoints
+from .managers import endpoints as managed_endpoints
+from .managers import pause_rules
+from .managers import tasks as managed_tasks
+from .operations import files, listing_stream
+from .operations import views as operations
+from .sharing import views as sharing
+from .submission import views as submission
+from .tasks import forecasts
+from .tasks import views as tasks
+from .v2 import unsupported
+
+E = "endpoint/<str:endpoint>"
+T = "task/<str:task>"
+M = "endpoint_manager"
+W = "webhook/<str:webhook>"
+
+urlpatterns = [
+    path("endpoint", endpoints.EndpointCreate.as_view()),
+    path("endpoint_search", endpoints.EndpointSearch.as_view()),
+    path(E, endpoints.EndpointDetail.as_view()),
+    path(f"{E}/server_list", endpoints.ServerList.as_view()),
+    path(f"{E}/server", endpoints.ServerCreate.as_view()),
+    path(f"{E}/server/<str:server>", endpoints.ServerDetail.as_view()),
+    path(f"{E}/ssh_program", endpoints.SshProgram.as_view()),
+    path(f"{E}/activation_requirements", activation.RequirementsView.as_view()),
+    path(f"{E}/autoactivate", activation.AutoActivate.as_view()),
+    path(f"{E}/activate", activation.Activate.as_view()),
+    path(f"{E}/deactivate", activation.Deactivate.as_view()),
+    path(f"operation/{E}/ls", operations.Ls.as_view()),
+    path(f"operation/{E}/destination", operations.DestinationCheck.as_view()),
+    path(f"operation/{E}/listing", listing_stream.ListingView.as_view()),
+    path(f"operation/{E}/stat", operations.Stat.as_view()),
+    path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
+    path(f"operation/{E}/rename", operations.Rename.as_view()),
+    path(f"operation/{E}/symlink", operations.Symlink.as_view()),
+    path(f"operation/{E}/file", files.FileView.as_view()),
+    path(f"operation/{E}/upload", files.UploadView.as_view()),
+    path("submission_id", submission.SubmissionId.as_view()),
+    path("transfer", submission.SubmitTransfer.as_view()),
+    path("delete", submission.SubmitDelete.as_view()),
+    path("transfer/check", submission.CheckTransfer.as_view()),
+    path("delete/check", submission.CheckDelete.as_view()),
+    path("task_list", tasks.TaskList.as_view()),
+    path(T, tasks.TaskDetail.as_view()),
+    path(f"{T}/cancel", tasks.TaskCancel.as_view()),
+    path(f"{T}/pause", tasks.TaskPause.as_view()),
+    path(f"{T}/resume", tasks.TaskResume.as_view()),
+    path(f"{T}/retry", tasks.RetryTask.as_view()),
+    path(f"{T}/run_again", tasks.RunAgain.as_view()),
+    path(f"{T}/event_list", tasks.EventList.as_view()),
+    path(f"{T}/successful_transfers", tasks.SuccessfulTransfers.as_view()),
+    path(f"{T}/skipped_errors", tasks.SkippedErrors.as_view()),
+    # ---- sharing: shared endpoints, access rules, roles
+    path("shared_endpoint", sharing.SharedEndpointCreate.as_view()),
+    path(f"{E}/my_shared_endpoint_list", sharing.MySharedEndpointList.as_view()),
+    path(f"{E}/shared_endpoint_list", sharing.SharedEndpointList.as_view()),
+    path(f"{E}/role_list", sharing.RoleList.as_view()),
+    path(f"{E}/role", sharing.RoleCreate.as_view()),
+    path(f"{E}/role/<str:role>", sharing.RoleDetail.as_view()),
+    path(f"{E}/access_list", sharing.AccessList.as_view()),
+    path(f"{E}/access", sharing.AccessCreate.as_view()),
+    path(f"{E}/access/<str:access>", sharing.AccessDetail.as_view()),
+    # ---- bookmarks
+    path("bookmark_list", bookmarks.BookmarkList.as_view()),
+    path("bookmark", bookmarks.BookmarkCreate.as_view()),
+    path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
+    # ---- pause rules and what managers of endpoints see
+    path(f"{E}/my_effective_pause_rule_list", pause_rules.MyEffectivePauseRules.as_view()),
+    path(f"{T}/pause_info", pause_rules.PauseInfo.as_view()),
+    path(f"{M}/pause_rule_list", pause_rules.PauseRuleList.as_view()),
+    path(f"{M}/pause_rule", pause_rules.PauseRuleCreate.as_view()),
+    path(f"{M}/pause_rule/<str:pause_rule>", pause_rules.PauseRuleDetail.as_view()),
+    path(f"{M}/monitored_endpoints", managed_endpoints.MonitoredEndpoints.as_view()),
+    path(f"{M}/{E}", managed_endpoints.ManagedEndpoint.as_view()),
+    path(f"{M}/{E}/hosted_endpoint_list", managed_endpoints.HostedEndpointList.as_view()),
+    path(f"{M}/{E}/access_list", managed_endpoints.ManagedAccessList.as_view()),
+    path(f"{M}/task_list", managed_tasks.ManagedTaskList.as_view()),
+    path(f"{M}/{T}", managed_tasks.ManagedTaskDetail.as_view()),
+    path(f"{M}/{T}/event_list", managed_tasks.ManagedEventList.as_view()),
+    path(f"{M}/{T}/pause_info", managed_tasks.ManagedPauseInfo.as_view()),
+    path(f"{M}/{T}/successful_transfers", managed_tasks.ManagedSuccessfulTransfers.as_view()),
+    path(f"{M}/{T}/skipped_errors", managed_tasks.ManagedSkippedErrors.as_view()),
+    path(f"{M}/admin_cancel", managed_tasks.AdminCancelCreate.as_view()),
+    path(f"{M}/admin_cancel/<str:admin_cancel>", managed_tasks.AdminCancelDetail.as_view()),
+    path(f"{M}/admin_pause", managed_tasks.AdminPause.as_view()),
+    path(f"{M}/admin_resume", managed_tasks.AdminResume.as_view()),
+    # ---- mails, webhooks and streams of events
+    path("event_stream", event_streams.EventStream.as_view()),
+    path(f"{T}/event_stream", event_streams.TaskEventStream.as_view()),
+    path("mail_preference", mail_preferences.MailPreference.as_view()),
+    path("webhook", webhooks.WebhookCreate.as_view()),
+    path("webhook_list", webhooks.WebhookList.as_view()),
+    path(W, webhooks.WebhookDetail.as_view()),
+    path(f"{W}/test", webhooks.WebhookTest.as_view()),
+    path(f"{W}/delivery_list", webhooks.DeliveryList.as_view()),
+    # ---- older names, and routes of other products
+    path("endpoint_list", endpoints.EndpointList.as_view()),
+    path(f"{E}/ls", operations.Ls.as_view()),
+    path(f"{E}/mkdir", operations.Mkdir.as_view()),
+    path(f"{T}/remove", tasks.TaskRemove.as_view()),
+    path(f"{E}/subscription", unsupported.Subscription.as_view()),
+    path(f"{E}/subscription_admin_verified", unsupported.Subscription.as_view()),
+    path("forecast", forecasts.ForecastDetail.as_view()),
+    path("openapi", landing.OpenApi.as_view()),
+]

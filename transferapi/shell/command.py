@@ -1,0 +1,80 @@
+"""The registry of commands. A module of `commands/` declares each of its commands with the decorator `command`.
+
+    @command("mkdir", "[OPTIONS] ENDPOINT:PATH", Heading.FILES, flag("-p", about="..."), summary="Make a folder")
+    def mkdir(context: Context, arguments: Arguments) -> int | None:
+        '''The manual page: paragraphs of plain text.'''
+
+The docstring is the text of `man mkdir` and of docs/shell.md; the options are added to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .context import Context
+from .errors import UsageError
+from .options import Arguments, Option, flag, parse
+from .words import Word
+
+Run = Callable[[Context, Arguments], int | None]
+HELP = flag("-h", "--help", about="show this help")
+
+
+class Heading(StrEnum):
+    """The columns of `help`."""
+
+    TASKS = "Task Management"
+    ENDPOINTS = "Endpoint Management"
+    OTHER = "Other"
+
+
+@dataclass(frozen=True)
+class Command:
+    """usage: what follows the name. run: returns the exit status; None is 0. hidden: `help` does not list it."""
+
+    name: str
+    usage: str
+    heading: Heading
+    summary: str
+    options: tuple[Option, ...]
+    run: Run
+    hidden: bool = False
+
+    @property
+    def manual(self) -> str:
+        return inspect.cleandoc(self.run.__doc__ or "")
+
+    def parse(self, words: list[Word]) -> Arguments:
+        """Raises UsageError, InvalidNumberError."""
+        return parse((*self.options, HELP), words)
+
+
+#: All commands by name.
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    name: str, usage: str, heading: Heading, *options: Option, summary: str, hidden: bool = False
+) -> Callable[[Run], Run]:
+    """Declare a command. The same function may be declared under several names; the further ones are hidden."""
+
+    def declare(run: Run) -> Run:
+        COMMANDS[name] = Command(name, usage, heading, summary, options, run, hidden)
+        return run
+
+    return declare
+
+
+def operands(arguments: Arguments, least: int, most: int | None = None) -> list[str]:
+    """The operands, if their number is from `least` to `most` (None: no more than `least`). Raises UsageError."""
+    most = least if most is None else most
+    found = arguments.operands
+    if len(found) < least:
+        raise UsageError("an operand is missing" if found or least == 1 else f"{least} operands are missing")
+    if len(found) > most:
+        extra = found[most]
+        raise UsageError(f"column {extra.column}: '{extra.text}' is one operand too many; quote a name with blanks")
+    return [word.text for word in found]

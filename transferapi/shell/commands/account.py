@@ -1,0 +1,213 @@
+"""identity-details, identity-list, profile, history, versions: the user, other users, and the service."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from identity.models import User
+from identity.provider import identities, openid
+from identity.ssh_keys import services as ssh_keys
+from identity.ssh_keys.services import SshKey
+from transferapi.rest.auth import account_documents, documents
+from transferapi.rest.auth.documents import ShownUser
+from transferapi.rest.landing import service_version
+from transferapi.rest.transfer import VERSION
+from transferapi.shell.answers import show
+from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.context import Context
+from transferapi.shell.errors import ShellError
+from transferapi.shell.options import Arguments, number, option
+from transferapi.shell.output import FIELDS, FORM, Column, Table, field_name, line, value_text
+from transferapi.tasks import queries
+from transferapi.tasks.models import Task
+from transferapi.tasks.notify import mail_preferences
+from transferapi.tasks.queries import TaskFilter
+
+#: Identities of one line, as of one request; commands of one answer.
+MOST, MOST_COMMANDS = 100, 1000
+
+
+# ---- identities
+
+
+@command("identity-details", "UUID|USER [...]", Heading.OTHER, FIELDS, FORM,
+         summary="Show users by id or name")  # fmt: skip
+def identity_details(context: Context, arguments: Arguments) -> None:
+    """Prints a user as a JSON object: id, username, name, status and more; for several users, a JSON array. The mail
+    address is shown to yourself only. With -O text, -O csv, -O kv or -f, the users are records.
+    """
+    texts = operands(arguments, 1, MOST)
+    if not arguments.given & {"form", "fields"}:
+        arguments.values["form"] = "json"
+    _IDENTITIES.select(arguments)
+    found = context.call(_known, context.user, texts)
+    _IDENTITIES.show(context, arguments, found, single=len(texts) == 1)
+
+
+@command("identity-list", "", Heading.OTHER, FIELDS, FORM, summary="List your identities")
+def identity_list(context: Context, arguments: Arguments) -> None:
+    """Shows your identities as records. This service gives each user one."""
+    operands(arguments, 0)
+    _IDENTITIES.select(arguments)
+    _IDENTITIES.show(context, arguments, context.call(_known, context.user, [str(context.user.pk)]))
+
+
+def _known(user: User, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The documents of REST. Raises ShellError."""
+    rows = [_one(text) for text in texts]
+    return [documents.IDENTITY.document(ShownUser(row, user)) for row in rows]
+
+
+def _one(text: str) -> User:
+    try:
+        found = identities.by_id([uuid.UUID(text)])
+    except ValueError:
+        found = identities.by_username([text])
+    if not found:
+        raise ShellError(f"No such identity '{text}'", "ClientError.NotFound")
+    return found[0]
+
+
+def _field(key: str, name: str) -> Column[dict[str, Any]]:
+    return Column(key, lambda document: document[name])
+
+
+_IDENTITIES = Table[dict[str, Any]](
+    _field("ID", "id"),
+    _field("Username", "username"),
+    _field("Name", "name"),
+    _field("Email", "email"),
+    _field("Identity Provider", "identity_provider"),
+    _field("Status", "status"),
+    document=lambda document: document,
+)
+
+
+# ---- the user
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    document: dict[str, Any]
+    full_name: str
+    mails: bool
+    keys: Sequence[SshKey]
+
+    def lines(self) -> list[tuple[str, object]]:
+        return [
+            ("User Name", self.document["username"]),
+            ("Full Name", self.full_name),
+            ("Email", self.document["email"]),
+            ("Identity ID", self.document["id"]),
+            ("Mail Notifications", "on" if self.mails else "off"),
+            *(("SSH Public Key", f"{key.line} {key.label}".strip()) for key in self.keys),
+        ]
+
+
+def _on_off(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError(f"'{text}' is neither on nor off")
+    return text == "on"
+
+
+@command("profile", "[OPTIONS]", Heading.OTHER,
+         option("-n", "--notifications", metavar="on|off", read=_on_off, about="turn mails on or off"), FORM,
+         summary="Show your profile, or turn mails on or off")  # fmt: skip
+def profile(context: Context, arguments: Arguments) -> None:
+    """Prints `Key: value` lines: your user name, full name, mail address and identity, whether you get mails, and a
+    line for each of your ssh keys. With -n, turns the mails about tasks, credentials and access on or off, and prints
+    nothing.
+    """
+    operands(arguments, 0)
+    if arguments["notifications"] is not None:
+        context.call(mail_preferences.choose, context.user, enabled=arguments["notifications"])
+        if arguments["form"] != "json":
+            return
+    found = context.call(_profile, context.user)
+    if arguments["form"] == "json":
+        shown = [account_documents.SSH_KEY.document(key) for key in found.keys]
+        show(context, {**found.document, "mail_notifications": found.mails, "ssh_keys": shown})
+        return
+    _show_pairs(context, arguments, found.lines())
+
+
+def _show_pairs(context: Context, arguments: Arguments, pairs: Sequence[tuple[str, object]]) -> None:
+    """`Key: value` without padding, as the historical shell shows a profile."""
+    for key, value in pairs:
+        text = line(value_text(value))
+        forms = {"text": f"{key}: {text}", "kv": f"{field_name(key)}={text}", "csv": text}
+        context.out(f"{forms[arguments['form']]}\n")
+
+
+def _profile(user: User) -> _Profile:
+    found = documents.IDENTITY.document(ShownUser(user, user))
+    return _Profile(found, openid.name_of(user), mail_preferences.enabled(user), ssh_keys.list_of(user))
+
+
+# ---- commands that were run
+
+
+_HISTORY = Table[Task](
+    Column("Request Time", lambda task: task.request_time),
+    Column("Task ID", lambda task: task.pk),
+    Column("Command", lambda task: _command_of(task)),
+    document=lambda task: {
+        "task_id": str(task.pk),
+        "request_time": task.request_time.isoformat(),
+        "command": _command_of(task),
+    },
+)
+
+
+def _command_of(task: Task) -> str:
+    """The command; where another interface has submitted the task, its kind and its label."""
+    label = f" (label: {task.label})" if task.label else ""
+    return task.command or f"{task.type.lower()}{label}"
+
+
+@command("history", "[OPTIONS]", Heading.OTHER,
+         option("-n", "--number", metavar="N", read=number(1, MOST_COMMANDS), default=50, about="at most so many; 50"),
+         FIELDS, FORM, summary="List the commands that made your last tasks")  # fmt: skip
+def history(context: Context, arguments: Arguments) -> None:
+    """Lists the commands that made your last tasks, the oldest first, each with its time (UTC) and the id of the task.
+    Tasks that you submitted by other interfaces are shown by their kind and label. At the prompt, the key Up shows the
+    lines of the session.
+    """
+    operands(arguments, 0)
+    _HISTORY.select(arguments)
+    found = context.call(queries.list_tasks, context.user, TaskFilter(), limit=arguments["number"]).rows[::-1]
+    if arguments["form"] != "text" or arguments["fields"] is not None:
+        _HISTORY.show(context, arguments, found)
+        return
+    for task in found:
+        context.out(f"{value_text(task.request_time)}  {task.pk}  {line(_command_of(task))}\n")
+
+
+# ---- versions
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {
+        "Waybill": service_version(),
+        "Transfer API": VERSION,
+        "SSH Server": f"paramiko {metadata.version('paramiko')}",
+    }
+
+
+@command("versions", "[OPTIONS]", Heading.OTHER, FORM, summary="Show the versions of the service and its interfaces")
+def versions(context: Context, arguments: Arguments) -> None:
+    """Shows the version of the service, of the REST API, and of the ssh library. It changes nothing:
+    `ssh HOST versions` is a test of the login.
+    """
+    operands(arguments, 0)
+    found = _versions()
+    if arguments["form"] == "json":
+        show(context, {field_name(key): value for key, value in found.items()})
+    else:
+        _show_pairs(context, arguments, list(found.items()))

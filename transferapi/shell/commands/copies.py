@@ -1,0 +1,123 @@
+"""scp, rm: tasks of one item, in the foreground."""
+
+from __future__ import annotations
+
+import uuid
+
+from endpoints import operations
+from identity.error_categories import CategorizedError
+from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.context import Context
+from transferapi.shell.errors import OK, ShellError
+from transferapi.shell.names import Location
+from transferapi.shell.operation_errors import Operation, operate
+from transferapi.shell.options import Arguments, flag
+from transferapi.shell.output import FORM
+from transferapi.shell.tasks import foreground, lists, submissions
+from transferapi.shell.tasks.lists import ListLine, Side
+from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest
+
+_BACKGROUND = flag("-D", "--background", about="print the task id and return; the task goes on")
+
+
+@command("scp", "[OPTIONS] SOURCE DESTINATION", Heading.TASKS, *submissions.MOVEMENT, submissions.TASK_ID, _BACKGROUND,
+         flag("-v", key="verbose", about="accepted for old scripts"), FORM,
+         summary="Copy a file or a folder, and wait until it has arrived")  # fmt: skip
+def scp(context: Context, arguments: Arguments) -> int:
+    """Copies a file, or with -r a folder, as a task, and waits for its end with a progress line: files that are done,
+    all files found so far, and the rate. CTRL-C cancels the task. `bg` and ENTER leave it running in the background;
+    so does a lost connection. With -D the command returns at once.
+
+    SOURCE and DESTINATION are ENDPOINT:PATH (or ENDPOINT/PATH). A path without `/` at its beginning lies below your
+    home; `ENDPOINT:` alone is your home.
+
+    If DESTINATION is a folder, or ends with `/`, the copy has the name of the source in it. If SOURCE ends with `/`,
+    the contents of that folder go into DESTINATION: `scp -r EP1:/X/ EP2:/Y/` makes /Y/a of /X/a.
+
+    If the source is not there, the task is canceled, and the command fails. With -D, the task waits for the source
+    until its deadline.
+
+    The exit status is 0 if the task has succeeded or goes on in the background, 1 if it has failed, 3 if it waits for
+    you to activate an endpoint, and 130 if you have canceled it.
+    """
+    line = ListLine(0, tuple(arguments.operands))
+    operands(arguments, 2)
+    source, destination = Side(context, "source", decode=False), Side(context, "destination", decode=False)
+    from_, to = source.path(line, 0), destination.path(line, 1)
+    if from_.endswith("/") and not arguments["recursive"]:
+        both = " ".join(word.text for word in line.operands)
+        raise lists.poor(1, f"-r option should be used when transfering directories: {both} ")
+    request = TransferRequest(
+        submission_id=arguments["task_id"] or uuid.uuid4(),
+        task_id=arguments["task_id"],
+        source_endpoint=source.endpoint,
+        destination_endpoint=destination.endpoint,
+        items=[_item(context, from_, Location(destination.endpoint, to), recursive=arguments["recursive"])],
+        label=arguments["label"],
+        deadline=arguments["deadline"],
+        options=submissions.movement(arguments, arguments["sync"]),
+        command=submissions.command_text("scp", arguments, submissions.quoted(arguments)),
+    )
+    return _run(context, arguments, request)
+
+
+def _item(context: Context, source: str, destination: Location, *, recursive: bool) -> TransferItem:
+    to = destination.path
+    if source.endswith("/"):
+        return TransferItem(source, to, recursive=True)
+    if to.endswith("/") or _is_folder(context, destination):
+        to = to.rstrip("/") + "/" + source.rpartition("/")[2]
+    # With -r, the scan finds out whether the source is a folder.
+    return TransferItem(source, to, recursive=None if recursive else False)
+
+
+def _is_folder(context: Context, place: Location) -> bool:
+    """Whether a folder is there. Where the server does not answer, the task finds out."""
+    asked = Operation(place.endpoint, place.path, "STAT", "StatFailed")
+    try:
+        _, entry = operate(context, asked, operations.stat, place.path)
+    except (ShellError, CategorizedError):
+        return False
+    return entry.is_directory
+
+
+@command("rm", "[OPTIONS] ENDPOINT:PATH", Heading.TASKS, submissions.RECURSIVE,
+         flag("-f", key="force", about="no error where nothing is there"), _BACKGROUND,
+         flag("--globs", about="the path is a pattern: * ? [abc]"), submissions.DEADLINE, submissions.LABEL,
+         submissions.TASK_ID, submissions.DELEGATE, FORM,
+         summary="Delete a file or a folder, and wait until it is gone")  # fmt: skip
+def rm(context: Context, arguments: Arguments) -> int:
+    """Deletes a file, or with -r a folder with all that is in it, as a task, and waits for its end as `scp` does. A
+    folder is deleted with and without `/` at the end of its name; without -r the command fails, and deletes nothing.
+
+    `*` in the path stands for itself; with --globs, the path is a pattern.
+    """
+    operands(arguments, 1)
+    line = ListLine(0, tuple(arguments.operands))
+    side = Side(context, "delete", decode=False)
+    path = side.path(line, 0)
+    if path.endswith("/") and not arguments["recursive"]:
+        raise lists.poor(1, f"-r option should be used when deleting directories: {line.operands[0].text} ")
+    request = DeleteRequest(
+        submission_id=arguments["task_id"] or uuid.uuid4(),
+        task_id=arguments["task_id"],
+        endpoint=side.endpoint,
+        paths=[path],
+        label=arguments["label"],
+        deadline=arguments["deadline"],
+        options={
+            "recursive": arguments["recursive"],
+            "ignore_missing": arguments["force"],
+            "interpret_globs": arguments["globs"],
+        },
+        command=submissions.command_text("rm", arguments, submissions.quoted(arguments)),
+    )
+    return _run(context, arguments, request)
+
+
+def _run(context: Context, arguments: Arguments, request: TransferRequest | DeleteRequest) -> int:
+    task, made = submissions.submit(context, request)
+    submissions.accepted(context, arguments, task, made=made)
+    if arguments["background"]:
+        return OK
+    return foreground.run(context, task, show=arguments["form"] != "json")

@@ -1,0 +1,121 @@
+"""Run one line of the shell's language: find the command, read its options, call it, report its error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from itertools import pairwise
+
+from transferapi.rest.http.errors import meaning
+from transferapi.tasks.errors import TaskNotFoundError
+
+from . import documentation
+from .command import COMMANDS, Command
+from .commands import load
+from .context import Context
+from .errors import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    DisconnectedError,
+    InterruptedByUserError,
+    SessionEndedError,
+    ShellError,
+    UsageError,
+)
+from .output import FORM
+from .words import MAX_LINE, Word, split
+
+log = logging.getLogger(__name__)
+#: Commands that no key is refused.
+_ALWAYS = ("exit", "quit", "logout")
+load()
+
+
+def run(line: str, context: Context) -> int:
+    """Returns the exit status, never 255 (that is ssh's own). Raises DisconnectedError, and SessionEndedError (`exit`).
+
+    Every error is reported on standard error. Nothing of the line is logged but the name of the command.
+    """
+    try:
+        words = _split(line)
+    except UsageError as error:
+        context.err(f"Error: {error.message}\n")
+        return error.status
+    if not words:
+        return OK
+    found = COMMANDS.get(words[0].text)
+    if found is None or not (found.name in _ALWAYS or context.allows(found.name)):
+        context.err(_unknown(words[0], found, context))
+        return UsageError.status
+    return _run(found, words[1:], context)
+
+
+def _split(line: str) -> list[Word]:
+    """Raises UsageError. Transports bound the lines that they read; the text of one request is bounded here."""
+    if len(line) > MAX_LINE:
+        raise UsageError(f"the line is longer than {MAX_LINE} octets; nothing of it was run")
+    return split(line)
+
+
+def _unknown(word: Word, found: Command | None, context: Context) -> str:
+    if found is not None:
+        what = "token of this request" if context.transport == "https" else "ssh key of this session"
+        return f"Error: The {what} does not permit the command '{found.name}'\n"
+    near = documentation.nearest(word.text)
+    advice = f"did you mean '{near}'?" if near else "type 'help' for the commands"
+    return f"Error: No such command '{_shown(word.text)}': {advice}\n"
+
+
+def _run(command: Command, words: list[Word], context: Context) -> int:
+    try:
+        arguments = command.parse(words)
+        if arguments["help"]:
+            context.out(documentation.usage(command))
+            return OK
+        return command.run(context, arguments) or OK
+    except InterruptedByUserError:
+        return INTERRUPTED
+    except (DisconnectedError, SessionEndedError):
+        raise
+    except Exception as error:
+        _report(error, command, words, context)
+        return error.status if isinstance(error, ShellError) else FAILED
+
+
+def _report(error: Exception, command: Command, words: list[Word], context: Context) -> None:
+    """Write the error in the form that the line asks for: text, or JSON with `-O json`."""
+    name = secrets.token_urlsafe(7)
+    code, lines = _described(error, command, name)
+    if _wants_json(words):
+        document = {"code": code, "message": "\n".join(lines).removeprefix("Error: "), "request_id": name}
+        context.err(json.dumps(document) + "\n")
+        return
+    if isinstance(error, UsageError):
+        lines = [documentation.usage_line(command), "", f"{command.name}: error: {error.message}"]
+    context.err("".join(f"{_shown(line)}\n" for line in lines))
+
+
+def _described(error: Exception, command: Command, name: str) -> tuple[str, list[str]]:
+    """The code of the error, and its lines. name: that of the request, under which an error of ours is logged."""
+    if isinstance(error, ShellError):
+        return error.code, error.lines()
+    status, code, message = meaning(error, name)
+    if status == 500:
+        log.error("request %s: the command %s failed", name, command.name, exc_info=error)
+    if isinstance(error, TaskNotFoundError):
+        message = f"No such task id '{error.ref}'"  # the words of the historical shell
+    return code, f"Error: {message}".splitlines()
+
+
+def _wants_json(words: list[Word]) -> bool:
+    """Whether the line asks for JSON, as far as one can say of a line that may be wrong."""
+    texts = [word.text for word in words]
+    written = {name + join + "json" for name in FORM.names for join in ("", "=")}
+    return not written.isdisjoint(texts) or any((name, "json") in pairwise(texts) for name in FORM.names)
+
+
+def _shown(text: str) -> str:
+    """Text for a terminal: control characters are escaped."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

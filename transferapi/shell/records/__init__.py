@@ -1,0 +1,1 @@
+"""The records of endpoints and files that commands show, and the options that set fields of endpoints."""

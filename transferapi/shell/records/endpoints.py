@@ -1,0 +1,156 @@
+"""The record of an endpoint in `endpoint-list -v`, `endpoint-details` and `endpoint-search`: one set of fields.
+
+The order is that of the historical shell: `endpoint-list -v` begins with Name, `endpoint-details` with ID. Fields of
+ours follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from endpoints import endpoint_view
+from endpoints.activation.status import ActivationStatus
+from endpoints.endpoint_view import EndpointView
+from endpoints.models import Endpoint
+from endpoints.network_use import MOST, NetworkLimits, limits
+from endpoints.registry import canonical_name, server_uri
+from identity.models import User
+from transferapi.rest.transfer.endpoints import documents
+from transferapi.shell.output import Column, Table, left
+
+#: Where an endpoint sets none: the bounds of the service, and the plan with which a task begins.
+DEFAULTS = NetworkLimits(MOST, 2, MOST, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An endpoint as one user sees it at one time. expired: the user has activated it, and no credential is valid."""
+
+    row: Endpoint
+    seen: EndpointView
+    own: bool
+    expired: bool
+    document: dict[str, Any] = field(repr=False)
+    now: datetime
+
+    @property
+    def status(self) -> ActivationStatus:
+        return self.seen.activation_status
+
+    @property
+    def short_name(self) -> str:
+        """The names of the user's own endpoints are not qualified."""
+        return self.row.name if self.own else canonical_name(self.row)
+
+    @property
+    def credential_status(self) -> str | None:
+        if self.status.active:
+            return "ACTIVE"
+        return "EXPIRED" if self.expired else None
+
+    @property
+    def subject(self) -> str | None:
+        """The credential of a shared endpoint is its owner's: nobody else sees its subject."""
+        held = self.status.credential
+        return held.subject if held and (self.row.host_id is None or self.own) else None
+
+    @property
+    def time_left(self) -> str | None:
+        if self.status.expires_at is None:
+            return None
+        return left(self.status.seconds_left(self.now))
+
+    @property
+    def host(self) -> Endpoint | None:
+        return self.row.host if self.seen.knows_host else None
+
+
+def records(user: User, rows: Sequence[Endpoint], *, with_documents: bool) -> list[Record]:
+    """Call it by `Context.call`. with_documents: the output is JSON."""
+    now = datetime.now(UTC)
+    seen = endpoint_view.views_for(user, rows, now)
+    activated = endpoint_view.activated_by(user)
+    shown = documents.endpoints(user, rows) if with_documents else [{}] * len(rows)
+    return [
+        Record(row, seen[row.pk], row.owner_id == user.pk, row.pk in activated, document, now)
+        for row, document in zip(rows, shown, strict=True)
+    ]
+
+
+def _of_row(name: str) -> Callable[[Record], object]:
+    return lambda record: getattr(record.row, name)
+
+
+def _yes(name: str) -> Callable[[Record], object]:
+    return lambda record: "yes" if getattr(record.row, name) else "no"
+
+
+def _limit(at: int) -> Callable[[Record], object]:
+    return lambda record: limits(record.row.host or record.row)[at] or DEFAULTS[at]
+
+
+_HOSTS = Column[Record]("Host(s)", lambda record: ", ".join(map(server_uri, record.row.servers.all())))
+_SUBJECTS = Column[Record](
+    "Subject(s)", lambda record: ", ".join(filter(None, (one.subject for one in record.row.servers.all())))
+)
+_MYPROXY = Column[Record]("MyProxy Server", _of_row("myproxy_server"))
+_CREDENTIAL = (
+    Column[Record]("Credential Status", lambda record: record.credential_status),
+    Column[Record]("Credential Expires", lambda record: record.status.expires_at),
+    Column[Record]("Credential Subject", lambda record: record.subject),
+    Column[Record]("Credential Time Left", lambda record: record.time_left),
+)
+_OWNER = (
+    Column[Record]("ID", lambda record: record.row.pk),
+    Column[Record]("Owner", lambda record: record.row.owner.username),
+)
+_DISPLAY_NAME = Column[Record]("Display Name", _of_row("display_name"))
+_HOST = (
+    Column[Record]("Host Endpoint", lambda record: record.host and record.host.pk),
+    Column[Record]("Host Endpoint Name", lambda record: record.host and canonical_name(record.host)),
+)
+_OURS = (
+    Column[Record]("Host Path", lambda record: record.row.host_path if record.host else None),
+    Column[Record]("MyProxy DN", _of_row("myproxy_dn")),
+    Column[Record]("OAuth Server", _of_row("oauth_server")),
+    Column[Record]("Public", _yes("public")),
+    Column[Record]("Default Directory", _of_row("default_directory")),
+    Column[Record]("Description", _of_row("description")),
+    Column[Record]("Organization", _of_row("organization")),
+    Column[Record]("Department", _of_row("department")),
+    Column[Record]("Keywords", _of_row("keywords")),
+    Column[Record]("Contact Email", _of_row("contact_email")),
+    Column[Record]("Contact Info", _of_row("contact_info")),
+    Column[Record]("Info Link", _of_row("info_link")),
+    Column[Record]("Network Use", lambda record: (record.row.host or record.row).network_use),
+    Column[Record]("Max Concurrency", _limit(0)),
+    Column[Record]("Preferred Concurrency", _limit(1)),
+    Column[Record]("Max Parallelism", _limit(2)),
+    Column[Record]("Preferred Parallelism", _limit(3)),
+    Column[Record]("Force Encryption", _yes("force_encryption")),
+    Column[Record]("Force Verify", _yes("force_verify")),
+    Column[Record]("Disable Verify", _yes("disable_verify")),
+    Column[Record]("My Roles", lambda record: ", ".join(sorted(record.seen.roles))),
+)
+
+
+def _document(record: Record) -> dict[str, Any]:
+    return record.document
+
+
+#: `endpoint-list -v`.
+LIST = Table[Record](
+    Column("Name", lambda record: record.short_name, ("legacy_name",)),
+    *(_HOSTS, _SUBJECTS, _MYPROXY, *_CREDENTIAL, *_OWNER, _DISPLAY_NAME, *_HOST, *_OURS),
+    document=_document,
+)
+#: `endpoint-details` and `endpoint-search`.
+DETAILS = Table[Record](
+    *_OWNER,
+    Column("Legacy Name", lambda record: canonical_name(record.row), ("name",)),
+    *(_DISPLAY_NAME, *_HOST, *_CREDENTIAL, _HOSTS, _SUBJECTS, _MYPROXY, *_OURS),
+    document=_document,
+)

@@ -1,0 +1,228 @@
+"""One connection: its sign-in, its channels, and what its client may ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import paramiko
+from paramiko.common import (
+    AUTH_FAILED,
+    OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
+    OPEN_FAILED_RESOURCE_SHORTAGE,
+    OPEN_SUCCEEDED,
+)
+
+from identity.networks import network_of
+from identity.ssh_keys import services as ssh_keys
+
+from . import running
+from .protocol import BY_APPLICATION, TOO_MANY_CONNECTIONS, ShellChannel, ShellTransport
+from .session import Session
+from .sign_in import Answer, SignIn
+
+if TYPE_CHECKING:
+    from .admission import Ticket
+    from .listener import Listener
+
+log = logging.getLogger(__name__)
+METHODS = "publickey,keyboard-interactive"
+
+
+class Connection(paramiko.ServerInterface):
+    """The thread of its transport calls the `check_...` methods; the others may be called by any thread."""
+
+    def __init__(self, sock: socket.socket, address: str, server: Listener) -> None:
+        self.server = server
+        self.address = address
+        self.network = network_of(address)
+        self.began = self._active = time.monotonic()
+        self.session: Session | None = None
+        self.ticket: Ticket | None = None
+        self._sign_in = SignIn(self._call_for_sign_in, address, server.bounds.attempts)
+        self._channels: dict[int, ShellChannel] = {}
+        self._over = False
+        self.transport = ShellTransport(sock, self)
+
+    # ---- its life
+
+    def start(self) -> None:
+        # With an event, paramiko does not wait for the key exchange.
+        self.transport.start_server(event=threading.Event(), server=self)
+
+    def touch(self) -> None:
+        """The user or a command has done something."""
+        self._active = time.monotonic()
+
+    def end(self, reason: str = "") -> None:
+        """Close the connection, after a message with the reason, if there is one."""
+        if reason:
+            self.transport.disconnect(BY_APPLICATION, reason)
+        else:
+            self.transport.hang_up()
+
+    def overdue(self, now: float) -> str | None:
+        """The reason for which this connection must end now; "": without a message. None: it may go on."""
+        bounds = self.server.bounds
+        since = self.transport.bounded.writing_since
+        if since is not None and now - since > bounds.write_seconds:
+            return ""
+        if self.session is None:
+            limit = bounds.sign_in_seconds if self.transport.initial_kex_done else bounds.handshake_seconds
+            return "" if now - self.began > limit else None
+        if now - self._active > bounds.idle_seconds:
+            return f"Nothing has happened here for {bounds.idle_seconds / 60:.0f} minutes"
+        if now - self.began > bounds.session_seconds:
+            return f"A session lasts at most {bounds.session_seconds / 3600:.0f} hours; tasks go on"
+        return None
+
+    def signed_in(self) -> None:
+        """The transport has verified the sign-in."""
+        login = self._sign_in.login
+        assert login is not None
+        assert self.ticket is not None
+        if not self.server.admission.sign_in(self.ticket, login.user.pk):
+            self.transport.disconnect(TOO_MANY_CONNECTIONS, "There are too many sessions; close some, or try later")
+            return
+        self.session = Session(login, self.address, self.server.calls, self.touch)
+        self.transport.set_keepalive(self.server.bounds.keepalive_seconds)
+        log.info("ssh: %s signed in by %s from %s", quote(login.user.username), login.method, self.address)
+        if (key := login.key) is not None:
+            with contextlib.suppress(Exception):
+                self.server.sign_ins.call(login.user.pk, lambda: ssh_keys.used(key))
+
+    def ended(self) -> None:
+        """The transport's thread is over; a second call has no effect."""
+        if self._over:
+            return
+        self._over = True
+        for number in list(self._channels):
+            self.closed(number)
+        if self.ticket is not None:
+            self.server.gone(self, self.ticket)
+        if self.session is None:
+            self.server.failures.failed(self.network, self._failure())
+        else:
+            log.info(
+                "ssh: %s from %s has left after %.0f s and %d commands",
+                quote(self.session.user.username), self.address, time.monotonic() - self.began, self.session.commands,
+            )  # fmt: skip
+
+    def _failure(self) -> str:
+        if not self.transport.initial_kex_done:
+            return "no key exchange"
+        return self._sign_in.refusal or "not signed in"
+
+    # ---- sign-in
+
+    def _call_for_sign_in(self, function: Callable[[], Answer]) -> Answer:
+        return self.server.sign_ins.call(self.network, function)
+
+    def get_allowed_auths(self, username: str) -> str:
+        return METHODS
+
+    def check_auth_none(self, username: str) -> int:
+        return AUTH_FAILED
+
+    def check_auth_password(self, username: str, password: str) -> int:
+        return AUTH_FAILED
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        answer = self._checked(self._sign_in.with_key(username, key.asbytes()))
+        assert isinstance(answer, int)
+        return answer
+
+    def check_auth_interactive(self, username: str, submethods: str) -> Answer:
+        return self._checked(self._sign_in.with_questions(username))
+
+    def check_auth_interactive_response(self, responses: list[str]) -> Answer:
+        return self._checked(self._sign_in.answered(responses))
+
+    def _checked(self, answer: Answer) -> Answer:
+        if self._sign_in.refusal:
+            self.end(self._sign_in.refusal)
+        return answer
+
+    # ---- channels
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        if self.session is None or kind != "session":
+            return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        if len(self._channels) >= self.server.bounds.channels:
+            return OPEN_FAILED_RESOURCE_SHORTAGE
+        if not self.server.admission.open_channel(self.session.user.pk):
+            return OPEN_FAILED_RESOURCE_SHORTAGE
+        return OPEN_SUCCEEDED
+
+    def opened(self, channel: ShellChannel) -> None:
+        self.touch()
+        self._channels[channel.chanid] = channel
+
+    def closed(self, number: int) -> None:
+        """The channel has gone; a second call has no effect."""
+        if (channel := self._channels.get(number)) is not None:
+            channel.gone = True
+            self.release(channel)
+
+    def release(self, channel: ShellChannel) -> None:
+        """Count the channel no more where it has gone and its command has ended: until then it has a thread."""
+        if not channel.gone or channel.working or self._channels.pop(channel.chanid, None) is None:
+            return
+        if self.session is not None:
+            self.server.admission.close_channel(self.session.user.pk)
+
+    def check_channel_pty_request(
+        self, channel: Any, term: bytes, width: int, height: int, pixelwidth: int, pixelheight: int, modes: bytes
+    ) -> bool:
+        if channel.started:
+            return False
+        name = term.decode("ascii", "replace")
+        channel.has_terminal = True
+        channel.term = name if len(name) <= 64 and name.isprintable() else ""
+        channel.window = _window(width, height)
+        return True
+
+    def check_channel_window_change_request(
+        self, channel: Any, width: int, height: int, pixelwidth: int, pixelheight: int
+    ) -> bool:
+        channel.window = _window(width, height)
+        channel.input.resize()
+        return True
+
+    def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
+        return running.begin(self, channel, command)
+
+    def check_channel_shell_request(self, channel: Any) -> bool:
+        return running.begin(self, channel, None)
+
+    def check_channel_subsystem_request(self, channel: Any, name: str) -> bool:
+        """There is none. OpenSSH would not show a text that comes before a refusal."""
+        return running.begin(self, channel, running.NO_SUBSYSTEM)
+
+    def check_channel_env_request(self, channel: Any, name: bytes, value: bytes) -> bool:
+        """Ignored. A refusal would say no more."""
+        return False
+
+    def check_channel_x11_request(self, *_: Any) -> bool:
+        """Nothing is forwarded, but OpenSSH would complain of a refusal on standard error, where scripts see it."""
+        return True
+
+    def check_channel_forward_agent_request(self, channel: Any) -> bool:
+        """The same as for X11."""
+        return True
+
+    def check_port_forward_request(self, address: str, port: int) -> int:
+        return 0
+
+    def check_global_request(self, kind: str, msg: Any) -> bool:
+        return False
+
+
+def _window(width: int, height: int) -> tuple[int, int]:
+    return min(width, 10_000), min(height, 10_000)

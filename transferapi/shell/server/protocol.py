@@ -1,0 +1,335 @@
+"""The ssh protocol of paramiko, with bounds on what a client makes the server keep in memory.
+
+Paramiko believes the length of a packet before the client has signed in, reads a first line without end, does not
+check that a client keeps to its window, and remembers every channel. Each of these is bounded here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+from paramiko.common import (
+    MSG_CHANNEL_CLOSE,
+    MSG_CHANNEL_DATA,
+    MSG_CHANNEL_EOF,
+    MSG_CHANNEL_EXTENDED_DATA,
+    MSG_CHANNEL_REQUEST,
+    MSG_CHANNEL_WINDOW_ADJUST,
+    OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
+    OPEN_SUCCEEDED,
+    cMSG_CHANNEL_OPEN_FAILURE,
+    cMSG_CHANNEL_OPEN_SUCCESS,
+    cMSG_DISCONNECT,
+)
+from paramiko.kex_curve25519 import KexCurve25519
+from paramiko.message import Message
+from paramiko.packet import Packetizer
+from paramiko.ssh_exception import SSHException
+
+from transferapi.shell.context import Signal
+from transferapi.shell.errors import DisconnectedError
+
+from .bounds import Bounds
+from .input import Input
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+#: Without SHA-1, CBC, DSA, and Diffie-Hellman in prime fields, which costs the server much. OpenSSH has all of these
+#: since 6.5 (2014).
+KEY_EXCHANGES = (
+    "mlkem768x25519-sha256",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+)
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
+MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
+USER_KEYS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+#: Reasons of a disconnection (RFC 4253, 11.1).
+BY_APPLICATION, TOO_MANY_CONNECTIONS = 11, 12
+_SIGNALS = {"INT": Signal.INTERRUPT, "TERM": Signal.DISCONNECTED, "HUP": Signal.DISCONNECTED}
+
+
+class BoundedPacketizer(Packetizer):
+    """Reads packets of a bounded length, and a bounded number of octets before the client has signed in."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.bounds = Bounds()
+        #: Octets that may still arrive; None: the client has signed in.
+        self.left: int | None = self.bounds.before_sign_in
+        self._banner_left = self.bounds.banner
+        #: Since when a write has been waiting for the client.
+        self.writing_since: float | None = None
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        if not 0 <= n <= self.bounds.largest_packet:
+            raise SSHException("a packet is longer than this server reads")
+        if self.left is not None:
+            self.left -= n
+            if self.left < 0:
+                raise SSHException("too much was sent before the sign-in")
+        return bytes(super().read_all(n, check_rekey))
+
+    def _read_timeout(self, timeout: float) -> bytes:
+        data = bytes(super()._read_timeout(timeout))  # type: ignore[misc]
+        self._banner_left -= len(data)
+        if self._banner_left < 0:
+            raise SSHException("the first lines are too long")
+        return data
+
+    def write_all(self, out: Any) -> None:
+        self.writing_since = time.monotonic()
+        try:
+            super().write_all(out)
+        finally:
+            self.writing_since = None
+
+    def start_handshake(self, timeout: float) -> None:
+        """Paramiko would start a thread for each connection; `listener.Listener` watches the time of all."""
+
+
+class ShellChannel(paramiko.Channel):
+    """A session channel. Its input goes to `input`; the window opens as the input is read."""
+
+    def __init__(self, chanid: int, connection: Connection) -> None:
+        super().__init__(chanid)
+        self.connection = connection
+        self.input = Input()
+        #: The terminal that the client asked for: name, columns and rows.
+        self.term = ""
+        self.has_terminal = False
+        self.window = (0, 0)
+        self.started = False
+        #: The thread that `_handle_request` starts after the answer to the request.
+        self.pending: threading.Thread | None = None
+        #: Whether that thread runs, and whether the connection knows the channel no more.
+        self.working = self.gone = False
+        self._room = connection.server.bounds.window
+
+    # ---- for the thread of the command
+
+    def read(self, timeout: float | None) -> bytes | None:
+        """See `Input.read`."""
+        data = self.input.read(timeout)
+        if data:
+            self._took(len(data))
+        return data
+
+    def read_line(self) -> bytes | None:
+        """See `Input.line`."""
+        line, taken = self.input.line()
+        self._took(taken)
+        return line
+
+    def skip_line(self) -> None:
+        """Drop the rest of a line that is too long. Raises DisconnectedError."""
+        ended = False
+        while not ended:
+            ended, taken = self.input.skip()
+            self._took(taken)
+
+    def write(self, data: bytes) -> None:
+        """Send all; wait while the client does not read. Raises DisconnectedError."""
+        self._write(self.sendall, data)
+
+    def write_error(self, data: bytes) -> None:
+        """The same, to the standard error of the client."""
+        self._write(self.sendall_stderr, data)
+
+    def size(self) -> tuple[int, int]:
+        return self.window
+
+    def finish(self, status: int) -> None:
+        """Send the exit status, and close."""
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            if not self.closed:
+                self.send_exit_status(status)
+            self.close()
+
+    def ended(self) -> None:
+        """The thread of the command is over."""
+        self.working = False
+        self.connection.release(self)
+
+    def _write(self, send: Any, data: bytes) -> None:
+        try:
+            send(data)
+        except (OSError, EOFError, SSHException) as error:
+            if isinstance(error, TimeoutError):
+                self.connection.end()
+            raise DisconnectedError from None
+
+    def _took(self, octets: int) -> None:
+        more: int = self._check_add_window(octets)  # type: ignore[attr-defined]
+        if more:
+            with self.lock:
+                self._room += more
+            adjust = Message()
+            adjust.add_byte(bytes([MSG_CHANNEL_WINDOW_ADJUST]))
+            adjust.add_int(self.remote_chanid)
+            adjust.add_int(more)
+            with contextlib.suppress(OSError, EOFError, SSHException):
+                self.connection.transport._send_user_message(adjust)  # type: ignore[attr-defined]
+
+    # ---- for the thread of the connection
+
+    def _feed(self, m: Any) -> None:
+        data = m.get_binary()
+        with self.lock:
+            self._room -= len(data)
+        if self._room < 0:
+            raise SSHException("the client does not keep to its window")
+        self.connection.touch()
+        self.input.feed(data)
+
+    def _feed_extended(self, m: Any) -> None:
+        """Clients have no use for it. It counts in the window, which it thereby uses up."""
+        m.get_int()
+        with self.lock:
+            self._room -= len(m.get_binary())
+        if self._room < 0:
+            raise SSHException("the client does not keep to its window")
+
+    def _handle_eof(self, m: Any) -> None:
+        super()._handle_eof(m)  # type: ignore[misc]
+        self.input.end()
+
+    def _set_closed(self) -> None:
+        super()._set_closed()  # type: ignore[misc]
+        self.input.close()
+
+    def _handle_request(self, m: Any) -> None:
+        start = m.packet.tell()
+        kind = m.get_text()
+        if kind == "signal":
+            m.get_boolean()
+            if (signal := _SIGNALS.get(m.get_text())) is not None:
+                self.input.signal(signal)
+            return
+        m.packet.seek(start)
+        super()._handle_request(m)  # type: ignore[misc]
+        # Output must not come before the answer to the request.
+        if self.pending is not None:
+            thread, self.pending = self.pending, None
+            self.working = True
+            try:
+                thread.start()
+            except RuntimeError:
+                self.ended()
+                raise
+
+
+class ShellTransport(paramiko.Transport):
+    """The server's side of one connection."""
+
+    _CLIENT_ID = "Waybill"
+    #: Seconds after which an idle thread looks around. Paramiko looks ten times a second, for each connection.
+    _active_check_timeout = 5.0
+    #: Paramiko knows this one only by the name that it had before RFC 8731.
+    _kex_info = paramiko.Transport._kex_info | {"curve25519-sha256": KexCurve25519}  # type: ignore[attr-defined]
+    _preferred_kex = KEY_EXCHANGES
+    _preferred_ciphers = CIPHERS
+    _preferred_macs = MACS
+    _preferred_pubkeys = USER_KEYS
+    _preferred_compression = ("none",)
+    _channel_handler_table = {  # noqa: RUF012 - as in the base class
+        MSG_CHANNEL_DATA: ShellChannel._feed,
+        MSG_CHANNEL_EXTENDED_DATA: ShellChannel._feed_extended,
+        MSG_CHANNEL_WINDOW_ADJUST: paramiko.Channel._window_adjust,  # type: ignore[attr-defined]
+        MSG_CHANNEL_REQUEST: ShellChannel._handle_request,
+        MSG_CHANNEL_EOF: ShellChannel._handle_eof,
+        MSG_CHANNEL_CLOSE: paramiko.Channel._handle_close,  # type: ignore[attr-defined]
+    }
+
+    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+        bounds = connection.server.bounds
+        super().__init__(sock, bounds.window, bounds.packet, packetizer_class=BoundedPacketizer)
+        self.connection = connection
+        assert isinstance(self.packetizer, BoundedPacketizer)
+        self.bounded = self.packetizer
+        self.banner_timeout = bounds.handshake_seconds
+        self._ever = 0
+        self.add_server_key(connection.server.host_key)
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.connection.ended()
+
+    def disconnect(self, reason: int, text: str) -> None:
+        """Tell the client why the connection ends, and end it."""
+        message = Message()
+        message.add_byte(cMSG_DISCONNECT)
+        message.add_int(reason)
+        message.add_string(text)
+        message.add_string("en")
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self._send_message(message)  # type: ignore[attr-defined]
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection. Its own thread closes the socket: another one could then get its descriptor."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def _auth_trigger(self) -> None:
+        super()._auth_trigger()  # type: ignore[misc]
+        self.bounded.left = None
+        self.connection.signed_in()
+
+    def _parse_channel_open(self, m: Any) -> None:
+        kind, remote, window, packet = m.get_text(), m.get_int(), m.get_int(), m.get_int()
+        with self.lock:
+            number = self._next_channel()  # type: ignore[attr-defined]
+        reason = OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        # Paramiko remembers the number of each channel.
+        if self._ever < self.connection.server.bounds.channels_ever:
+            reason = self.connection.check_channel_request(kind, number)
+        if reason != OPEN_SUCCEEDED:
+            self._refuse_channel(remote, reason)
+            return
+        self._ever += 1
+        channel = ShellChannel(number, self.connection)
+        with self.lock:
+            self._channels.put(number, channel)  # type: ignore[attr-defined]
+            self.channels_seen[number] = True
+            channel._set_transport(self)  # type: ignore[attr-defined]
+            channel._set_window(self.default_window_size, self.default_max_packet_size)  # type: ignore[attr-defined]
+            channel._set_remote_channel(remote, window, packet)  # type: ignore[attr-defined]
+        channel.settimeout(self.connection.server.bounds.write_seconds)
+        self.connection.opened(channel)
+        answer = Message()
+        answer.add_byte(cMSG_CHANNEL_OPEN_SUCCESS)
+        for value in (remote, number, self.default_window_size, self.default_max_packet_size):
+            answer.add_int(value)
+        self._send_message(answer)  # type: ignore[attr-defined]
+
+    def _refuse_channel(self, remote: int, reason: int) -> None:
+        answer = Message()
+        answer.add_byte(cMSG_CHANNEL_OPEN_FAILURE)
+        answer.add_int(remote)
+        answer.add_int(reason)
+        answer.add_string("")
+        answer.add_string("en")
+        self._send_message(answer)  # type: ignore[attr-defined]
+
+    def _unlink_channel(self, chanid: int) -> None:
+        super()._unlink_channel(chanid)  # type: ignore[misc]
+        self.connection.closed(chanid)

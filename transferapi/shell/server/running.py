@@ -1,0 +1,144 @@
+"""Runs the commands of one channel in a thread: one command, a list of commands on the input, or a terminal."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from transferapi.shell import interpreter
+from transferapi.shell.errors import (
+    INTERRUPTED,
+    OK,
+    USAGE,
+    DisconnectedError,
+    InterruptedByUserError,
+    SessionEndedError,
+    UsageError,
+)
+from transferapi.shell.terminal import session as terminal
+from transferapi.shell.words import MAX_LINE
+
+from .pipe_context import PipeContext
+from .protocol import ShellChannel
+from .session import Session
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+log = logging.getLogger(__name__)
+#: For a command that failed because of an error in our code.
+_FAILED = 1
+_NO_SUBSYSTEM = (
+    b"Error: This server has no sftp and takes no files: the command 'scp' of its shell copies files between "
+    b"endpoints. See: ssh HOST man scp\n"
+)
+
+
+class NoSubsystem:
+    """In the place of a command: the client asked for a subsystem, such as sftp."""
+
+
+NO_SUBSYSTEM = NoSubsystem()
+Command = bytes | NoSubsystem | None
+
+
+def begin(connection: Connection, channel: ShellChannel, command: Command) -> bool:
+    """Prepare the thread of this channel, which starts after the answer; False: it has one, or nobody has signed in.
+
+    command: the one command of the channel; None: the client asks for a shell.
+    """
+    session = connection.session
+    if channel.started or session is None:
+        return False
+    channel.started = True
+    channel.pending = threading.Thread(target=_run, args=(session, channel, command), name="command", daemon=True)
+    return True
+
+
+def _run(session: Session, channel: ShellChannel, command: Command) -> None:
+    status = _FAILED
+    try:
+        status = _status(session, channel, command)
+    except DisconnectedError:
+        pass
+    except Exception:
+        log.exception("ssh: a session failed")
+    finally:
+        channel.finish(status)
+        channel.ended()
+
+
+def _status(session: Session, channel: ShellChannel, command: Command) -> int:
+    if isinstance(command, NoSubsystem):
+        channel.write_error(_NO_SUBSYSTEM)
+        return _FAILED
+    if command is not None and len(command) > MAX_LINE:
+        channel.write_error(f"Error: the command is longer than {MAX_LINE} octets\n".encode())
+        return USAGE
+    line = None if command is None else _text(command)
+    if channel.has_terminal:
+        return _with_terminal(session, channel, line)
+    if line is not None:
+        return _one(PipeContext(session, channel, has_input=True), line, OK)
+    return _list(session, channel)
+
+
+def _with_terminal(session: Session, channel: ShellChannel, line: str | None) -> int:
+    if line is None:
+        return terminal.run(channel, session, site=_site())
+    return terminal.run_line(channel, session, line)
+
+
+def _site() -> str:
+    """The name of this service in the line of welcome."""
+    return urlsplit(settings.PUBLIC_URL).hostname or "Waybill"
+
+
+def _list(session: Session, channel: ShellChannel) -> int:
+    """Run each line of the input; the exit status is that of the last command."""
+    context = PipeContext(session, channel, has_input=False)
+    status = OK
+    try:
+        while (line := _next_line(context, channel)) is not None:
+            status = _one(context, line, status)
+    except SessionEndedError:
+        pass
+    return status
+
+
+def _next_line(context: PipeContext, channel: ShellChannel) -> str | None:
+    while True:
+        try:
+            line = channel.read_line()
+            return None if line is None else _text(line)
+        except UsageError as error:
+            context.err(f"Error: {error.message}\n")
+            channel.skip_line()
+        except InterruptedByUserError:
+            pass
+
+
+def _one(context: PipeContext, line: str, before: int) -> int:
+    """The exit status of one line; an empty one keeps the status of the command before."""
+    if not line.strip():
+        return before
+    try:
+        status = interpreter.run(line, context)
+    except SessionEndedError:
+        context.flush()
+        if context.has_input:
+            return before
+        raise
+    try:
+        context.flush()
+    except InterruptedByUserError:
+        return INTERRUPTED
+    return status
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")

@@ -1,0 +1,145 @@
+"""Sign-in at the ssh server: by a public key of the user, or by password and one-time code (keyboard-interactive).
+
+The names of users and the answers to questions go into no log: people type passwords at the wrong place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from django.db import DatabaseError, InterfaceError
+from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
+from paramiko.server import InteractiveQuery
+
+from identity import password_sign_in
+from identity.hidden import Secret
+from identity.models import User
+from identity.ssh_keys import services as ssh_keys
+from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
+from transferapi.rest.http.errors import Unavailable
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+#: Runs a function with the database, in turn with other sign-ins.
+Call = Callable[[Callable[[], T]], T]
+Answer = int | InteractiveQuery
+_PASSWORD = "Password: "  # noqa: S105 - a prompt
+_CODE = "One-time code: "
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The user who has signed in, and the key; None for a password."""
+
+    user: User
+    key: ssh_keys.SshKey | None = None
+
+    @property
+    def restrictions(self) -> KeyRestrictions:
+        return UNRESTRICTED if self.key is None else self.key.restrictions
+
+    @property
+    def method(self) -> str:
+        return "password" if self.key is None else f"key {self.key.fingerprint}"
+
+    def renewed(self) -> Login | None:
+        """The same login as it is now; None: the user or the key is no longer valid. With the database.
+
+        A key that was removed and added again, or that permits other commands now, begins new sessions only.
+        """
+        if self.key is not None:
+            key = ssh_keys.find_again(self.key)
+            if key is None or key.id != self.key.id or key.restrictions.commands != self.restrictions.commands:
+                return None
+            return Login(key.user, key)
+        user = User.objects.filter(pk=self.user.pk, is_active=True, password=self.user.password).first()
+        return None if user is None else Login(user)
+
+
+class SignIn:
+    """The sign-in of one connection. `login` is the result of the last attempt.
+
+    A client may ask whether a key would do before it signs with it; the transport verifies the signature after
+    `with_key`. The attempt that succeeds is therefore always the last one.
+    """
+
+    def __init__(self, call: Call[Answer], address: str, most_attempts: int) -> None:
+        self._call = call
+        self._address = address
+        self._left = most_attempts
+        #: It reads the answers to the questions that were asked; None: none were asked.
+        self._expects: Callable[[Secret], Answer] | None = None
+        self._answers = 0
+        self.login: Login | None = None
+        #: Too many attempts, or the service is busy: the connection ends with this text.
+        self.refusal = ""
+
+    def with_key(self, user_name: str, blob: bytes) -> Answer:
+        return self._attempt(lambda: self._find(user_name, blob))
+
+    def with_questions(self, user_name: str) -> Answer:
+        self._expects, self._answers = lambda password: self._check(user_name, password), 1
+        return _question(_PASSWORD)
+
+    def answered(self, answers: list[str]) -> Answer:
+        """The answers of the client, which may come without a question."""
+        expects, self._expects = self._expects, None
+        if expects is None or len(answers) != self._answers:
+            return AUTH_FAILED
+        return self._attempt(lambda: expects(Secret("".join(answers))))
+
+    def _attempt(self, attempt: Callable[[], Answer]) -> Answer:
+        self.login = None
+        self._left -= 1
+        if self._left < 0:
+            self.refusal = "Too many attempts"
+            return AUTH_FAILED
+        try:
+            return self._call(attempt)
+        except (DatabaseError, InterfaceError, Unavailable) as error:
+            log.warning("a sign-in by ssh failed: %s", type(error).__name__)
+            self.refusal = "The service is busy or restarts; try again"
+            return AUTH_FAILED
+
+    def _find(self, user_name: str, blob: bytes) -> Answer:
+        key = ssh_keys.find(user_name, blob)
+        if key is None:
+            return AUTH_FAILED
+        self.login = Login(key.user, key)
+        return AUTH_SUCCESSFUL
+
+    def _check(self, user_name: str, password: Secret) -> Answer:
+        try:
+            return self._enter(password_sign_in.sign_in(user_name, password, self._address))
+        except password_sign_in.CodeRequiredError as error:
+            pending = error.pending
+            self._expects, self._answers = lambda code: self._finish(pending, code), 1
+            return _question(_CODE)
+        except password_sign_in.SignInError as error:
+            return self._refuse(error)
+
+    def _finish(self, pending: password_sign_in.PendingSignIn, code: Secret) -> Answer:
+        try:
+            return self._enter(password_sign_in.finish(pending, code, self._address))
+        except password_sign_in.SignInError as error:
+            return self._refuse(error)
+
+    def _enter(self, user: User) -> Answer:
+        self.login = Login(user)
+        return AUTH_SUCCESSFUL
+
+    def _refuse(self, error: password_sign_in.SignInError) -> Answer:
+        """A wrong password needs no words. Everything else is shown by a query without questions."""
+        if isinstance(error, password_sign_in.WrongPasswordError):
+            return AUTH_FAILED
+        self._expects, self._answers = lambda _: AUTH_FAILED, 0
+        return InteractiveQuery("", error.reason)
+
+
+def _question(text: str) -> InteractiveQuery:
+    query = InteractiveQuery("", "")
+    query.add_prompt(text, False)
+    return query

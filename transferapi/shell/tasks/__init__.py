@@ -1,0 +1,1 @@
+"""The parts of the shell's task commands: lists of lines, submissions, records of tasks, and waiting for them."""

@@ -1,0 +1,150 @@
+"""Complete the word at the cursor: commands, options, endpoints, paths and tasks.
+
+A session whose key does not permit `ls`, `endpoint-list` or `status` gets no names by completion that these would list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from transferapi.shell.command import COMMANDS, HELP, Command
+from transferapi.shell.commands import load
+from transferapi.shell.context import Caller
+from transferapi.shell.errors import UsageError
+from transferapi.shell.output import FORM, FORMS
+from transferapi.shell.words import Word, escape, split
+
+from .editor import Completion
+from .places import Places, parts
+
+load()
+
+#: Words of a usage line that stand for a path, an endpoint, a task.
+_PATH = re.compile(r"\b(SOURCE|DESTINATION|SRC|DST)\b|(ENDPOINT|EP)[:/]")
+_ENDPOINT = re.compile(r"\b(ENDPOINT|EP|OLD)\b")
+_TASK = re.compile(r"\b(TASK|TASK_ID|ID)\b")
+_PERCENT_DECODED = ("transfer", "delete", "acl-add", "acl-list", "acl-remove")
+_ITEM = "transfer "
+#: A character that stands in no line, behind the text: it shows whether the cursor is in a word.
+_MARK = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """more: the name goes on (a folder), so that no blank follows."""
+
+    text: str
+    more: bool = False
+    label: str = ""
+
+
+class Completer:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._places = Places(caller)
+
+    def complete(self, text: str) -> Completion | None:
+        """text: the line up to the cursor."""
+        found = _words(text)
+        if found is None:
+            return None
+        before, word, mark = found
+        fitting = {one.text: one for one in self._candidates(before, word.text) if one.text.startswith(word.text)}
+        if not fitting:
+            return None
+        start = word.column - 1
+        if len(fitting) == 1:
+            [one] = fitting.values()
+            ending = "" if one.more else (mark + " ")
+            return Completion(start, mark + escape(one.text, mark) + ending)
+        common = _common(fitting)
+        choices = tuple(one.label or one.text for one in fitting.values())
+        replacement = mark + escape(common, mark) if common != word.text else text[start:]
+        return Completion(start, replacement, tuple(sorted(choices)))
+
+    def complete_item(self, text: str) -> Completion | None:
+        """text: a line of a list of `transfer` or `delete`, up to the cursor."""
+        found = self.complete(_ITEM + text)
+        if found is None:
+            return None
+        return Completion(max(0, found.start - len(_ITEM)), found.text, found.choices)
+
+    def _candidates(self, before: list[Word], word: str) -> Iterable[Candidate]:
+        if not before or (before[0].text in ("man", "help") and len(before) == 1):
+            return self._commands()
+        command = COMMANDS.get(before[0].text)
+        if command is None or not self._caller.allows(command.name):
+            return ()
+        ended = any(one.text == "--" for one in before)
+        if word.startswith("-") and not ended:
+            return _options(command)
+        if before[-1].text in FORM.names and FORM in command.options:
+            return map(Candidate, FORMS)
+        return self._operands(command, word)
+
+    def _commands(self) -> list[Candidate]:
+        return [Candidate(one.name) for one in COMMANDS.values() if not one.hidden and self._caller.allows(one.name)]
+
+    def _operands(self, command: Command, word: str) -> Iterable[Candidate]:
+        if _PATH.search(command.usage):
+            return self._locations(command, word)
+        if _ENDPOINT.search(command.usage):
+            return map(Candidate, self._endpoints())
+        if _TASK.search(command.usage) and self._caller.allows("status"):
+            return map(Candidate, self._places.tasks())
+        return ()
+
+    def _endpoints(self) -> list[str]:
+        return self._places.endpoints() if self._caller.allows("endpoint-list") else []
+
+    def _locations(self, command: Command, word: str) -> Iterable[Candidate]:
+        found = parts(word)
+        if found is None:
+            return [Candidate(f"{name}/", more=True) for name in self._endpoints()]
+        folder, name = found
+        if name == "~" and folder.endswith(("/", ":")):
+            return [Candidate(f"{folder}~/", more=True)]
+        if not self._caller.allows("ls"):
+            return ()
+        return _entries(self._places, folder, name, encode=command.name in _PERCENT_DECODED)
+
+
+def _common(texts: Collection[str]) -> str:
+    """The common beginning: that of the first and the last in order."""
+    first, last = min(texts), max(texts)
+    at = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None)
+    return first if at is None else first[:at]
+
+
+def _entries(places: Places, folder: str, begin: str, *, encode: bool) -> Iterable[Candidate]:
+    """The entries of a folder; hidden ones where the name begins with a dot."""
+    for name, is_folder in places.folder(folder):
+        if name.startswith(".") and not begin.startswith("."):
+            continue
+        written = name.replace("%", "%25") if encode else name
+        end = "/" if is_folder else ""
+        yield Candidate(f"{folder}{written}{end}", more=is_folder, label=f"{name}{end}")
+
+
+def _options(command: Command) -> list[Candidate]:
+    options = (*command.options, HELP)
+    return [Candidate(name) for one in options for name in one.names if name.startswith("--")] or [
+        Candidate(name) for one in options for name in one.names
+    ]
+
+
+def _words(text: str) -> tuple[list[Word], Word, str] | None:
+    """The words before the one at the cursor, that word, and the quotation mark in which it stands open ("")."""
+    if _MARK in text or text.endswith("\\"):
+        return None
+    for quote in ("", "'", '"'):
+        try:
+            *before, last = split(text + _MARK + quote)
+        except UsageError:
+            continue
+        # A word such as a"b c, where the quotation mark is not first, is written anew with backslashes.
+        opened = quote if text[last.column - 1 : last.column] == quote else ""
+        return before, Word(last.text.removesuffix(_MARK), last.column), opened
+    return None

@@ -1,0 +1,245 @@
+"""Read one line from a terminal: keys change the line, and the display shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from transferapi.shell.errors import InterruptedByUserError, UsageError
+
+from .channel import Channel
+from .display import Display
+from .history import History
+from .keyboard import Keyboard
+from .keys import Key, Text
+from .line import MAX_TYPED, Line
+from .widths import columns, shown
+
+_FAR = 1 << 20
+_MOST_CHOICES = 200
+_HISTORY_MOVES = {Key.UP: -1, Key.DOWN: 1, Key.OLDEST: -_FAR, Key.NEWEST: _FAR}
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """text: takes the place of what stands from `start` to the cursor. choices: to show where there are several."""
+
+    start: int
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+#: Makes a completion of the text before the cursor; None where there is nothing to complete.
+Complete = Callable[[str], Completion | None]
+
+
+class Editor:
+    """idle: a line is waited for so many seconds after the last key; None: without end."""
+
+    def __init__(self, channel: Channel, keyboard: Keyboard, idle: float | None = None) -> None:
+        self._channel = channel
+        self._keyboard = keyboard
+        self._idle = idle
+        self._line = Line()
+        self._display = Display(channel.write, channel.term)
+
+    def read(
+        self, prompt: str, history: History | None = None, complete: Complete | None = None, *, echo: bool = True
+    ) -> str:
+        """One line. Without `echo`, nothing of it is shown or kept.
+
+        Raises EOFError at the end of input, InterruptedByUserError, TimeoutError (idle), UsageError where the line is
+        too long, DisconnectedError.
+        """
+        line = Line() if not echo else self._line
+        line.clear()
+        reading = _Reading(self._channel, self._keyboard, self._display, line, prompt, history, complete, echo)
+        try:
+            text = reading.run(self._idle)
+        finally:
+            line.clear()
+        if history is not None:
+            history.add(text)
+        return text
+
+
+class _Reading:
+    """The reading of one line."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        keyboard: Keyboard,
+        display: Display,
+        line: Line,
+        prompt: str,
+        history: History | None,
+        complete: Complete | None,
+        echo: bool,
+    ) -> None:
+        self._channel, self._keyboard, self._display, self._line = channel, keyboard, display, line
+        self._prompt, self._echo = prompt, echo
+        self._history = history or History()
+        self._complete = complete
+        self._pasting = False
+        self._search: _Search | None = None
+
+    def run(self, idle: float | None) -> str:
+        self._history.rewind()
+        self._display.resize(self._channel.size())
+        while (key := self._key(idle)) is not Key.ENTER:
+            if self._search is None or self._searched(key):
+                self._handle(key)
+        self._search = None
+        self._show()
+        self._display.finish()
+        if self._line.overflowed:
+            raise UsageError(f"a typed line has at most {MAX_TYPED} octets; nothing of it was run")
+        return self._line.text
+
+    def _key(self, idle: float | None) -> Key | Text:
+        """The next key; the line is drawn before we wait for one. Raises TimeoutError, EOFError."""
+        deadline = None if idle is None else time.monotonic() + idle
+        while True:
+            if not self._keyboard.waiting:
+                self._show()
+            try:
+                key = self._keyboard.next(None if deadline is None else deadline - time.monotonic())
+            except EOFError:
+                return self._at_end()
+            if key is not None:
+                return key
+            if deadline is not None and time.monotonic() >= deadline:
+                self._display.finish()
+                raise TimeoutError
+            self._display.resize(self._channel.size())
+
+    def _at_end(self) -> Key:
+        """Input that ends within a line ends this line."""
+        if self._line.text:
+            return Key.ENTER
+        self._display.finish()
+        raise EOFError
+
+    def _show(self) -> None:
+        if not self._echo:
+            self._display.show(self._prompt, "", 0)
+        elif self._search is not None:
+            self._display.show(self._search.prompt(), self._line.text, self._line.cursor)
+        else:
+            self._display.show(self._prompt, self._line.text, self._line.cursor)
+
+    def _handle(self, key: Key | Text) -> None:
+        if isinstance(key, Text):
+            self._insert(key.text)
+        elif key is Key.LEAVE_OR_DELETE and not self._line.text:
+            self._show()
+            self._display.finish()
+            raise EOFError
+        elif key is Key.COMPLETE:
+            self._tab()
+        elif key in _HISTORY_MOVES:
+            self._recall(_HISTORY_MOVES[key])
+        elif not self._line.edit(key):
+            self._control(key)
+
+    def _insert(self, text: str) -> None:
+        full = self._line.overflowed
+        self._line.insert(text)
+        if self._line.overflowed and not full:
+            self._display.bell()
+
+    def _control(self, key: Key) -> None:
+        if key is Key.INTERRUPT:
+            self._show()
+            self._display.finish("^C")
+            raise InterruptedByUserError
+        if key is Key.REDRAW:
+            self._display.clear()
+        elif key is Key.SEARCH and self._echo:
+            self._search = _Search(self._history, self._line)
+        elif key in (Key.PASTE_BEGIN, Key.PASTE_END):
+            self._pasting = key is Key.PASTE_BEGIN
+
+    def _recall(self, to: int) -> None:
+        found = self._history.move(self._line.text, to) if self._echo else None
+        if found is None:
+            self._display.bell()
+        else:
+            self._line.set(found)
+
+    def _tab(self) -> None:
+        """Complete the word at the cursor; where that adds nothing, list the choices. A pasted tab is a blank."""
+        if self._pasting or not self._echo:
+            self._insert("\t" if not self._echo else " ")
+            return
+        self._show()
+        line = self._line
+        found = self._complete(line.text[: line.cursor]) if self._complete is not None else None
+        if found is None:
+            self._display.bell()
+        elif found.text != line.text[found.start : line.cursor]:
+            line.replace(found.start, line.cursor, found.text)
+        elif found.choices:
+            self._display.lines(in_columns(found.choices, self._channel.size()[0] or 80))
+        else:
+            self._display.bell()
+
+    def _searched(self, key: Key | Text) -> bool:
+        """Whether the search has ended, and the key is one for the line."""
+        search = self._search
+        if search is None or search.take(key):
+            return False
+        self._search = None
+        if key in (Key.CANCEL, Key.INTERRUPT):
+            self._line.set(*search.before)
+            return False
+        return True
+
+
+class _Search:
+    """The search for a line of the history that contains a text (Ctrl-R)."""
+
+    def __init__(self, history: History, line: Line) -> None:
+        self._history, self._line = history, line
+        self.before = (line.text, line.cursor)
+        self._text = ""
+        self._at: int | None = None
+        self._failed = False
+
+    def prompt(self) -> str:
+        return f"({'failed ' if self._failed else ''}reverse-i-search)`{shown(self._text)}': "
+
+    def take(self, key: Key | Text) -> bool:
+        """Whether the key belongs to the search."""
+        if isinstance(key, Text):
+            self._find((self._text + key.text)[:200], None if self._at is None else self._at + 1)
+        elif key is Key.BACKSPACE:
+            self._find(self._text[:-1], None)
+        elif key is Key.SEARCH:
+            self._find(self._text, self._at)
+        else:
+            return False
+        return True
+
+    def _find(self, text: str, before: int | None) -> None:
+        self._text = text
+        found = self._history.search(text, before) if text else None
+        self._failed = bool(text) and found is None
+        if found is not None:
+            self._at = found
+            line = self._history[found]
+            self._line.set(line, line.find(text))
+
+
+def in_columns(choices: tuple[str, ...], line: int) -> str:
+    """The choices, sorted downwards in columns as `ls` does, each line with its end."""
+    shown_ones = [shown(one) for one in choices[:_MOST_CHOICES]]
+    size = max(map(columns, shown_ones)) + 2
+    across = max(1, (line - 1) // size)
+    down = -(-len(shown_ones) // across)
+    rows = [shown_ones[at::down] for at in range(down)]
+    text = "".join("".join(one + " " * (size - columns(one)) for one in row).rstrip() + "\n" for row in rows)
+    more = len(choices) - len(shown_ones)
+    return text + (f"and {more} more\n" if more else "")

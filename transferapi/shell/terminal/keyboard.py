@@ -1,0 +1,121 @@
+"""The keys of one session: those that were typed ahead while a command ran, and those that arrive."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from transferapi.shell.context import Signal
+from transferapi.shell.errors import InterruptedByUserError
+from transferapi.shell.words import MAX_LINE
+
+from .channel import Channel
+from .keys import Key, KeyReader, Text
+
+#: After the end of input, how often the connection is looked at.
+_LOOK_SECONDS = 0.25
+
+
+class Keyboard:
+    """At most MAX_LINE characters and keys are kept. More are dropped, all of them: no part of a line may be run."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._reader = KeyReader()
+        self._keys: deque[Key | Text] = deque()
+        self._size = 0
+        #: The client sends nothing more.
+        self.ended = False
+        #: All is dropped but CTRL-C, until somebody has reported it and resets this.
+        self.dropped = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a key can be taken at once."""
+        return bool(self._keys)
+
+    def next(self, timeout: float | None) -> Key | Text | None:
+        """The next key. None: the time is over, or the window has another size. Raises EOFError, DisconnectedError."""
+        if not self._keys:
+            if self.ended:
+                raise EOFError
+            data = self._channel.read(timeout)
+            if data is None:
+                return None
+            self._add(data)
+        if not self._keys:
+            return None
+        key = self._keys.popleft()
+        self._size -= _size(key)
+        return key
+
+    def watch(self, seconds: float) -> Signal | None:
+        """Wait while a command runs. CTRL-C takes all that was typed before it away; other lines stay for the prompt.
+
+        Raises DisconnectedError.
+        """
+        deadline = time.monotonic() + seconds
+        while (signal := self._signal()) is None and (left := deadline - time.monotonic()) > 0:
+            if self.ended:
+                time.sleep(min(left, _LOOK_SECONDS))
+                self._channel.write(b"")
+            elif (data := self._channel.read(left)) is not None:
+                self._add(data)
+        return signal
+
+    def check(self) -> None:
+        """Raises InterruptedByUserError where CTRL-C has arrived."""
+        if not self.ended and (data := self._channel.read(0)) is not None:
+            self._add(data)
+        if self._interrupted():
+            raise InterruptedByUserError
+
+    def _signal(self) -> Signal | None:
+        if self._interrupted():
+            return Signal.INTERRUPT
+        return Signal.BACKGROUND if self._took_background() else None
+
+    def _interrupted(self) -> bool:
+        if Key.INTERRUPT not in self._keys:
+            return False
+        while self._keys.popleft() is not Key.INTERRUPT:
+            pass
+        self._size = sum(map(_size, self._keys))
+        return True
+
+    def _took_background(self) -> bool:
+        """Whether the first line that was typed ahead is `bg`; it is taken away."""
+        if Key.ENTER not in self._keys:
+            return False
+        first = self._keys.index(Key.ENTER)
+        if _typed(list(self._keys)[:first]).strip() != "bg":
+            return False
+        for _ in range(first + 1):
+            self._size -= _size(self._keys.popleft())
+        return True
+
+    def _add(self, data: bytes) -> None:
+        if not data:
+            self.ended = True
+        for key in self._reader.feed(data):
+            if key is Key.INTERRUPT or not self.dropped:
+                self._keys.append(key)
+                self._size += _size(key)
+        if self._size > MAX_LINE:
+            interrupted = Key.INTERRUPT in self._keys
+            self._keys = deque([Key.INTERRUPT] if interrupted else [])
+            self._size, self.dropped = len(self._keys), True
+
+
+def _size(key: Key | Text) -> int:
+    return len(key.text) if isinstance(key, Text) else 1
+
+
+def _typed(keys: list[Key | Text]) -> str:
+    text = ""
+    for key in keys:
+        if isinstance(key, Text):
+            text += key.text
+        elif key is Key.BACKSPACE:
+            text = text[:-1]
+    return text

@@ -1,0 +1,1 @@
+"""Forecasts: how long a transfer will take, from what has run before."""

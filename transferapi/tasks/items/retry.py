@@ -1,0 +1,127 @@
+"""Submit anew what a task has not moved or deleted: only these files, with the options of the task."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from identity.models import User
+from transferapi.tasks import options, queries, submission
+from transferapi.tasks.errors import NothingToRetryError, TaskNotCompleteError
+from transferapi.tasks.models import File, Task
+from transferapi.tasks.states import FileKind, Phase, TaskType
+
+from .rows import TransferItem
+from .spool import Spool, SpooledPaths
+
+#: Rows that are read at a time.
+_PAGE = 5000
+_NONE = "No file of this task has failed: there is nothing to do again."
+_UNKNOWN = "The files of this task are not known any more; submit it anew."
+_UNSEEN = "This task ended before all of its folders were listed; submit it anew, with a sync level to pass over files."
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """The fields of the new task. label None: the label of the old task; submission_id None: any."""
+
+    submission_id: uuid.UUID | None = None
+    task_id: uuid.UUID | None = None
+    label: str | None = None
+    deadline: datetime | None = None
+    command: str = ""
+
+
+def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
+    """The new task, and whether this call created it. The failed files are those of `queries.skipped_errors`.
+
+    Raises TaskNotFoundError, TaskNotCompleteError, NothingToRetryError, and the errors of `submission`.
+    """
+    old = queries.get(user, task_id)
+    if old.phase != Phase.DONE:
+        raise TaskNotCompleteError(task_id)
+    if old.history_deleted:
+        raise NothingToRetryError(_UNKNOWN)
+    if old.items_scanned < old.items_total:
+        raise NothingToRetryError(_UNSEEN)
+    with Spool(user.pk) as spool:
+        for file in _failed(user, task_id):
+            spool.add(*_record(file))
+        if not len(spool):
+            raise NothingToRetryError(_NONE)
+        return _submit(user, old, new, spool)
+
+
+def _failed(user: User, task_id: uuid.UUID) -> Iterator[File]:
+    marker: int | None = 0
+    while marker is not None:
+        page = queries.skipped_errors(user, task_id, marker=marker, limit=_PAGE)
+        yield from page.rows
+        marker = page.next_marker
+
+
+def _record(file: File) -> tuple[str, ...]:
+    return (
+        file.source_path,
+        file.destination_path or "",
+        str(file.kind),
+        file.checksum_algorithm or "",
+        file.checksum or "",
+    )
+
+
+def _submit(user: User, old: Task, new: NewTask, spool: Spool) -> tuple[Task, bool]:
+    ids = {"submission_id": new.submission_id or new.task_id or uuid.uuid4(), "task_id": new.task_id}
+    label = old.label if new.label is None else new.label
+    if old.type == TaskType.DELETE:
+        given = {name: old.options.get(name) for name in options.DELETE if name != "interpret_globs"}
+        return submission.submit_delete(
+            user,
+            submission.DeleteRequest(
+                **ids,  # type: ignore[arg-type]
+                endpoint=str(old.source_id),
+                paths=SpooledPaths(spool),
+                label=label,
+                deadline=new.deadline,
+                options=given,
+                command=new.command,
+            ),
+        )
+    # Single files have nothing beside them at the destination that could be deleted.
+    given = {name: old.options.get(name) for name in options.TRANSFER if name != "delete_destination_extra"}
+    return submission.submit_transfer(
+        user,
+        submission.TransferRequest(
+            **ids,  # type: ignore[arg-type]
+            source_endpoint=str(old.source_id),
+            destination_endpoint=str(old.destination_id),
+            items=_FailedItems(spool),
+            label=label,
+            deadline=new.deadline,
+            options=given,
+            command=new.command,
+        ),
+    )
+
+
+class _FailedItems:
+    """The failed files of a transfer as items. A folder is an item whose own scan has failed."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    def __len__(self) -> int:
+        return len(self._spool)
+
+    def __iter__(self) -> Iterator[TransferItem]:
+        for source, destination, kind, algorithm, checksum in self._spool.records():
+            yield TransferItem(
+                source,
+                destination,
+                recursive=True if int(kind) == FileKind.DIRECTORY else None,
+                external_checksum=checksum or None,
+                checksum_algorithm=algorithm or None,
+                symlink=int(kind) == FileKind.SYMLINK,
+            )

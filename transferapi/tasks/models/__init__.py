@@ -1,0 +1,30 @@
+"""The tables of transfer tasks. PostgreSQL is the truth: every other component may lose its state (truth 1)."""
+
+from .fields import PathField, TransactionIdField
+from .files import File, Item, Space
+from .notify import Delivery, Event, Mail, MailPreference, Webhook
+from .task import WITH_ENDS, WITH_HOSTS, WITH_OWNERS, AdminCancel, RemovedTask, Task
+from .worker import Lease, PathMemory, Round, Run
+
+__all__ = [
+    "WITH_ENDS",
+    "WITH_HOSTS",
+    "WITH_OWNERS",
+    "AdminCancel",
+    "Delivery",
+    "Event",
+    "File",
+    "Item",
+    "Lease",
+    "Mail",
+    "MailPreference",
+    "PathField",
+    "PathMemory",
+    "RemovedTask",
+    "Round",
+    "Run",
+    "Space",
+    "Task",
+    "TransactionIdField",
+    "Webhook",
+]

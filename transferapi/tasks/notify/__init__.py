@@ -1,0 +1,1 @@
+"""Notification: mail, webhooks, and the feed of events that open streams read."""

@@ -1,0 +1,41 @@
+"""Mails about agents: a second computer uses the key of one."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Q
+
+from endpoints.models import Agent
+from endpoints.registry import canonical_name
+from identity.clock import moment
+
+from . import mails
+
+#: A clone tries again and again; its endpoint's owner gets one mail in this time.
+QUIET = timedelta(days=1)
+
+
+def clone_refused(endpoint_id: uuid.UUID, address: str, now: datetime | None = None) -> None:
+    """Write the mail that a second computer with the key of an agent was refused; at most one for each `QUIET`.
+
+    address: of that computer, as the relay sees it; "" when unknown.
+    """
+    time = moment(now)
+    due = Q(clone_reported_at__isnull=True) | Q(clone_reported_at__lte=time - QUIET)
+    if not Agent.objects.filter(due, pk=endpoint_id).update(clone_reported_at=time):
+        return
+    endpoint = Agent.objects.select_related("endpoint__owner").get(pk=endpoint_id).endpoint
+    name = canonical_name(endpoint)
+    where = f" at {address}" if address else ""
+    lines = [
+        f"Two computers use the key of your endpoint {name}.",
+        f"The second one{where} was refused; the first goes on.",
+    ]
+    lines += ["", "If you copied the folder of the program to another computer, or restored a backup there, set that"]
+    lines += ["one up by a setup key of its own. If you did not, somebody has read the key: revoke it, and set your"]
+    lines += ["computer up again. Both are done here:", f"{settings.PUBLIC_URL}/endpoints/{endpoint.pk}#agent"]
+    key = f"clone:{endpoint.pk}:{time.isoformat()}"
+    mails.put(endpoint.owner, None, key, f"a second computer uses the key of {name}", lines, time)

@@ -1,0 +1,107 @@
+"""Sends the mails of the outbox, with Django's mail settings. A mail server that is down or hangs delays no task.
+
+EMAIL_TIMEOUT limits each attempt. After TRIES attempts with increasing pauses, a mail is given up with a line in the
+log. A worker that is lost between the server's reply and the write sends a mail twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.db import transaction
+
+from identity.clock import moment
+from transferapi.tasks.models import Mail
+
+from . import account_mails
+
+log = logging.getLogger(__name__)
+
+TRIES = 10
+#: Seconds before the second attempt; each further one waits twice as long, up to the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 30.0, 3600.0
+#: Days for which mails that were sent or given up are kept: without its key, a fact could be reported again.
+KEEP = timedelta(days=90)
+
+#: One mail at a time in each process: a server that hangs blocks one thread, not all.
+_busy = threading.Lock()
+
+
+def send_due(limit: int = 50, now: datetime | None = None) -> int:
+    """Send the due mails; return the number that the server accepted. Stops at the first failure."""
+    if not _busy.acquire(blocking=False):
+        return 0
+    try:
+        sent = 0
+        while sent < limit and (mail := _claim(now)) is not None and _try(mail, now):
+            sent += 1
+        return sent
+    finally:
+        _busy.release()
+
+
+def forget_old(now: datetime | None = None) -> int:
+    """Delete old mails; return their number."""
+    over = Mail.objects.filter(next_try_at=None, created_at__lt=moment(now) - KEEP)
+    deleted, _ = over.delete()
+    return deleted
+
+
+def _claim(now: datetime | None) -> Mail | None:
+    """The mail that has been due for longest. Its next attempt is postponed, so that no other worker takes it."""
+    with transaction.atomic():
+        now = moment(now)
+        due = Mail.objects.filter(next_try_at__lte=now).order_by("next_try_at")
+        mail = due.select_for_update(skip_locked=True, of=("self",)).select_related("user").first()
+        if mail is not None:
+            mail.attempts += 1
+            mail.next_try_at = now + timedelta(seconds=pause(mail.attempts))
+            mail.save(update_fields=["attempts", "next_try_at"])
+        return mail
+
+
+def pause(attempts: int) -> float:
+    """Seconds until the next attempt after so many."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempts - 1))
+
+
+def _try(mail: Mail, now: datetime | None) -> bool:
+    """Send a mail; return whether it needs no further attempt."""
+    body = account_mails.body_of(mail) if mail.user.email else None
+    if body is None:
+        return _done(mail)
+    message = EmailMessage(
+        mail.subject,
+        body,
+        settings.DEFAULT_FROM_EMAIL,
+        [mail.user.email],
+        headers={"Auto-Submitted": "auto-generated", "Message-ID": f"<waybill-{mail.pk}@{_domain()}>"},
+    )
+    server = get_connection()
+    try:
+        server.send_messages([message])
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            server.close()
+        # The text of the error may hold data that was sent to the server; the type is enough.
+        log.warning("mail %d was not sent, try %d of %d: %s", mail.pk, mail.attempts, TRIES, type(error).__name__)
+        if mail.attempts >= TRIES:
+            log.error("mail %d to the user %s is given up", mail.pk, mail.user.username)
+            _done(mail)
+        return False
+    return _done(mail, sent_at=moment(now))
+
+
+def _done(mail: Mail, sent_at: datetime | None = None) -> bool:
+    Mail.objects.filter(pk=mail.pk).update(next_try_at=None, sent_at=sent_at)
+    return True
+
+
+def _domain() -> str:
+    """The domain of the sender. Django refuses an invalid address before."""
+    return settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("> ") or "localhost"

@@ -1,0 +1,84 @@
+"""Checks of labels, deadlines, checksums and paths in requests of users. Each raises RequestError."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.conf import settings
+
+from endpoints import paths
+from endpoints.gridftp.patterns import PatternError, check_path
+from endpoints.paths import BadPathError
+
+from .errors import RequestError
+
+MAX_LABEL = 128
+#: Hexadecimal digits of the checksums that files can be compared with.
+CHECKSUMS = {
+    "MD5": 32, "SHA1": 40, "SHA224": 56, "SHA256": 64, "SHA384": 96, "SHA512": 128,
+    "ADLER32": 8, "CRC32": 8, "CRC32C": 8,
+}  # fmt: skip
+_HEXADECIMAL = re.compile(r"[0-9a-f]+")
+_NO_LABEL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+
+
+def label(text: str | None) -> str | None:
+    """The label, or None where it is empty."""
+    if not text:
+        return None
+    if len(text) > MAX_LABEL:
+        raise RequestError("label", f"A label has at most {MAX_LABEL} characters.")
+    if _NO_LABEL.search(text) or text != text.strip():
+        raise RequestError("label", "A label is one line, without blanks at its ends.")
+    return text
+
+
+def deadline(moment: datetime, now: datetime) -> datetime:
+    """A time in the future."""
+    if moment.tzinfo is None:
+        raise RequestError("deadline", "A deadline has a time zone.")
+    if moment <= now:
+        raise RequestError("deadline", "The deadline has passed already.")
+    return moment
+
+
+def algorithm(name: str, field: str) -> str:
+    """The algorithm as servers name it, from any case of letters."""
+    if name.upper() not in CHECKSUMS:
+        raise RequestError(field, f"One of {', '.join(CHECKSUMS)} is wanted here.")
+    return name.upper()
+
+
+def checksum(value: str, algorithm: str, field: str) -> str:
+    """A hexadecimal checksum of this algorithm, in lower case."""
+    digits = value.lower()
+    if len(digits) != CHECKSUMS[algorithm] or not _HEXADECIMAL.fullmatch(digits):
+        raise RequestError(field, f"{algorithm} is {CHECKSUMS[algorithm]} hexadecimal digits.")
+    return digits
+
+
+def path(text: str, field: str) -> str:
+    """The path in its canonical spelling (`endpoints.paths.normal`)."""
+    try:
+        return paths.normal(text)
+    except BadPathError as error:
+        raise RequestError(field, str(error)) from None
+
+
+def patterns(texts: Iterable[str]) -> None:
+    """Check that paths of DATA that are patterns can be expanded."""
+    for number, text in enumerate(texts):
+        try:
+            check_path(text)
+        except PatternError as error:
+            raise RequestError(f"DATA[{number}].path", error.reason) from None
+
+
+def too_many_items() -> str:
+    return f"A submission has at most {settings.LIMITS.items} items on this service (WAYBILL_MAX_ITEMS)."
+
+
+def too_many_lines() -> str:
+    return f"A list has at most {settings.LIMITS.listed_items} lines on this service (WAYBILL_MAX_LISTED_ITEMS)."

@@ -1,0 +1,37 @@
+"""Rounds: periodic jobs, each done by one worker at a time.
+
+Each kind of round has a row with its next due time. A worker that finds that time past adds the interval and does the
+round; if it is lost meanwhile, one round is lost, and any worker does the next. Times are of the database's clock; a
+time further ahead than one interval was written before that clock was set back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection
+
+
+def claim(intervals: Mapping[str, float]) -> list[str]:
+    """The rounds, of these (name: interval in seconds), that the caller must do now; no other worker gets them."""
+    parameters: dict[str, Any] = {"names": list(intervals), "intervals": list(intervals.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, parameters)
+        return [name for (name,) in cursor.fetchall()]
+
+
+#: A row that another worker has locked is skipped; a round that was never done is due at the next call.
+_CLAIM = """
+    WITH wanted AS (
+        SELECT name, make_interval(secs => seconds) AS every
+        FROM unnest(%(names)s::text[], %(intervals)s::float8[]) AS wanted (name, seconds)
+    ), missing AS (
+        INSERT INTO tasks_round (name, next_at) SELECT name, '-infinity' FROM wanted ON CONFLICT DO NOTHING
+    ), due AS (
+        SELECT name, every FROM tasks_round JOIN wanted USING (name)
+        WHERE next_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + every
+        FOR NO KEY UPDATE OF tasks_round SKIP LOCKED
+    )
+    UPDATE tasks_round round SET next_at = clock_timestamp() + due.every
+    FROM due WHERE round.name = due.name RETURNING round.name"""

@@ -1,0 +1,1 @@
+"""The tables as a worker uses them: leases, scan results, settlement; each call is a short transaction."""

@@ -1,0 +1,229 @@
+"""Leases: the exclusive right of a worker to work on a task (docs/architecture.md, truth 1). Heartbeats renew it.
+
+Locks are taken in one order: turns (advisory), lease row, task row.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Max
+
+from endpoints.gridftp.faults import Side
+from endpoints.models import Endpoint
+from endpoints.network_use import limits
+from endpoints.registry import canonical_name
+from endpoints.sharing.access import Access
+from identity.clock import moment
+from transferapi.tasks import locks, moves
+from transferapi.tasks.errors import LeaseLostError, StaleStateError
+from transferapi.tasks.events import NewEvent
+from transferapi.tasks.managers import pauses
+from transferapi.tasks.models import WITH_HOSTS, Event, File, Lease, PathMemory, Task
+from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
+from transferapi.tasks.states import Phase, TaskType
+
+from .endpoint_access import AccessRefusal, accesses
+from .fair_share import SchedulerSnapshot
+
+TTL = timedelta(seconds=6)
+
+#: Events that a task has once at most: a worker must know whether the task has them already.
+ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
+
+
+class LeaseRefusal(Enum):
+    NOT_RUNNABLE = "done, paused, suspended or unknown"
+    HELD = "another worker holds it"
+    PAUSED = "its owner, or a manager of an endpoint, has paused it"
+    QUOTA = "the user or an endpoint has enough running tasks, or an older task comes first"
+    NOT_DUE = "its next attempt is later"
+    NOT_PERMITTED = "its owner may not use one of its endpoints any more: it has failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease on a task, with the facts that its holder needs."""
+
+    task_id: uuid.UUID
+    epoch: int
+    owner_id: uuid.UUID
+    spec: TaskSpec
+    #: How the owner of the task reaches its endpoints.
+    accesses: Mapping[Side, Access]
+
+
+def acquire(
+    task_id: uuid.UUID, worker: str, *, ttl: timedelta = TTL, now: datetime | None = None
+) -> Grant | LeaseRefusal:
+    """Take the task, if it is its turn; end it, if its owner may not use its endpoints any more.
+
+    The locks of the user and of the endpoints freeze the counts of `SchedulerSnapshot` until the lease is written. now
+    None: the database's clock, which all workers share.
+    """
+    columns = ("owner_id", "type", "source_host_id", "destination_host_id")
+    keys = Task.objects.filter(pk=task_id).values_list(*columns).first()
+    if keys is None:
+        return LeaseRefusal.NOT_RUNNABLE
+    with transaction.atomic():
+        locks.take(f"turns of {keys[0]} {keys[1]}", *(f"sessions of {host}" for host in {*keys[2:]} - {None}))
+        now = moment(now)
+        task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
+        refusal = _refusal(task, now)
+        if refusal:
+            return refusal
+        if why := pauses.why(task, now):
+            return _pause(task, why, now)
+        sessions = SchedulerSnapshot(now).sessions_for(task_id, (task.owner_id, task.type))
+        if not sessions:
+            return LeaseRefusal.QUOTA
+        try:
+            ends = accesses(task)
+            if isinstance(ends, AccessRefusal):
+                moves.fail(task_id, moves.state_of(task), *ends, now)
+                return LeaseRefusal.NOT_PERMITTED
+            return _take(task, ends, worker, sessions, now, ttl)
+        except StaleStateError:
+            return LeaseRefusal.NOT_RUNNABLE
+
+
+def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
+    if task.phase not in (Phase.QUEUED, Phase.RUNNING):
+        return LeaseRefusal.NOT_RUNNABLE
+    if Lease.objects.filter(pk=task.pk, expires_at__gt=now).exclude(worker="").exists():
+        return LeaseRefusal.HELD
+    return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
+
+
+def _pause(task: Task, why: moves.Pause, now: datetime) -> LeaseRefusal:
+    """Pause a task that was queued when a pause rule came, or whose worker was lost since."""
+    lost = {"suspect_up_to": _last_file(task)} if task.phase == Phase.RUNNING else None
+    try:
+        moves.pause(task.pk, moves.state_of(task), why, now, lost)
+    except StaleStateError:
+        return LeaseRefusal.NOT_RUNNABLE
+    return LeaseRefusal.PAUSED
+
+
+def _last_file(task: Task) -> int:
+    """The id of the last file that a lost worker may still be writing."""
+    return File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
+
+
+def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, now: datetime, ttl: timedelta) -> Grant:
+    """Write the lease with a new epoch and move the task. Raises StaleStateError where it was ended meanwhile."""
+    if task.phase == Phase.QUEUED:
+        moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
+    else:
+        task.suspect_up_to = _last_file(task)
+        lost = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
+        changes = {"suspect_up_to": task.suspect_up_to}
+        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=lost, changes=changes)
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE, [task.pk, worker, now + ttl, sessions])
+        (epoch,) = cursor.fetchone()
+    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends)
+
+
+def _spec(task: Task, sessions: int) -> TaskSpec:
+    there = frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True))
+    return TaskSpec(
+        task_id=str(task.pk),
+        is_delete=task.type == TaskType.DELETE,
+        source=_endpoint(task.source),
+        destination=_endpoint(task.destination) if task.destination else None,
+        options=task.options,
+        max_sessions=sessions,
+        suspect_up_to=task.suspect_up_to,
+        started="STARTED" in there,
+        connection_failures=task.connection_failures,
+        knowledge=_knowledge(task),
+        troubled=task.nice_status is not None or bool((task.trouble or {}).get("away")),
+        warned=there,
+    )
+
+
+def _endpoint(endpoint: Endpoint) -> TaskEndpoint:
+    host = endpoint.host or endpoint
+    return TaskEndpoint(
+        str(endpoint.pk),
+        canonical_name(endpoint),
+        host_id=str(host.pk),
+        root=endpoint.host_path.rstrip("/") if endpoint.host else None,
+        personal=host.personal,
+        streamed=any(server.scheme == "sftp" for server in host.servers.all()),
+        **limits(host)._asdict(),
+    )
+
+
+def _knowledge(task: Task) -> dict[str, object]:
+    pair = PathMemory.objects.filter(source=task.source_host_id, destination=task.destination_host_id)
+    return pair.values_list("knowledge", flat=True).first() or {}
+
+
+_TAKE = """
+    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions) VALUES (%s, 1, %s, %s, %s)
+    ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, worker = excluded.worker,
+        expires_at = excluded.expires_at, sessions = excluded.sessions
+    RETURNING epoch"""
+
+
+def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: datetime | None = None) -> HeartbeatReply:
+    """Renew the lease. Raises LeaseLostError, also where it has run out and no other worker has taken it yet.
+
+    Its sessions do not count any more after that, so that its holder must not go on.
+    """
+    parameters: dict[str, Any] = {"task": task_id, "epoch": epoch, "ttl": ttl, "now": now}
+    with connection.cursor() as cursor:
+        cursor.execute(_BEAT, parameters)
+        row = cursor.fetchone()
+    if row is None:
+        raise LeaseLostError(task_id, epoch)
+    return HeartbeatReply(*row)
+
+
+_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+_HELD = f"l.task_id = %(task)s AND l.epoch = %(epoch)s AND l.worker <> '' AND l.expires_at > {_NOW}"
+_BEAT = f"""
+    UPDATE tasks_lease l SET expires_at = {_NOW} + %(ttl)s FROM tasks_task t
+    WHERE {_HELD} AND t.id = l.task_id
+    RETURNING t.cancel_requested_at IS NOT NULL, t.deadline, {pauses.stopped(_NOW)}"""  # noqa: S608 (constants)
+_HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
+
+
+#: The rows of a batch are looked up by their ids. The statistics of a table that has just begun to grow make PostgreSQL
+#: expect a single row of this task; without this setting it would read the whole table for each batch.
+_FOR_A_BATCH = "SET LOCAL synchronous_commit TO off; SET LOCAL enable_seqscan TO off; "
+
+
+@contextmanager
+def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end: bool = False) -> Iterator[datetime]:
+    """A transaction of a worker, which excludes other workers and other threads of this one; yields the time.
+
+    to_end: the transaction also ends the lease. Raises LeaseLostError.
+
+    Only a transaction that ends the lease waits for the database's disk. A crash of the database may lose the others of
+    the last half second, in order and never in part; their work is then done again.
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
+            cursor.execute(statement, {"task": task_id, "epoch": epoch, "now": now})
+            row = cursor.fetchone()
+        if row is None:
+            raise LeaseLostError(task_id, epoch)
+        yield row[0]
+        if to_end:
+            Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0)
+
+
+def next_runnable(limit: int = 100, now: datetime | None = None) -> list[uuid.UUID]:
+    """Tasks that `acquire` would grant, in their order; for the sweep and the end of a slice."""
+    return SchedulerSnapshot(moment(now)).next(limit)

@@ -1,0 +1,375 @@
+"""Write outcomes of files: settled, faulted, progress. One short transaction for a whole batch.
+
+The task's counters change by as much as the rows change, so that they add up when an outcome is written twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from endpoints.gridftp.faults import Fault, Kind, Side
+from endpoints.gridftp.ranges import RangeSet
+from transferapi.tasks import events
+from transferapi.tasks.models import WITH_ENDS, Task
+from transferapi.tasks.records import FaultedFile, FaultedItem, PartialFile, SettledFile, Settlement, SkippedSource
+from transferapi.tasks.states import FileKind, FileState
+from transferapi.tasks.upkeep import space
+
+from . import arrays, troubles
+from .arrays import encoded
+from .leases import hold
+from .scan_results import file_key
+
+#: The deadline moves to this long after the last progress, unless it is fixed.
+GRACE = timedelta(hours=72)
+#: The outcome of a fault: the time of the retry, "given up", or "passed over".
+_Fate = datetime | str
+_PASSED_OVER = "passed over"
+#: (path, fault, outcome)
+_Reported = tuple[str, Fault, _Fate]
+#: Paths that the event of a fault lists; characters of a server's reply in the event, and in the row of a file.
+PATHS_TOLD, MAX_RAW, MAX_DETAILS = 20, 2000, 500
+
+
+class _Changes(NamedTuple):
+    """Changes of a task's counters."""
+
+    files: int = 0
+    transferred: int = 0
+    skipped: int = 0
+    failed: int = 0
+    size: int = 0
+    moved: int = 0
+    #: The part of `skipped` that could not be read.
+    skipped_errors: int = 0
+    #: Rows that changed.
+    rows: int = 0
+
+
+def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | None = None) -> None:
+    """Write the batch, the task's counters and the events of its faults. Raises LeaseLostError.
+
+    A file that is not pending any more is not changed and not counted again.
+    """
+    with hold(task_id, epoch, now) as now:
+        settled = _settle(task_id, batch.settled, now) if batch.settled else _Changes()
+        moved = _move(task_id, batch.progress) if batch.progress else _Changes()
+        faulted = _give_back(task_id, batch.faulted, now) if batch.faulted else _Changes()
+        total = _Changes(*map(sum, zip(settled, moved, faulted, strict=True)))
+        checksummed = sum(file.checksummed for file in batch.settled)
+        checksummed += sum(file.checksummed for file in batch.faulted)
+        progressed = bool(settled.rows or moved.rows)
+        faults = [file.fault for file in batch.faulted if not file.skipped]
+        retry_at = _earliest(file.retry_at for file in batch.faulted)
+        _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed, retry_at=retry_at)
+        _report(task_id, [(file.path, file.fault, _fate(file)) for file in batch.faulted], now)
+
+
+def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem], now: datetime | None = None) -> None:
+    """Write faults of scans. An item that has failed or is skipped gets a file row, which the user's lists show."""
+    with hold(task_id, epoch, now) as now:
+        waiting = [one for one in faulted if one.retry_at]
+        failed = _give_up(task_id, [one for one in faulted if not one.retry_at and not one.skipped], now)
+        skipped = _give_up(task_id, [one for one in faulted if one.skipped], now, FileState.SKIPPED)
+        if waiting:
+            with connection.cursor() as cursor:
+                tries = arrays.moments(one.retry_at for one in waiting)
+                cursor.execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
+        changes = _Changes(files=failed + skipped, failed=failed, skipped=skipped, skipped_errors=skipped)
+        faults = [one.fault for one in faulted if not one.skipped]
+        retry_at = _earliest(one.retry_at for one in faulted)
+        _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped, retry_at=retry_at)
+        _report(task_id, [(one.item.source_path, one.fault, _fate(one)) for one in faulted], now)
+
+
+def skip_sources(
+    task_id: uuid.UUID, epoch: int, item_id: int, skipped: Sequence[SkippedSource], now: datetime | None = None
+) -> None:
+    """Write rows for sources of an item that its scan skips; a repeated scan adds none. Raises TooMuchError."""
+    with hold(task_id, epoch, now) as now:
+        # No path has such a key: a file from another source with this destination has a row of its own.
+        by_key = {file_key(f"passed over\0{item_id}\0{file.source_path}"): file for file in skipped}
+        new = [by_key[key] for key in _insert_skipped(task_id, item_id, by_key, now)]
+        space.take(task_id, len(new), sum(space.octets(file.source_path, file.destination_path) for file in new))
+        changes = _Changes(files=len(new), skipped=len(new), skipped_errors=len(new))
+        _count(task_id, changes, now, progressed=False, faults=())
+        _report(task_id, [(file.source_path, file.fault, _PASSED_OVER) for file in new], now)
+
+
+def _insert_skipped(
+    task_id: uuid.UUID, item_id: int, by_key: Mapping[bytes, SkippedSource], now: datetime
+) -> list[bytes]:
+    """The keys of the new rows."""
+    files = by_key.values()
+    with connection.cursor() as cursor:
+        cursor.execute(_SKIPPED, {
+            "task": task_id,
+            "item": item_id,
+            "now": now,
+            "kinds": arrays.integers(file.kind for file in files),
+            "sources": arrays.octets(encoded(file.source_path) for file in files),
+            "destinations": arrays.octets(encoded(file.destination_path) for file in files),
+            "keys": arrays.octets(by_key),
+            "codes": _codes(files),
+            "details": [_details(file.fault) for file in files],
+        })  # fmt: skip
+        return [bytes(key) for (key,) in cursor.fetchall()]
+
+
+def _codes(faulted: Iterable[FaultedFile | FaultedItem | SkippedSource]) -> list[str]:
+    return [one.fault.kind.value for one in faulted]
+
+
+def _settle(task_id: uuid.UUID, settled: Sequence[SettledFile], now: datetime) -> _Changes:
+    return _changes(_SETTLE, {
+        "task": task_id,
+        "now": now,
+        "ids": arrays.integers(one.file.id for one in settled),
+        "skipped": arrays.integers(int(one.skipped) for one in settled),
+        "sizes": [one.new_size for one in settled],
+        "algorithms": [one.checksum and one.checksum.algorithm for one in settled],
+        "checksums": [one.checksum and one.checksum.value for one in settled],
+    })  # fmt: skip
+
+
+def _give_back(task_id: uuid.UUID, faulted: Sequence[FaultedFile], now: datetime) -> _Changes:
+    return _changes(_GIVE_BACK, {
+        "task": task_id,
+        "now": now,
+        "ids": arrays.integers(one.file.id for one in faulted),
+        "codes": _codes(faulted),
+        "details": [_details(one.fault) for one in faulted],
+        "tries": arrays.moments(one.retry_at for one in faulted),
+        "ranges": [one.ranges for one in faulted],
+        "done": arrays.integers(RangeSet.parse(one.ranges).total if one.ranges else 0 for one in faulted),
+        "sizes": [one.new_size for one in faulted],
+        "states": arrays.integers(_state(one) for one in faulted),
+    })  # fmt: skip
+
+
+def _state(faulted: FaultedFile) -> FileState:
+    if faulted.skipped:
+        return FileState.SKIPPED
+    return FileState.PENDING if faulted.retry_at else FileState.FAILED
+
+
+def _move(task_id: uuid.UUID, progress: Sequence[PartialFile]) -> _Changes:
+    last = {one.file.id: one for one in progress}
+    return _changes(_MOVE, {
+        "task": task_id,
+        "ids": arrays.integers(last),
+        "ranges": [one.ranges for one in last.values()],
+        "done": arrays.integers(one.bytes for one in last.values()),
+    })  # fmt: skip
+
+
+def _changes(query: str, parameters: dict[str, Any]) -> _Changes:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return _Changes(*map(int, cursor.fetchone()))
+
+
+def _give_up(
+    task_id: uuid.UUID, faulted: Sequence[FaultedItem], now: datetime, state: FileState = FileState.FAILED
+) -> int:
+    """Give up items whose scan is not complete; return their number."""
+    if not faulted:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(_GIVE_UP_ITEMS, {
+            "task": task_id,
+            "now": now,
+            "ids": arrays.integers(one.item.id for one in faulted),
+            "kinds": arrays.integers(
+                FileKind.DIRECTORY if one.item.recursive else FileKind.FILE for one in faulted
+            ),
+            # No path has this key: the row of a failed item stands beside files of it that were found before.
+            "keys": arrays.octets(file_key(f"item\0{one.item.id}") for one in faulted),
+            "codes": _codes(faulted),
+            "details": [_details(one.fault) for one in faulted],
+            "state": state,
+        })  # fmt: skip
+        given_up = int(cursor.rowcount)
+    items = [one.item for one in faulted[:given_up]]
+    space.take(task_id, given_up, sum(space.octets(item.source_path, item.destination_path) for item in items))
+    return given_up
+
+
+def _count(
+    task_id: uuid.UUID,
+    changes: _Changes,
+    now: datetime,
+    *,
+    progressed: bool,
+    faults: Sequence[Fault],
+    items: int = 0,
+    checksummed: int = 0,
+    retry_at: datetime | None = None,
+) -> None:
+    """Add to the task's counters. A fault is its status until the next progress; progress extends the deadline."""
+    kind, count = Counter(fault.kind for fault in faults).most_common(1)[0] if faults else (None, 0)
+    worst = next((fault for fault in faults if fault.kind is kind), None)
+    parameters: dict[str, Any] = {
+        **changes._asdict(),
+        "task": task_id,
+        "now": now,
+        "progressed": progressed,
+        "grace": GRACE,
+        "items": items,
+        "checksummed": checksummed,
+        "faults": len(faults),
+        "quiet": progressed and not worst,
+        "code": kind and kind.value,
+        "advice": _sentence(task_id, worst, count, retry_at) if worst else None,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT, parameters)
+
+
+def _sentence(task_id: uuid.UUID, fault: Fault, count: int, retry_at: datetime | None) -> str:
+    task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
+    return troubles.sentence(task, fault, retry_at, what=f"{count} file{'' if count == 1 else 's'}")
+
+
+def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
+    return min((moment for moment in moments if moment), default=None)
+
+
+def _details(fault: Fault) -> str:
+    return events.printable(fault.raw or fault.advice)[:MAX_DETAILS]
+
+
+def _fate(faulted: FaultedFile | FaultedItem) -> _Fate:
+    """The outcome: the time of the retry, or one of the two words."""
+    if faulted.skipped:
+        return _PASSED_OVER
+    return faulted.retry_at or "given up"
+
+
+def _report(task_id: uuid.UUID, faults: Iterable[_Reported], now: datetime) -> None:
+    """Append one event for each kind of fault on each side, for any number of files."""
+    groups: dict[tuple[Kind, Side, str | None], list[_Reported]] = defaultdict(list)
+    for path, fault, fate in faults:
+        groups[fault.kind, fault.side, fate if isinstance(fate, str) else None].append((path, fault, fate))
+    if groups:
+        events.append_bounded(task_id, [_event(*key, group) for key, group in groups.items()], now)
+
+
+def _event(kind: Kind, side: Side, end: str | None, group: Sequence[_Reported]) -> events.NewEvent:
+    what = kind.replace("_", " ").capitalize()
+    where = f" at the {side}" if side is not Side.UNKNOWN else ""
+    number = "1 file" if len(group) == 1 else f"{len(group)} files"
+    tries = [fate for _, _, fate in group if isinstance(fate, datetime)]
+    then = end or f"tried again from {min(tries):%Y-%m-%d %H:%M:%S} UTC"
+    fault = group[0][1]
+    lines = [fault.advice, fault.raw[:MAX_RAW], *(f"File: {path}" for path, _, _ in group[:PATHS_TOLD])]
+    if len(group) > PATHS_TOLD:
+        lines.append(f"... and {len(group) - PATHS_TOLD} more")
+    text = "\n".join(line for line in lines if line)
+    return events.NewEvent(kind.value, f"{what}{where} on {number}: {then}.", text, is_error=end != _PASSED_OVER)
+
+
+#: IS NOT DISTINCT FROM: no index of the task can serve it, so that rows are found by their ids alone (see leases.hold).
+#: Each of these three statements returns the changes of the counters, in the order of `_Changes`.
+#: `old` is the row before, `new` after the statement. Folders and links of a DELETE count in `files` only if they fail.
+_SETTLE = """
+    WITH given AS (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(skipped)s::int[], %(sizes)s::bigint[], %(algorithms)s::varchar[],
+            %(checksums)s::varchar[]) AS given(id, skipped, size, algorithm, checksum)
+    ), done AS (
+        UPDATE tasks_file new SET
+            state = 1 + given.skipped, settled_at = %(now)s, size = coalesce(given.size, old.size),
+            bytes_done = CASE given.skipped WHEN 0 THEN coalesce(given.size, old.size) ELSE 0 END,
+            next_try_at = NULL, ranges = '', temporary_path = NULL,
+            error_code = NULL, error_details = NULL, error_time = NULL,
+            checksum_algorithm = given.algorithm, checksum = given.checksum
+        FROM given JOIN tasks_file old ON old.id = given.id
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+        RETURNING new.kind = 0 AS is_file, given.skipped, new.size - old.size AS size,
+            new.bytes_done - old.bytes_done AS moved
+    )
+    SELECT 0, count(*) FILTER (WHERE is_file AND skipped = 0), count(*) FILTER (WHERE is_file AND skipped = 1), 0,
+        coalesce(sum(size), 0), coalesce(sum(moved), 0), 0, count(*) FROM done"""
+
+_GIVE_BACK = """
+    WITH given AS (
+        SELECT *, retry_at IS NULL AS given_up
+        FROM unnest(%(ids)s::bigint[], %(codes)s::varchar[], %(details)s::text[], %(tries)s::timestamptz[],
+            %(ranges)s::text[], %(done)s::bigint[], %(sizes)s::bigint[], %(states)s::int[])
+            AS given(id, code, details, retry_at, ranges, done, size, state)
+    ), back AS (
+        UPDATE tasks_file new SET
+            state = given.state, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
+            attempts = old.attempts + 1, next_try_at = retry_at,
+            error_code = code, error_details = details, error_time = %(now)s,
+            size = coalesce(given.size, old.size), ranges = given.ranges,
+            bytes_done = CASE WHEN given_up THEN 0 ELSE least(given.done, coalesce(given.size, old.size)) END
+        FROM given JOIN tasks_file old ON old.id = given.id
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+        RETURNING new.kind = 0 AS is_file, given.state, new.size - old.size AS size,
+            new.bytes_done - old.bytes_done AS moved
+    )
+    SELECT count(*) FILTER (WHERE state > 0 AND NOT is_file), 0, count(*) FILTER (WHERE state = 2),
+        count(*) FILTER (WHERE state = 3), coalesce(sum(size), 0), coalesce(sum(moved), 0),
+        count(*) FILTER (WHERE state = 2), count(*) FROM back"""
+
+_MOVE = """
+    WITH given AS (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(ranges)s::text[], %(done)s::bigint[]) AS given(id, ranges, done)
+    ), moved AS (
+        UPDATE tasks_file new SET ranges = given.ranges, bytes_done = least(given.done, old.size)
+        FROM given JOIN tasks_file old ON old.id = given.id
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+        RETURNING new.bytes_done - old.bytes_done AS moved
+    )
+    SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), 0, count(*) FILTER (WHERE moved > 0) FROM moved"""
+
+_RETRY_ITEMS = """
+    UPDATE tasks_item i SET attempts = attempts + 1, next_try_at = given.retry_at
+    FROM unnest(%s::bigint[], %s::timestamptz[]) AS given(id, retry_at)
+    WHERE i.id = given.id AND i.task_id = %s AND i.scanned_at IS NULL"""
+
+_GIVE_UP_ITEMS = """
+    WITH given AS (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(kinds)s::smallint[], %(keys)s::bytea[], %(codes)s::varchar[],
+            %(details)s::text[]) AS given(id, kind, key, code, details)
+    ), items AS (
+        UPDATE tasks_item i SET attempts = attempts + 1, next_try_at = NULL, scanned_at = %(now)s
+        FROM given WHERE i.id = given.id AND i.task_id = %(task)s AND i.scanned_at IS NULL
+        RETURNING i.*
+    )
+    INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
+        ranges, bytes_done, error_code, error_details, error_time, settled_at, checksum_algorithm, checksum)
+    SELECT items.task_id, items.id, given.kind, source_path, destination_path, key, 0, %(state)s, attempts, '', 0,
+        code, details, %(now)s, %(now)s, extra->>'checksum_algorithm', extra->>'external_checksum'
+    FROM items JOIN given USING (id)
+    ON CONFLICT (task_id, key) DO NOTHING"""
+
+_SKIPPED = """
+    INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
+        ranges, bytes_done, error_code, error_details, error_time, settled_at)
+    SELECT %(task)s, %(item)s, kind, source, destination, key, 0, 2, 1, '', 0, code, details, %(now)s, %(now)s
+    FROM unnest(%(kinds)s::smallint[], %(sources)s::bytea[], %(destinations)s::bytea[], %(keys)s::bytea[],
+        %(codes)s::varchar[], %(details)s::text[]) AS given(kind, source, destination, key, code, details)
+    ON CONFLICT (task_id, key) DO NOTHING RETURNING key"""
+
+_COUNT = """
+    UPDATE tasks_task SET
+        files = files + %(files)s, files_transferred = files_transferred + %(transferred)s,
+        files_skipped = files_skipped + %(skipped)s, files_failed = files_failed + %(failed)s,
+        bytes_total = greatest(0, least(bytes_total + %(size)s::numeric, 9223372036854775807)),
+        bytes_transferred = greatest(0, least(bytes_transferred + %(moved)s::numeric, 9223372036854775807)),
+        items_scanned = items_scanned + %(items)s, faults = faults + %(faults)s,
+        skipped_errors = skipped_errors + %(skipped_errors)s, bytes_checksummed = bytes_checksummed + %(checksummed)s,
+        last_progress_at = CASE WHEN %(progressed)s THEN %(now)s ELSE last_progress_at END,
+        deadline = CASE WHEN %(progressed)s AND NOT deadline_is_fixed
+            THEN greatest(deadline, %(now)s + %(grace)s) ELSE deadline END,
+        nice_status = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(code)s, nice_status) END,
+        nice_status_details = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(advice)s, nice_status_details) END
+    WHERE id = %(task)s"""

@@ -1,0 +1,113 @@
+"""The end of a slice: the task succeeds, fails, waits for a person, or goes back to the queue. Its lease ends with it.
+
+Every function raises LeaseLostError, and has written nothing, where the lease is no longer that of this epoch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+from django.db.models import Count
+
+from endpoints.gridftp.faults import Fault
+from transferapi.tasks import events, moves
+from transferapi.tasks.managers import pauses
+from transferapi.tasks.models import WITH_ENDS, WITH_HOSTS, File, Task
+from transferapi.tasks.states import FileState
+
+from . import renewal
+from .leases import hold
+
+
+def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
+    """End the task: SUCCEEDED where no file failed, else FAILED. Raises ValueError while files or items are left."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        task = Task.objects.select_for_update().get(pk=task_id)
+        left = File.objects.filter(task=task_id, state=FileState.PENDING).exists()
+        if left or task.items_scanned < task.items_total:
+            raise ValueError(f"task {task_id} is not done: files or items are left")
+        if task.skipped_errors:
+            events.append(task_id, [_passed_over(task.skipped_errors)], now)
+        if task.files_failed:
+            _fail_for_files(task, now)
+        else:
+            event = events.NewEvent("SUCCEEDED", "The task succeeded.", _numbers(task))
+            moves.move(task_id, moves.RUNNING, moves.SUCCEEDED, now=now, event=event, changes=moves.NO_TROUBLE)
+
+
+def _passed_over(count: int) -> events.NewEvent:
+    what = "1 file or folder" if count == 1 else f"{count} files or folders"
+    text = f"{what} could not be read and were left out, as skip_source_errors asks."
+    return events.NewEvent("SKIPPED_ERRORS", text, {"skipped_errors": count})
+
+
+def _fail_for_files(task: Task, now: datetime) -> None:
+    """Fail the task with the most frequent error of its files."""
+    failed = File.objects.filter(task=task, state=FileState.FAILED, error_code__isnull=False)
+    code = failed.values_list("error_code").annotate(files=Count("id")).order_by("-files", "error_code")[0][0]
+    done = task.files - task.files_failed
+    text = f"{task.files_failed} of {task.files} file(s) failed, {done} arrived or were in place already."
+    moves.fail(task.pk, moves.RUNNING, str(code), text, now, _numbers(task))
+
+
+def _numbers(task: Task) -> dict[str, int]:
+    return {
+        "files_succeeded": task.files_transferred,
+        "files_skipped": task.files_skipped,
+        "files_failed": task.files_failed,
+        "bytes_transferred": task.bytes_transferred,
+    }
+
+
+def fail(task_id: uuid.UUID, epoch: int, code: str, description: str, now: datetime | None = None) -> None:
+    """End the task as FAILED: CANCELED, EXPIRED, or a fault of the whole task. Files that arrived stay counted."""
+    with hold(task_id, epoch, now, to_end=True) as now:
+        moves.fail(task_id, moves.RUNNING, code, description, now)
+
+
+def suspend(
+    task_id: uuid.UUID,
+    epoch: int,
+    fault: Fault,
+    had_credential: datetime | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Make the task INACTIVE: a person must act. A task that was canceled meanwhile ends instead.
+
+    had_credential: when the unusable credential was stored; any other lets the task continue. None: there was none.
+    """
+    with hold(task_id, epoch, now, to_end=True) as now:
+        if not _cancel_came(task_id, now):
+            task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
+            renewal.suspend(task, fault, had_credential, now)
+
+
+def release(
+    task_id: uuid.UUID,
+    epoch: int,
+    next_run_at: datetime,
+    connection_failures: int = 0,
+    now: datetime | None = None,
+) -> None:
+    """Queue the task again: it may run from `next_run_at` on, or at its deadline.
+
+    A task that was canceled meanwhile ends; a task that was paused meanwhile is paused.
+    """
+    with hold(task_id, epoch, now, to_end=True) as now:
+        if _cancel_came(task_id, now):
+            return
+        task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
+        turn = {"next_run_at": max(now, min(next_run_at, task.deadline)), "connection_failures": connection_failures}
+        if why := pauses.why(task, now):
+            moves.pause(task_id, moves.RUNNING, why, now, turn)
+        else:
+            moves.move(task_id, moves.RUNNING, moves.QUEUED, now=now, changes=turn)
+
+
+def _cancel_came(task_id: uuid.UUID, now: datetime) -> bool:
+    task = Task.objects.select_for_update().only("cancel_requested_at").get(pk=task_id)
+    if task.cancel_requested_at is None:
+        return False
+    moves.fail(task_id, moves.RUNNING, "CANCELED", moves.CANCELED_TEXT, now)
+    return True

@@ -1,0 +1,169 @@
+"""The status of a task that makes no progress: the cause, the side, the endpoint, and the time of the next attempt.
+
+A fault of a whole endpoint (unreachable, wrong certificate) is counted, and is shown as the status of the task until a
+server of the endpoint is reached again. Of repeated faults, few get an event: the first, second, fourth, eighth.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F
+
+from endpoints.gridftp.faults import Fault, Kind, Side
+from endpoints.registry import canonical_name
+from transferapi.tasks import events
+from transferapi.tasks.models import WITH_ENDS, Task
+
+from .leases import hold
+
+#: A cause that has not occurred for this long counts as a new one.
+FORGET = timedelta(hours=1)
+#: Causes that are remembered; characters of a server's reply in a sentence.
+MOST_CAUSES, MAX_WORDS = 16, 400
+
+_TITLES = {
+    "AUTH": "The login was refused",
+    "CONNECT_FAILED": "No connection",
+    "CONNECTION_BROKEN": "The connection was lost",
+    "CONNECTION_RESET": "The connection was lost",
+    "ENDPOINT_ERROR": "An error of the server",
+    "ENDPOINT_TOO_BUSY": "The server has too much to do",
+    "GSI_DN_MISMATCH": "The certificate of another host",
+    "HOST_KEY_CHANGED": "Another host key than the registered one",
+    "INSECURE_SERVER": "The control channel is not protected",
+    "INTERNAL_ERROR": "An error of this service",
+    "INVALID_SERVICE_CREDENTIAL": "The server's certificate is not accepted",
+    "NO_CREDENTIALS": "No credential",
+    "TIMEOUT": "No answer in time",
+    "UNKNOWN": "An error",
+}
+
+
+def sentence(task: Task, fault: Fault, retry_at: datetime | None, *, what: str = "") -> str:
+    """The fault as a sentence. task: with WITH_ENDS. what: "3 files", for example; "": the endpoint itself."""
+    parts = [_title(fault.kind), _where(task, fault), f" on {what}" if what else ""]
+    words = _shortened(events.printable(fault.raw))
+    head = f"{''.join(parts)}: {words}" if words else "".join(parts)
+    then = f" It is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC." if retry_at else ""
+    advice = f" {fault.advice}" if fault.advice and fault.advice != fault.raw else ""
+    return events.printable(f"{head.rstrip('.')}.{then}{advice}")
+
+
+def endpoint_failed(
+    task_id: uuid.UUID,
+    epoch: int,
+    fault: Fault,
+    retry_at: datetime,
+    *,
+    lanes: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Record that an endpoint cannot be used until `retry_at`: the status of the task until it is reached again.
+
+    lanes: control sessions are possible, but none that move files. Raises LeaseLostError.
+    """
+    with hold(task_id, epoch, now) as now:
+        task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
+        text = sentence(task, fault, retry_at)
+        seen, tries, since = _seen(task.trouble or {}, fault, now)
+        away = (task.trouble or {}).get("away", {})
+        status = {"code": fault.kind, "side": fault.side, "lanes": lanes, "until": retry_at.isoformat(), "away": away}
+        Task.objects.filter(pk=task_id).update(
+            faults=F("faults") + 1, nice_status=fault.kind, nice_status_details=text, trouble={**status, "seen": seen}
+        )
+        if tries & (tries - 1) == 0:
+            often = f" Met {tries} times since {since:%Y-%m-%d %H:%M:%S} UTC." if tries > 1 else ""
+            details = "\n".join(filter(None, (fault.advice, fault.raw)))
+            events.append_bounded(task_id, [events.NewEvent(fault.kind, text + often, details, is_error=True)], now)
+
+
+def reached(task_id: uuid.UUID, epoch: int, sides: Sequence[Side], *, lanes: bool, now: datetime | None = None) -> None:
+    """Clear the status of `endpoint_failed`: servers of these sides were reached; lanes: with sessions that move files.
+
+    Raises LeaseLostError.
+    """
+    with hold(task_id, epoch, now) as now:
+        task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
+        known = task.trouble or {}
+        _agents_back(task, sides, now)
+        over = (lanes or not known.get("lanes")) and known.get("side") in (*sides, Side.UNKNOWN)
+        if over and task.nice_status == known.get("code"):
+            Task.objects.filter(pk=task_id).update(nice_status=None, nice_status_details=None)
+
+
+def agent_gone(task: Task, fault: Fault, since: datetime, look_at: datetime, now: datetime) -> None:
+    """Record that the agent of the fault's side is away; an event only where the task did not know. No fault counts.
+
+    task: with WITH_ENDS. Call it inside the transaction that ends the slice.
+    """
+    known = task.trouble or {}
+    away = known.get("away", {})
+    text = events.printable(_away_text(task, fault, datetime.fromisoformat(away.get(fault.side, since.isoformat()))))
+    status = {"code": fault.kind, "side": fault.side, "lanes": False, "until": look_at.isoformat()}
+    there = {"seen": known.get("seen", {}), "away": {fault.side: since.isoformat(), **away}}
+    Task.objects.filter(pk=task.pk).update(
+        nice_status=fault.kind, nice_status_details=text, trouble={**status, **there}
+    )
+    if fault.side not in away:
+        events.append_bounded(task.pk, [events.NewEvent(fault.kind, text, fault.raw)], now)
+
+
+def _away_text(task: Task, fault: Fault, since: datetime) -> str:
+    is_paused = fault.kind is Kind.AGENT_PAUSED
+    what = "is paused by its owner" if is_paused else f"is not connected, since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"The computer{_where(task, fault)} {what}. The task waits, and goes on by itself when it is back."
+
+
+def _agents_back(task: Task, sides: Sequence[Side], now: datetime) -> None:
+    """Record that agents are back which the task has waited for."""
+    known = task.trouble or {}
+    back = [side for side in sides if side in known.get("away", {})]
+    if not back:
+        return
+    away = {side: since for side, since in known["away"].items() if side not in back}
+    Task.objects.filter(pk=task.pk).update(trouble={**known, "away": away})
+    told = [_where(task, Fault(Kind.AGENT_AWAY, side)) for side in back]
+    text = "The computer{} is connected again; the task goes on where it was."
+    events.append_bounded(task.pk, [events.NewEvent("RESUMED", text.format(where)) for where in told], now)
+
+
+def seconds_to_next_try(task: Task, now: datetime) -> int:
+    """The time until an endpoint is tried again, where the status of the task shows its fault; else -1."""
+    known = task.trouble or {}
+    if task.nice_status is None or known.get("code") != task.nice_status:
+        return -1
+    return max(0, round((datetime.fromisoformat(str(known["until"])) - now).total_seconds()))
+
+
+def _seen(known: dict[str, Any], fault: Fault, now: datetime) -> tuple[dict[str, Any], int, datetime]:
+    """The recent causes with this one; how often this one has occurred, and since when."""
+    past = known.get("seen", {}).items()
+    lately = {cause: met for cause, met in past if now - datetime.fromisoformat(met[2]) < FORGET}
+    cause = f"{fault.kind} {fault.side} {fault.server}"
+    tries, since, _ = lately.pop(cause, (0, now.isoformat(), ""))
+    newest = dict(list(lately.items())[-(MOST_CAUSES - 1) :])
+    return {**newest, cause: (tries + 1, since, now.isoformat())}, tries + 1, datetime.fromisoformat(since)
+
+
+def _shortened(text: str) -> str:
+    """The beginning and the end of the text: servers give the cause in the last of many lines."""
+    if len(text) <= MAX_WORDS:
+        return text
+    end = MAX_WORDS * 2 // 3
+    return f"{text[: MAX_WORDS - end]} ... {text[-end:]}"
+
+
+def _title(code: str) -> str:
+    return _TITLES.get(code) or code.replace("_", " ").capitalize()
+
+
+def _where(task: Task, fault: Fault) -> str:
+    end = task.destination if fault.side is Side.DESTINATION else task.source
+    if fault.side is Side.UNKNOWN or end is None:
+        return ""
+    server = f" ({fault.server})" if fault.server else ""
+    return f" at the {fault.side} {canonical_name(end)}{server}"

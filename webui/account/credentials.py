@@ -1,0 +1,57 @@
+"""The section "Credentials": what the vault keeps for the user, where it serves, and until when."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
+from identity.models import User
+from identity.vault import store as vault
+from identity.vault.store import CredentialInfo
+
+SECTION = "credentials"
+_SOON = timedelta(hours=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCredential:
+    """place: the server, or the name of the endpoint. href: the page that renews it; "": none."""
+
+    held: CredentialInfo
+    place: str
+    href: str
+    expired: bool
+    soon: bool
+
+
+def context(user: User) -> dict[str, Any]:
+    held = vault.of_user(user.pk)
+    names = _names(held)
+    return {"credentials": [_shown(one, names) for one in held]}
+
+
+def remove(request: HttpRequest, user: User, credential: uuid.UUID) -> str:
+    vault.remove(user, credential)
+    return _("The credential is removed. Tasks that need it wait for another one.")
+
+
+def _names(held: list[CredentialInfo]) -> dict[str, str]:
+    """The names of the endpoints to which credentials are bound, by their bindings."""
+    ids = [one.bound_to.removeprefix("endpoint:") for one in held if one.bound_to.startswith("endpoint:")]
+    rows = Endpoint.objects.select_related("owner").filter(pk__in=ids)
+    return {vault.endpoint_binding(row.pk): canonical_name(row) for row in rows}
+
+
+def _shown(held: CredentialInfo, names: dict[str, str]) -> ShownCredential:
+    kind, _colon, place = held.bound_to.partition(":")
+    href = f"/endpoints/{place}/activate" if held.bound_to in names else ""
+    left = held.expires_at - datetime.now(UTC) if held.expires_at else None
+    expired, soon = left is not None and left <= timedelta(0), left is not None and left <= _SOON
+    return ShownCredential(held, names.get(held.bound_to, place if kind != "endpoint" else ""), href, expired, soon)

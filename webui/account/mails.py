@@ -1,0 +1,23 @@
+"""The section "Mails": where they go, and whether the user wants those about tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from identity.models import User
+from transferapi.tasks.notify import mail_preferences
+
+SECTION = "mails"
+
+
+def context(user: User) -> dict[str, Any]:
+    return {"mails_wanted": mail_preferences.enabled(user)}
+
+
+def choose(request: HttpRequest, user: User) -> str:
+    wanted = request.POST.get("enabled") == "yes"
+    mail_preferences.choose(user, enabled=wanted)
+    return _("You get mails about your tasks.") if wanted else _("You get no more mails about your tasks.")

@@ -1,0 +1,80 @@
+"""The section "Passkeys": the keys of the user, whether this address can have passkeys, and the forms.
+
+The script `passkeys.js` asks the browser for a key, and fills the form that `add` gets.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from identity.models import User
+from identity.passkeys import services
+from identity.passkeys.errors import PasskeyError
+from webui.page import ACCOUNT, signed_in, to_sign_in, user_of
+from webui.reasons import said
+from webui.sign_in.passkey_site import place
+from webui.sign_in.session_start import FRESH, signed_in_at
+
+SECTION = "passkeys"
+
+
+def context(request: HttpRequest, user: User) -> dict[str, Any]:
+    return {
+        "passkeys": services.of(user),
+        "passkeys_most": services.MOST,
+        "passkey_after_password": services.asked_after_password(user),
+        **place(request),
+    }
+
+
+@signed_in
+@require_POST
+def options(request: HttpRequest) -> HttpResponse:
+    """The options of `navigator.credentials.create`; or the page on which the user signs in again before."""
+    if not _is_recent(request):
+        return JsonResponse({"again": _again().url}, status=403)
+    try:
+        return JsonResponse(services.begin_new(user_of(request), request.session))
+    except PasskeyError as error:
+        return JsonResponse({"message": said(error.message)}, status=409)
+
+
+def add(request: HttpRequest, user: User) -> str | HttpResponse:
+    if not _is_recent(request):
+        return _again()
+    row = services.add(user, request.session, request.POST.get("credential", ""), request.POST.get("label", ""))
+    return _("The passkey %(name)s signs you in from now on.") % {"name": row.label}
+
+
+def rename(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
+    services.rename(user, passkey, request.POST.get("label", ""))
+    return _("The passkey has a new name.")
+
+
+def remove(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
+    services.remove(user, passkey)
+    return _("The passkey is removed.")
+
+
+def second_factor(request: HttpRequest, user: User) -> str | HttpResponse:
+    """Whether sign-in by password asks for a passkey too; like a new passkey, only just after a sign-in."""
+    if not _is_recent(request):
+        return _again()
+    wanted = request.POST.get("wanted") == "yes"
+    services.ask_after_password(user, wanted=wanted)
+    return _("Sign-in asks for a passkey after your password.") if wanted else _("Your password alone signs you in.")
+
+
+def _is_recent(request: HttpRequest) -> bool:
+    """Whether the user has just signed in: a stolen session must not add a way to sign in."""
+    return time.time() - signed_in_at(request) < FRESH
+
+
+def _again() -> HttpResponseRedirect:
+    return to_sign_in(f"{ACCOUNT}#{SECTION}", again=True)

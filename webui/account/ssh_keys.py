@@ -1,0 +1,77 @@
+"""The forms of the section "Ssh keys"."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from endpoints import registry
+from endpoints.errors import EndpointNotFoundError, RegistryError
+from endpoints.permissions import Permission
+from identity.models import User
+from identity.ssh_keys import services as ssh_keys
+from identity.ssh_keys.errors import KeyFieldInvalidError, KeyInvalidError, KeyNotFoundError, SshKeyError
+from identity.ssh_keys.restrictions import MAX_ENDPOINTS, KeyRestrictions, checked
+from webui.page import signed_in, user_of
+from webui.reasons import said
+
+from .answers import Refusal
+from .page import LIFETIMES, done, page
+
+SECTION = "ssh-keys"
+#: The fields of the form by their names in `KeyFieldInvalidError`.
+_FIELDS = {"label": "label", "expires": "days", "commands": "commands", "endpoints": "endpoints"}
+
+
+# The field may hold a private key that was pasted by mistake.
+@sensitive_post_parameters("public_key")
+@signed_in
+@require_POST
+def add(request: HttpRequest) -> HttpResponse:
+    user, given = user_of(request), request.POST
+    days = given.get("days", "")
+    if days not in {str(known) for known, _words in LIFETIMES}:
+        return _refused(request, _("That is none of the times that a key may last."), "days")
+    expires_at = datetime.now(UTC) + timedelta(days=int(days)) if days != "0" else None
+    try:
+        restrictions = _restrictions(user, given.get("commands", ""), given.get("endpoints", ""))
+        ssh_keys.add(user, given.get("public_key", ""), given.get("label", ""), restrictions, expires_at)
+    except KeyInvalidError as error:
+        return _refused(request, said(error.reason), "public_key")
+    except KeyFieldInvalidError as error:
+        return _refused(request, said(error.reason), _FIELDS.get(error.field, ""))
+    except (EndpointNotFoundError, SshKeyError, RegistryError) as error:
+        return _refused(request, f"{error.message}.", "endpoints" if isinstance(error, RegistryError) else "public_key")
+    return done(request, _("The key is added. It signs you in from now on."), SECTION)
+
+
+@signed_in
+@require_POST
+def remove(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
+    try:
+        ssh_keys.remove(user_of(request), key)
+    except KeyNotFoundError:
+        return page(request, refusal=Refusal(SECTION, _("This key is gone already.")), status=404)
+    return done(request, _("The key is removed."), SECTION)
+
+
+def _refused(request: HttpRequest, text: str, field: str) -> HttpResponse:
+    return page(request, refusal=Refusal(SECTION, text, field))
+
+
+def _restrictions(user: User, commands: str, endpoints: str) -> KeyRestrictions:
+    """The restrictions in two lists with blanks or commas; an empty one does not restrict.
+
+    Raises KeyFieldInvalidError, EndpointNotFoundError.
+    """
+    refs = [str(registry.resolve(user, ref, Permission.VIEW).pk) for ref in _words(endpoints)[: MAX_ENDPOINTS + 1]]
+    return checked(_words(commands) or None, refs or None)
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(",", " ").split()

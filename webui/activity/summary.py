@@ -1,0 +1,231 @@
+"""A task in words and numbers: its state, its phases, its rate, and the time that is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
+from transferapi.tasks.display_state import DisplayState, display_state
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.forecast.model import Forecast
+from transferapi.tasks.managers import pauses
+from transferapi.tasks.models import Task
+from transferapi.tasks.states import Phase, TaskType
+from webui.states import SHOWN, ShownState
+from webui.templatetags.waybill import count, duration, octets
+
+#: A forecast whose ends differ by more than this factor, or that is longer than this, says nothing.
+TOO_WIDE, TOO_LONG = 10.0, 999 * 3600.0
+#: Seconds that a span is rounded to, from this length on.
+_ROUNDED = ((6 * 3600, 1800), (3600, 300), (600, 60), (60, 10), (0, 1))
+_OVER = (DisplayState.DONE, DisplayState.SKIPS, DisplayState.FAILED, DisplayState.CANCELED)
+
+
+@dataclass(frozen=True)
+class PhaseShown:
+    """A phase of the progress. name: the part of the addresses of its elements. percent None: the end is not known."""
+
+    name: str
+    title: str | Promise
+    now: bool
+    over: bool
+    percent: float | None
+    text: str
+
+    @property
+    def classes(self) -> str:
+        return "over" if self.over else "now" if self.now else ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A task as lists and its page show it."""
+
+    task: Task
+    state: ShownState
+    source: str
+    destination: str
+
+    @property
+    def is_delete(self) -> bool:
+        return self.task.type == TaskType.DELETE
+
+    @property
+    def is_over(self) -> bool:
+        return self.task.phase == Phase.DONE
+
+    @property
+    def percent(self) -> float | None:
+        """The progress of the whole; None while it cannot be known. It is 100 only at the end."""
+        if self.is_over:
+            return 100.0
+        if forecasts.is_scanning(self.task) or not self.task.files:
+            return None
+        return min(99.0, _percent(self.task.bytes_transferred, self.task.bytes_total, self._settled, self.task.files))
+
+    @property
+    def rate(self) -> float | None:
+        """The mean rate from the request to the end or the last progress."""
+        end = self.task.completion_time or self.task.last_progress_at
+        seconds = (end - self.task.request_time).total_seconds() if end else 0.0
+        return self.task.bytes_transferred / seconds if seconds > 0 and self.task.bytes_transferred else None
+
+    @property
+    def _settled(self) -> int:
+        return self.task.files_transferred + self.task.files_skipped + self.task.files_failed
+
+    @property
+    def progress_text(self) -> str:
+        """Files and bytes in a few words."""
+        task = self.task
+        if self.is_delete:
+            return _("%(done)s of %(files)s") % {"done": count(self._settled), "files": count(task.files)}
+        if forecasts.is_scanning(task) and not self.is_over:
+            if not task.files:
+                return _("Looks for files")
+            return _("%(files)s files found so far") % {"files": count(task.files)}
+        if task.bytes_transferred >= task.bytes_total:
+            return octets(task.bytes_transferred)
+        return _("%(done)s of %(all)s") % {"done": octets(task.bytes_transferred), "all": octets(task.bytes_total)}
+
+    @property
+    def sentence(self) -> str:
+        """The task in one sentence."""
+        return _sentence(self)
+
+    @property
+    def phases(self) -> list[PhaseShown]:
+        return _phases(self)
+
+
+def of(task: Task) -> Summary:
+    """task: with its endpoints and their owners."""
+    destination = canonical_name(task.destination) if task.destination else ""
+    return Summary(task, SHOWN[display_state(task)], canonical_name(task.source), destination)
+
+
+def endpoint_name(endpoint: Endpoint) -> str:
+    return canonical_name(endpoint)
+
+
+def time_left(found: Forecast | None) -> str:
+    """The time that is left, as a range."""
+    if found is None or found.high > TOO_LONG or found.high > TOO_WIDE * max(found.low, 1.0) + 60:
+        return _("remaining time unknown")
+    low, high = duration(_rounded(found.low)), duration(_rounded(found.high))
+    if low == high:
+        return _("about %(time)s left") % {"time": high}
+    return _("%(low)s to %(high)s left") % {"low": low, "high": high}
+
+
+def _rounded(seconds: float) -> float:
+    step = next(step for longer, step in _ROUNDED if seconds >= longer)
+    return max(1, round(seconds / step) * step)
+
+
+def _percent(done: int, all_of: int, files_done: int, files: int) -> float:
+    """By octets; where all files are empty, by files."""
+    part = done / all_of if all_of else files_done / files if files else 0.0
+    return round(100 * min(1.0, part), 1)
+
+
+# ---- phases
+
+_SCANNING = gettext_lazy("Scanning")
+_TRANSFERRING = gettext_lazy("Transferring")
+_DELETING = gettext_lazy("Deleting")
+_VERIFYING = gettext_lazy("Verifying")
+
+
+def _phases(seen: Summary) -> list[PhaseShown]:
+    task = seen.task
+    scanning = forecasts.is_scanning(task)
+    found = _scan_phase(task, scanning)
+    if seen.is_delete:
+        return [found, _deleting(seen)]
+    return [found, _transferring(seen), *([_verifying(seen)] if task.options.get("verify_checksum") else [])]
+
+
+def _scan_phase(task: Task, scanning: bool) -> PhaseShown:
+    text = f"{_files(task.files)}, {octets(task.bytes_total)}" if task.files else ""
+    if scanning and text:
+        text = _("%(found)s so far") % {"found": text}
+    return PhaseShown("scan", _SCANNING, scanning, not scanning, None if scanning else 100.0, text)
+
+
+def _transferring(seen: Summary) -> PhaseShown:
+    task = seen.task
+    over = seen.is_over or (not forecasts.is_scanning(task) and task.bytes_transferred >= task.bytes_total > 0)
+    text = _("%(done)s of %(all)s") % {"done": octets(task.bytes_transferred), "all": octets(task.bytes_total)}
+    text = text if task.files else ""
+    percent = _percent(task.bytes_transferred, task.bytes_total, seen._settled, task.files)
+    return PhaseShown("move", _TRANSFERRING, bool(task.files) and not over, over and _went_well(seen), percent, text)
+
+
+def _verifying(seen: Summary) -> PhaseShown:
+    """A file is settled when the checksums of both sides agree."""
+    task = seen.task
+    over = _went_well(seen)
+    text = _("%(done)s of %(files)s files") % {"done": count(task.files_transferred), "files": count(task.files)}
+    percent = _percent(task.files_transferred + task.files_skipped, task.files, 0, 0) if task.files else 0.0
+    return PhaseShown("verify", _VERIFYING, bool(task.files_transferred) and not seen.is_over, over, percent, text)
+
+
+def _deleting(seen: Summary) -> PhaseShown:
+    task = seen.task
+    percent = _percent(seen._settled, task.files, 0, 0) if task.files else 0.0
+    text = _("%(done)s of %(files)s files") % {"done": count(seen._settled), "files": count(task.files)}
+    return PhaseShown("move", _DELETING, bool(task.files) and not seen.is_over, _went_well(seen), percent, text)
+
+
+def _went_well(seen: Summary) -> bool:
+    return display_state(seen.task) in (DisplayState.DONE, DisplayState.SKIPS)
+
+
+def _files(number: int) -> str:
+    return ngettext("%(files)s file", "%(files)s files", number) % {"files": count(number)}
+
+
+# ---- the sentence
+
+_SENTENCES = {
+    DisplayState.QUEUED: gettext_lazy("Waits for its turn to move files from %(source)s to %(destination)s."),
+    DisplayState.ACTIVE: gettext_lazy("Moves files from %(source)s to %(destination)s."),
+    DisplayState.NEEDS_YOU: gettext_lazy("Waits for a credential, and goes on by itself when it is there."),
+    DisplayState.PAUSED: gettext_lazy("Paused by a manager of an endpoint."),
+    DisplayState.DONE: gettext_lazy("%(files)s (%(bytes)s) went from %(source)s to %(destination)s in %(time)s."),
+    DisplayState.SKIPS: gettext_lazy(
+        "%(files)s (%(bytes)s) went from %(source)s to %(destination)s in %(time)s; %(skips)s could not be read."
+    ),
+    DisplayState.FAILED: gettext_lazy("Ended after %(time)s: %(why)s"),
+    DisplayState.CANCELED: gettext_lazy("Canceled after %(time)s. What had arrived stays."),
+}
+_OF_DELETES = {
+    DisplayState.QUEUED: gettext_lazy("Waits for its turn to delete files on %(source)s."),
+    DisplayState.ACTIVE: gettext_lazy("Deletes files on %(source)s."),
+    DisplayState.DONE: gettext_lazy("%(files)s were deleted on %(source)s in %(time)s."),
+}
+
+
+def _sentence(seen: Summary) -> str:
+    state, task = display_state(seen.task), seen.task
+    texts: dict[DisplayState, Any] = {**_SENTENCES, **(_OF_DELETES if seen.is_delete else {})}
+    end: datetime | None = task.completion_time
+    if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OWNER:
+        return _("Paused by its owner.")
+    return str(texts[state]) % {
+        "source": seen.source,
+        "destination": seen.destination,
+        "files": _files(task.files if seen.is_delete else task.files_transferred),
+        "bytes": octets(task.bytes_transferred),
+        "time": duration(max(1, (end - task.request_time).total_seconds())) if end else "",
+        "skips": _files(task.skipped_errors),
+        "why": (task.fatal_error_description or "") if state is DisplayState.FAILED else "",
+    }

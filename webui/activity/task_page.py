@@ -1,0 +1,131 @@
+"""The page of one task."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_safe
+
+from transferapi.tasks import queries
+from transferapi.tasks.errors import TaskNotFoundError
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.history import causes, repeat, timeline
+from transferapi.tasks.managers import pauses
+from transferapi.tasks.models import Task
+from transferapi.tasks.states import Phase, TaskType
+from webui.page import problem, show, signed_in, user_of
+
+from . import advice, plot, same_request, summary
+
+#: Events of the page, and items that it shows.
+EVENTS, ITEMS = 50, 20
+#: Seconds of a task from which on its rate is drawn.
+SHORTEST_PLOT = 2.0
+#: Days by which a press moves the deadline.
+EXTENSIONS = (1, 3, 7)
+_PROTECTION = {
+    "clear": gettext_lazy("not protected"),
+    "authenticated": gettext_lazy("authenticated"),
+    "encrypted": gettext_lazy("encrypted"),
+}
+
+_WAYS = {
+    "direct": gettext_lazy("directly from the source to the destination"),
+    "relayed": gettext_lazy("through this service, encrypted from end to end"),
+    "streamed": gettext_lazy("through a worker of this service"),
+}
+
+
+@signed_in
+@require_safe
+def page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    return of(request, task_id)
+
+
+def of(request: HttpRequest, task_id: uuid.UUID, *, refusal: str = "", status: int = 200) -> HttpResponse:
+    """The page, after an action that was refused with its reason."""
+    try:
+        task = queries.get(user_of(request), task_id)
+    except TaskNotFoundError:
+        return not_found(request)
+    context = {**_context(task), **_events(request, task), "refusal": ("task", refusal) if refusal else None}
+    return show(request, "activity/task.html", context, status)
+
+
+def not_found(request: HttpRequest) -> HttpResponse:
+    return problem(request, 404, _("No such task"), _("There is no task of this id among yours. It may be an old one."))
+
+
+def _context(task: Task) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    seen, plans = summary.of(task), timeline.plans(task)
+    found = list(map(partial(advice.shown, task), causes.causes(task)))
+    trouble = advice.of_endpoint(task, now)
+    items = repeat.items(task, ITEMS)
+    over = task.phase == Phase.DONE
+    return {
+        "title": task.label or seen.source + (f" → {seen.destination}" if seen.destination else ""),
+        "task": task,
+        "seen": seen,
+        "time_left": "" if over else summary.time_left(forecasts.during(task, now)),
+        "plans": list(reversed(plans)),
+        "plot": plot.plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
+        "trouble": trouble,
+        "causes": found,
+        "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
+        "items": items,
+        "more_items": task.items_total - len(items),
+        "commands": same_request.commands(task, items) if items else [],
+        "options": _options(task),
+        "protection": _PROTECTION.get(task.data_protection or "", ""),
+        "data_way": _WAYS.get(task.data_way or "", ""),
+        "can_retry": over and task.type == TaskType.TRANSFER and bool(found),
+        "can_run_again": repeat.can_run_again(task) and bool(items),
+        "paused_by_owner": pauses.OWNER in task.admin_pauses,
+        "submission_id": uuid.uuid4(),
+        "extensions": EXTENSIONS,
+    }
+
+
+def _lasted(task: Task, now: datetime) -> float:
+    return ((task.completion_time or now) - task.request_time).total_seconds()
+
+
+def _events(request: HttpRequest, task: Task) -> dict[str, Any]:
+    errors_only = request.GET.get("events") == "errors"
+    found = queries.events(task.owner, task.pk, is_error=True if errors_only else None, limit=EVENTS)
+    return {"events": found.rows, "more_events": found.total - len(found.rows), "errors_only": errors_only}
+
+
+def _options(task: Task) -> list[tuple[str, str]]:
+    """The options in words; those that are off are left out."""
+    asked = task.options
+    levels = {
+        0: _("only what is missing"),
+        1: _("what is missing or has another size"),
+        2: _("what is missing or newer at the source"),
+        3: _("what is missing or has another checksum"),
+    }
+    flags = (
+        ("encrypt_data", _("Encrypt the data on its way")),
+        ("preserve_timestamp", _("Keep the times of the files")),
+        ("skip_source_errors", _("Pass over files that cannot be read")),
+        ("fail_on_quota_errors", _("End when the quota is used up")),
+        ("delete_destination_extra", _("Delete at the destination what the source does not have")),
+        ("recursive", _("Delete folders with all that is in them")),
+        ("ignore_missing", _("Ignore what is missing")),
+    )
+    found = [(words, _("yes")) for name, words in flags if asked.get(name)]
+    if task.type == TaskType.TRANSFER:
+        found.insert(0, (_("Verify by checksum"), _("yes") if asked.get("verify_checksum") else _("no")))
+    if asked.get("sync_level") is not None:
+        found.append((_("Copy"), levels[asked["sync_level"]]))
+    if asked.get("filter_rules"):
+        found.append((_("Filter rules"), str(len(asked["filter_rules"]))))
+    return found

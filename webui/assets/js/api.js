@@ -1,0 +1,33 @@
+// Calls of the REST interface with the session of the page.
+import { t } from "./words.js";
+
+/** An answer that is an error: its status, its code, its message and the id of the request. */
+export class ApiError extends Error {
+  constructor(status, document) {
+    super(document.message ?? t("The service did not answer."));
+    this.status = status;
+    this.code = document.code ?? "";
+    this.requestId = document.request_id ?? "";
+  }
+}
+
+/** What an error of an endpoint says, without the lines around it. */
+export const firstLine = (text) => /Message: (.*)/.exec(text)?.[1] ?? text.split("\n")[0];
+
+/** The document of an answer. Raises ApiError; status 0: the service was not reached. options: signal, params. */
+export async function api(method, path, body, { signal, params } = {}) {
+  const headers = { Accept: "application/json" };
+  if (method !== "GET") headers["X-CSRFToken"] = document.body.dataset.csrf ?? "";
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const query = params ? `?${new URLSearchParams(params)}` : "";
+  let answer;
+  try {
+    answer = await fetch(path + query, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, {});
+  }
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, found);
+  return found;
+}

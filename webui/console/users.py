@@ -1,0 +1,79 @@
+"""The users of the service, for staff: a list with a search, and forms to deactivate and reactivate."""
+
+from __future__ import annotations
+
+import uuid
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from identity import user_accounts
+from identity.error_categories import CategorizedError
+from transferapi.rest.http.errors import meaning
+from webui.forms import refused
+from webui.page import problem, signed_in, user_of
+
+from .page import USERS, show_section
+
+#: Users of one page, pages that can be opened, and characters of a text to search.
+ROWS, MOST_PAGES, MAX_TEXT = 50, 400, 150
+_ACTIVE = {"yes": True, "no": False}
+
+
+@signed_in
+@require_safe
+def users(request: HttpRequest) -> HttpResponse:
+    return _page(request)
+
+
+@signed_in
+@require_POST
+def set_active(request: HttpRequest, user: uuid.UUID, active: bool) -> HttpResponse:
+    try:
+        changed = user_accounts.set_active(user_of(request), user, active)
+    except CategorizedError as error:
+        return _page(request, *refused("users", error))
+    said = _("%(name)s may sign in again.") if active else _("%(name)s may not sign in any more.")
+    messages.success(request, said % {"name": changed.username})
+    return HttpResponseRedirect(USERS + _address(request))
+
+
+def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
+    text, active, page = _text(request), request.GET.get("active", ""), _number(request.GET.get("page", "1"))
+    try:
+        rows, total = user_accounts.listed(
+            user_of(request), text, active=_ACTIVE.get(active), offset=ROWS * (page - 1), limit=ROWS
+        )
+    except CategorizedError as error:
+        status, _code, message = meaning(error, "")
+        return problem(request, status, _("Not permitted"), message)
+    context = {
+        "rows": rows,
+        "total": total,
+        "text": text,
+        "active": active,
+        "choices": (("", _("All users")), ("yes", _("Active users")), ("no", _("Deactivated users"))),
+        "here_again": _address(request),
+        "earlier": _address(request, page=page - 1) if page > 1 else "",
+        "later": _address(request, page=page + 1) if total > ROWS * page and page < MOST_PAGES else "",
+        "refusal": refusal,
+    }
+    return show_section(request, USERS, "users.html", context, status)
+
+
+def _text(request: HttpRequest) -> str:
+    return request.GET.get("q", "").strip()[:MAX_TEXT]
+
+
+def _address(request: HttpRequest, **changes: object) -> str:
+    """The query of the same list with other values."""
+    values: dict[str, object] = {"q": _text(request), "active": request.GET.get("active", "")[:3], **changes}
+    return f"?{urlencode({name: value for name, value in values.items() if value})}"
+
+
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+    return max(1, min(number, MOST_PAGES))

@@ -1,0 +1,75 @@
+"""The parts that all pages share: language, colours, navigation, and what waits for the reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from django.http import HttpRequest
+from django.utils.translation import get_language, ngettext
+
+from endpoints.models import Endpoint
+from endpoints.registry import canonical_name
+from identity.models import User
+from transferapi.tasks import queries
+
+from . import assets, language, navigation
+from .navigation import Entry
+
+THEMES = ("light", "dark")
+THEME_COOKIE = "waybill-theme"
+
+
+@dataclass(frozen=True)
+class WaitingPlace:
+    """An endpoint at which tasks wait for a credential of the reader."""
+
+    href: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    language: str
+    theme: str
+    here: str
+    entries: list[Entry] = field(default_factory=list)
+    waiting: list[WaitingPlace] = field(default_factory=list)
+    waiting_tasks: int = 0
+    script_texts: dict[str, str] = field(default_factory=dict)
+    languages: dict[str, str] = field(default_factory=lambda: language.LANGUAGES)
+
+
+def of(request: HttpRequest) -> Frame:
+    spoken = (get_language() or "en").partition("-")[0]
+    user = request.user
+    texts = language.script_texts(spoken, _script_sources()) if spoken != "en" else {}
+    frame = Frame(spoken, theme(request), here=f"/{request.path.split('/')[1]}", script_texts=texts)
+    return _with_user(frame, user) if isinstance(user, User) else frame
+
+
+def theme(request: HttpRequest) -> str:
+    """The colours that the reader has chosen; "": as the system has it."""
+    chosen = request.COOKIES.get(THEME_COOKIE, "")
+    return chosen if chosen in THEMES else ""
+
+
+def _with_user(frame: Frame, user: User) -> Frame:
+    waiting = queries.waiting_for(user)
+    places = [WaitingPlace(f"/endpoints/{place.pk}/activate", _words(place, n)) for place, n in waiting]
+    tasks = sum(n for _, n in waiting)
+    return replace(frame, entries=navigation.entries(user), waiting=places, waiting_tasks=tasks)
+
+
+def _words(place: Endpoint, tasks: int) -> str:
+    text = ngettext(
+        "Renew the credential for %(endpoint)s (%(tasks)d task waits)",
+        "Renew the credential for %(endpoint)s (%(tasks)d tasks wait)",
+        tasks,
+    )
+    return text % {"endpoint": canonical_name(place), "tasks": tasks}
+
+
+@cache
+def _script_sources() -> tuple[str, ...]:
+    return tuple(path.read_text() for path in sorted((assets.FOLDER / "js").glob("*.js")))

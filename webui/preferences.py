@@ -1,0 +1,32 @@
+"""The reader's choice of language and colours, in cookies: it needs no account and no script."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.views.decorators.http import require_POST
+
+from . import language
+from .frame import THEME_COOKIE, THEMES
+from .page import own_path
+
+_YEAR = 365 * 86400
+
+
+@require_POST
+def choose(request: HttpRequest) -> HttpResponse:
+    """Set what the form has, and lead back. A theme that is none of ours removes the choice: as the system has it."""
+    answer = HttpResponseRedirect(own_path(request.POST.get("next")))
+    if request.POST.get("language") in language.LANGUAGES:
+        _keep(answer, language.COOKIE, request.POST["language"])
+    if request.POST.get("theme") in THEMES:
+        _keep(answer, THEME_COOKIE, request.POST["theme"])
+    elif "theme" in request.POST:
+        answer.delete_cookie(THEME_COOKIE)
+    return answer
+
+
+def _keep(answer: HttpResponse, cookie: str, value: str) -> None:
+    answer.set_cookie(
+        cookie, value, max_age=_YEAR, secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax"
+    )

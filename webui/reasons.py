@@ -1,0 +1,69 @@
+"""Sentences of the services in the language of the reader: those that the pages of sign-in and of the account show.
+
+The services speak English, because programs read what they say. A sentence that is not here stays English.
+"""
+
+from __future__ import annotations
+
+import re
+
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_noop as _
+
+#: The sentences as the services have them; a test finds those that no service says any more.
+KNOWN = (
+    # identity/password_sign_in.py
+    _("This user name and this password do not belong together."),
+    _("The service is busy or restarts. Try again in a moment."),
+    _("Too much time has passed. Begin again with your password."),
+    # identity/one_time_codes/errors.py
+    _("Your one-time codes are on already."),
+    _("Your one-time codes are not on: begin with a new secret."),
+    _("This is not the present one-time code. Check the clock of the device that shows it."),
+    _("This one-time code was used already. Wait for the next one."),
+    # identity/passkeys/errors.py
+    _("Passkeys need https and a host name: the address of this service has none."),
+    _("This took too long, or was answered already. Try again."),
+    _("The answer of your browser or device was not accepted. Try again."),
+    _("This passkey is not known here. Sign in in another way, and remove it from your device."),
+    _("This passkey seems to have been copied, and signs in no more. Sign in in another way, and remove it."),
+    _("This passkey is registered already."),
+    _("You have no passkey that sign-in could ask for: add one first."),
+    _("A name is one line of 1 to 128 characters."),
+    _("Sign-in asks for a passkey after your password, and this is the last. Turn that off first."),
+    # identity/passwords
+    _("This link was used, or is too old. Ask for another one."),
+    _("The service is busy. Try again in a few minutes."),
+    _("This password is made of the name of the service or of yourself. Take other words."),
+    # identity/ssh_keys/public_keys.py
+    _("The key is damaged or incomplete: copy the whole line of the .pub file."),
+    _("No key was given. Give the one line of a file such as ~/.ssh/id_ed25519.pub."),
+    # identity/provider/scopes.py
+    _("know who you are"),
+    _("see your name and your user name, and look up those of others"),
+    _("see your e-mail address"),
+    _("see your identities, and look up other users"),
+    _("look up other users"),
+    _("see which applications you have allowed"),
+    _("manage your applications: make them, change them, delete them"),
+    _("use your endpoints and credentials: list, transfer, delete and share your data"),
+    _("see and manage your groups"),
+    _("see your groups"),
+    _("search what you may see"),
+    _("start transfers for you at set times, once or repeatedly"),
+    _("run flows for you"),
+)
+_WAIT = re.compile(r"Too many attempts\. Try again in (\d+) minutes?\.")
+
+
+def said(text: str) -> str:
+    """The sentence in the language that is active."""
+    if found := _WAIT.fullmatch(text):
+        minutes = int(found[1])
+        words = ngettext(
+            "Too many attempts. Try again in %(minutes)d minute.",
+            "Too many attempts. Try again in %(minutes)d minutes.",
+            minutes,
+        )
+        return words % {"minutes": minutes}
+    return gettext(text) if text else ""

@@ -1,0 +1,74 @@
+"""Signs users in with a passkey: alone, or after the password. `passkeys.js` asks the browser, and sends the form."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from identity import password_sign_in
+from identity.passkeys import services
+from identity.passkeys.errors import PasskeyError
+from identity.password_sign_in import MOST_PENDING, SignInError, SignInLapsedError
+from transferapi.rest.http.trusted_proxies import address_of
+from webui.page import own_path
+from webui.reasons import said
+
+from .password import form, kept, second_form
+from .session_start import complete, device, refused, status_of
+
+#: Requests for a challenge from one network in five minutes: each keeps a session for that long.
+MOST_CHALLENGES = 50
+
+
+@require_POST
+def options(request: HttpRequest) -> HttpResponse:
+    """The options of `navigator.credentials.get`. second: whether the password was given before."""
+    try:
+        password_sign_in.count_request("passkey", address_of(request), MOST_CHALLENGES)
+        if "second" not in request.POST:
+            found = services.begin_proof(request.session)
+        elif (pending := kept(request)) is not None:
+            found = services.begin_second_factor(password_sign_in.user_of(pending), request.session)
+        else:
+            raise SignInLapsedError
+    except SignInError as error:
+        return refused(JsonResponse({"message": said(error.reason)}, status=status_of(error)), error)
+    except PasskeyError as error:
+        return JsonResponse({"message": said(error.message)}, status=409)
+    if not request.user.is_authenticated:
+        request.session.set_expiry(MOST_PENDING)
+    return JsonResponse(found)
+
+
+@sensitive_post_parameters("credential")
+@require_POST
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Sign in without a name and a password: the device has verified its owner."""
+    after = own_path(request.POST.get("next"))
+    try:
+        user = password_sign_in.by_passkey(request.session, request.POST.get("credential", ""))
+    except PasskeyError as error:
+        return form(request, after, reason=error.message, status=400)
+    return complete(request, user, after, "passkey")
+
+
+@sensitive_post_parameters("credential")
+@require_POST
+def second_factor(request: HttpRequest) -> HttpResponse:
+    """The passkey after the password."""
+    after, pending = own_path(request.POST.get("next")), kept(request)
+    if pending is None:
+        return form(request, after, reason=SignInLapsedError.reason, status=400)
+    answer = request.POST.get("credential", "")
+    try:
+        user = password_sign_in.finish_by_passkey(
+            pending, request.session, answer, address_of(request), device(request)
+        )
+    except SignInLapsedError as error:
+        return form(request, after, reason=error.reason, status=400)
+    except SignInError as error:
+        return refused(second_form(request, after, error.reason, status_of(error)), error)
+    except PasskeyError as error:
+        return second_form(request, after, error.message, 400)
+    return complete(request, user, after, "second")

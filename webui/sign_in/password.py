@@ -1,0 +1,124 @@
+"""Signs users in with a password, and a second factor where the user requires one; and out."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth import logout
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from identity import password_sign_in
+from identity.hidden import Secret
+from identity.one_time_codes import services as one_time_codes
+from identity.passkeys import services as passkeys
+from identity.password_sign_in import (
+    CodeRequiredError,
+    PendingSignIn,
+    SignInError,
+    SignInLapsedError,
+)
+from identity.passwords import recovery
+from transferapi.rest.http.trusted_proxies import address_of
+from webui.page import SIGN_IN, own_path, show
+from webui.reasons import said
+
+from .passkey_site import place
+from .session_start import PENDING, application, complete, device, refused, status_of
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    given = request.POST if request.method == "POST" else request.GET
+    after = own_path(given.get("next"))
+    if request.method == "POST":
+        return _try(request, after)
+    if request.user.is_authenticated and "again" not in given:
+        return HttpResponseRedirect(after)
+    return form(request, after, username=given.get("username", ""))
+
+
+def _try(request: HttpRequest, after: str) -> HttpResponse:
+    username, password = request.POST.get("username", ""), Secret(request.POST.get("password", ""))
+    try:
+        user = password_sign_in.sign_in(username, password, address_of(request), device(request))
+    except CodeRequiredError as error:
+        _keep(request, error.pending)
+        return second_form(request, after)
+    except SignInError as error:
+        return refused(form(request, after, username=username, reason=error.reason, status=status_of(error)), error)
+    return complete(request, user, after, "password")
+
+
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "HEAD", "POST"])
+def enter_code(request: HttpRequest) -> HttpResponse:
+    """The second page of a sign-in. It is shown in answer to the password; its own address leads to the first page."""
+    pending = kept(request)
+    if request.method != "POST":
+        return HttpResponseRedirect(SIGN_IN)
+    after = own_path(request.POST.get("next"))
+    if pending is None:
+        return form(request, after, reason=SignInLapsedError.reason, status=400)
+    try:
+        code = Secret(request.POST.get("code", ""))
+        user = password_sign_in.finish(pending, code, address_of(request), device(request))
+    except SignInLapsedError as error:
+        return form(request, after, reason=error.reason, status=400)
+    except SignInError as error:
+        return refused(second_form(request, after, error.reason, status_of(error)), error)
+    return complete(request, user, after, "code")
+
+
+def _keep(request: HttpRequest, pending: PendingSignIn) -> None:
+    """Keep the sign-in in the session of this browser, on the server, until the code comes."""
+    request.session[PENDING] = [str(pending.user_id), pending.password, pending.since]
+    if not request.user.is_authenticated:
+        request.session.set_expiry(password_sign_in.MOST_PENDING)
+
+
+def kept(request: HttpRequest) -> PendingSignIn | None:
+    """The sign-in of this browser that waits for its second factor."""
+    found = request.session.get(PENDING)
+    return None if found is None else PendingSignIn(uuid.UUID(found[0]), found[1], found[2])
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """End the session, also for those who have a copy of its cookie."""
+    logout(request)
+    return HttpResponseRedirect("/signin")
+
+
+def form(request: HttpRequest, after: str, *, username: str = "", reason: str = "", status: int = 200) -> HttpResponse:
+    """The first page of a sign-in. reason: why the last attempt was refused."""
+    user = request.user
+    context = {
+        "title": _("Sign in"),
+        "after": after,
+        "username": username or (user.get_username() if user.is_authenticated else ""),
+        "reason": said(reason),
+        "again": user.is_authenticated,
+        "recovery": recovery.is_offered(),
+        **place(request),
+    }
+    return show(request, "signin.html", context, status, leads_to=application(request, after))
+
+
+def second_form(request: HttpRequest, after: str, reason: str = "", status: int = 200) -> HttpResponse:
+    """The second page, for a user whose password was right: a one-time code, or a passkey."""
+    pending = kept(request)
+    assert pending is not None
+    user = password_sign_in.user_of(pending)
+    context = {
+        "title": _("Sign in"),
+        "after": after,
+        "reason": said(reason),
+        "codes": one_time_codes.enabled(user),
+        "passkeys": passkeys.usable(user),
+        **place(request),
+    }
+    return show(request, "signin_code.html", context, status, leads_to=application(request, after))

@@ -1,0 +1,107 @@
+"""The beginning of a session: by whatever way a user has proven to be this user."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from identity import password_sign_in
+from identity.models import User
+from identity.password_sign_in import SignInError, TooManyAttemptsError
+from identity.provider import authorization
+from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
+from identity.sessions import open_sessions
+from transferapi.rest.http.trusted_proxies import address_of
+
+#: Names in the session: when the user signed in (Unix time), and for which address.
+SIGNED_IN_AT, SIGNED_IN_FOR = "signed_in_at", "signed_in_for"
+#: The name in the session of a sign-in that waits for its second factor.
+PENDING = "pending_sign_in"
+#: Seconds for which a sign-in is recent: for the page that asked for it, and for a new way to sign in.
+FRESH = 600
+#: Characters of a device token; none of ours is longer.
+_MAX_DEVICE = 400
+_AUTHORIZE = "/v2/oauth2/authorize"
+
+
+def complete(request: HttpRequest, user: User, after: str, way: str) -> HttpResponse:
+    """Begin the session of a user who has proven to be this user, and lead to `after`. way: see `OpenSession`."""
+    user.signed_in_by = way  # type: ignore[attr-defined]  # for the log
+    login(request, user)
+    request.session.pop(PENDING, None)
+    # A date, so that later writes to the session do not move the end.
+    request.session.set_expiry(datetime.now(UTC) + timedelta(seconds=settings.SESSION_COOKIE_AGE))
+    request.session[SIGNED_IN_AT] = now = time.time()
+    request.session[SIGNED_IN_FOR] = _digest(after)
+    browser = request.headers.get("User-Agent", "")
+    request.session[open_sessions.ORIGIN] = open_sessions.origin_of(way, address_of(request), browser, now)
+    answer = HttpResponseRedirect(after)
+    if not password_sign_in.device_of(device(request), user.username):
+        _remember_device(answer, user)
+    return answer
+
+
+def device(request: HttpRequest) -> str:
+    """The value that this browser got when its user signed in. `identity.password_sign_in` checks it."""
+    return request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")[:_MAX_DEVICE]
+
+
+def _remember_device(answer: HttpResponse, user: User) -> None:
+    """The cookie stays after the session: the browser of an attacker cannot get one."""
+    answer.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        password_sign_in.new_device(user),
+        max_age=password_sign_in.DEVICE_LIFETIME,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def signed_in_at(request: HttpRequest) -> float:
+    """When the user of this session signed in (Unix time)."""
+    return float(request.session.get(SIGNED_IN_AT, 0.0))
+
+
+def is_fresh(request: HttpRequest) -> bool:
+    """Whether the user signed in just now, for this very address."""
+    asked_for = request.session.get(SIGNED_IN_FOR) == _digest(request.get_full_path())
+    return asked_for and time.time() - signed_in_at(request) < FRESH
+
+
+def refused(answer: HttpResponse, error: Exception) -> HttpResponse:
+    """The answer, with the time to wait where the error has one."""
+    if isinstance(error, TooManyAttemptsError):
+        answer["Retry-After"] = str(error.seconds)
+    return answer
+
+
+def status_of(error: SignInError) -> int:
+    return {"TooManyAttemptsError": 429, "CountingFailedError": 503}.get(type(error).__name__, 400)
+
+
+def application(request: HttpRequest, after: str) -> str:
+    """The address of the application to which the page `after` may redirect the browser at once; "": none.
+
+    Only one that a registered application has named as its own: a link to the sign-in page, which anybody can write,
+    puts no other address into the policy.
+    """
+    parts = urlsplit(after)
+    if parts.path != _AUTHORIZE or "redirect_uri" not in parse_qs(parts.query):
+        return ""
+    try:
+        return authorization.read(parts.query, request.build_absolute_uri("/")).redirect_uri
+    except RequestRefusedError as error:
+        return error.location
+    except RequestNotTrustedError:
+        return ""
+
+
+def _digest(address: str) -> str:
+    return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()

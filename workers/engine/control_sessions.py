@@ -1,0 +1,109 @@
+"""The one session to each side that a slice keeps for requests about single files and folders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import FaultError, FaultScope, Side
+
+from .bounds import DEFAULT, Bounds, ListingCounter, Memory
+from .ports import Session, SessionFactory
+
+T = TypeVar("T")
+
+
+class UnreachableError(FaultError):
+    """No session could be opened: this says nothing about the requested file."""
+
+
+class ControlSessions:
+    """Opens a session when it is first needed, shares it between all callers, and replaces it after a loss.
+
+    memory: for folders that were listed here and wait to be processed.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionFactory,
+        bounds: Bounds = DEFAULT,
+        reached: Callable[[Side], Awaitable[None]] | None = None,
+    ) -> None:
+        self._factory = sessions
+        self._listing_counter = ListingCounter(bounds)
+        self.memory = Memory(bounds.memory)
+        #: Awaited after a session of this side was opened.
+        self._reached = reached
+        #: Called after a session was opened.
+        self.on_open: Callable[[], None] = lambda: None
+        self._open: dict[Side, Session] = {}
+        self._opening: dict[Side, asyncio.Task[Session]] = {}
+
+    def open_ahead(self, side: Side) -> None:
+        """Open the session of this side before it is needed; an error shows at its first use."""
+        if side not in self._open and side not in self._opening:
+            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
+        """Send a request to this side. Raises FaultError; UnreachableError when no session can be opened."""
+        session = await self._session(side)
+        try:
+            return await what(session)
+        except FaultError as error:
+            await self._drop_if_lost(side, session, error)
+            raise
+
+    async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """`Session.listing` on this side, with the errors of `ask`, and TooMuchError for an endless listing."""
+        session = await self._session(side)
+        seen = 0
+        try:
+            async for entries in session.listing(path):
+                seen = self._listing_counter.check(path, seen, entries)
+                yield entries
+        except FaultError as error:
+            await self._drop_if_lost(side, session, error)
+            raise
+
+    async def close(self) -> None:
+        """Give all sessions back."""
+        self.memory.close()
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        sessions = list(self._open.values())
+        self._open.clear()
+        for session in sessions:
+            await self._factory.give_back(session)
+
+    async def _session(self, side: Side) -> Session:
+        session = self._open.get(side)
+        if session:
+            return session
+        opening = self._opening.get(side)
+        if opening is None:
+            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
+        # All callers share one attempt: an endpoint that is down is connected to once, not by each in turn.
+        return await asyncio.shield(opening)
+
+    async def _open_one(self, side: Side) -> Session:
+        try:
+            session = self._open[side] = await self._factory.session(side)
+            self.on_open()
+            if self._reached:
+                await self._reached(side)
+        except FaultError as error:
+            raise UnreachableError(error.fault) from None
+        finally:
+            del self._opening[side]
+        return session
+
+    async def _drop_if_lost(self, side: Side, session: Session, error: FaultError) -> None:
+        """Drop a session whose connection failed. The factory knows whether it can be kept."""
+        if error.fault.scope is not FaultScope.FILE and self._open.get(side) is session:
+            del self._open[side]
+            await self._factory.give_back(session)

@@ -1,0 +1,233 @@
+"""delete_destination_extra: removes files that only the destination has, after everything else has succeeded.
+
+Both sides are walked together after all files are settled, so that nothing must be remembered: when a worker dies, the
+next one walks again. Nothing in a folder is removed before both listings were complete. These stay: a name that the
+source has, whatever it is there; names that filter_rules exclude (as rsync does it); files that this task wrote, even
+if the source has lost them since; and folders of other items. Symlinks at the destination are removed, not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+from transferapi.tasks.records import TaskCounts
+from workers.engine.bounds import TaskShare, size_of
+from workers.engine.control_sessions import UnreachableError
+from workers.engine.paths import is_a_name
+from workers.engine.retry import Retry, worse
+from workers.engine.scan.selection import Links, NameSelection
+from workers.engine.scan.walk import MAX_DEPTH
+from workers.engine.work import LONGEST_WAIT, Finished, Released, SliceContext
+
+from .deletion_scope import DeletionScope, RefusedError
+from .tree_remover import EntriesToRemove, TreeRemover, is_folder, next_wave
+
+SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A folder on both sides, without a trailing slash."""
+
+    source: str
+    destination: str
+    depth: int = 0
+
+
+class _SourceNames:
+    """The names in a folder of the source: 8 octets for each, because there may be millions of them.
+
+    They are compared by hash. Two names with one hash only make an extra file stay.
+    """
+
+    def __init__(self) -> None:
+        #: Names of folders that the scan walked through.
+        self.folders: set[str] = set()
+        self._hashes = array("q")
+
+    def add(self, names: Iterable[str]) -> None:
+        self._hashes.extend(map(hash, names))
+
+    def close(self) -> None:
+        """Sort the names: all were added, and lookups begin."""
+        self._hashes = array("q", sorted(self._hashes))
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect_left(self._hashes, hash(name))
+        return at < len(self._hashes) and self._hashes[at] == hash(name)
+
+
+class Extras:
+    """The last part of a TRANSFER that asks for it."""
+
+    def __init__(self, work: SliceContext) -> None:
+        options = work.spec.options
+        self._work = work
+        self._done = not options.get("delete_destination_extra")
+        self._part: asyncio.Task[None] | None = None
+        self._fault: Fault | None = None
+        self._deletion_scope = DeletionScope(work)
+        #: The memory of the folders of a walk that wait to be visited.
+        self._memory = TaskShare(work.control_sessions.memory)
+        self._selection = NameSelection.of(options)
+        ruled = bool(options.get("filter_rules"))
+        self._tree_remover = TreeRemover(
+            work, Side.DESTINATION, keeps=self._stays, find_known=work.store.known, unlisted=not ruled
+        )
+
+    async def is_done(self, counts: TaskCounts) -> bool:
+        """Return whether nothing is left to do. Else start it; it calls `more_to_do` at its end."""
+        if self._done or self._part:
+            return self._done
+        if counts.files_failed or counts.skipped_errors:
+            await self._skip(
+                "Not all of the source could be read and transferred, so it is not known which files are extra."
+            )
+        elif self._work.seconds_blocked() > LONGEST_WAIT:
+            self._work.end(Released(self._work.endpoints.until or self._work.clock.now()))
+        elif not self._work.is_blocked():
+            self._part = self._work.spawn(self._run())
+        return self._done
+
+    async def drain(self) -> None:
+        """Wait for a running walk: another slice would have to begin it again, and might never complete it."""
+        if self._part:
+            await asyncio.wait([self._part])
+
+    async def _run(self) -> None:
+        self._begin()
+        try:
+            await self._deletion_scope.make()
+            for destination, source in self._deletion_scope.roots.items():
+                await self._walk(_Pair(source, destination))
+            await self._end(self._fault or self._tree_remover.fault)
+        except RefusedError as error:
+            await self._skip(error.reason)
+        except UnreachableError as error:
+            await self._work.unreachable(error.fault)
+        except FaultError as error:
+            await self._end(error.fault)
+        finally:
+            self._part = None
+            self._work.more_to_do()
+        if self._done:
+            self._work.end(Finished())  # at once: the slice may have ended before it asks again
+
+    def _begin(self) -> None:
+        self._fault = self._tree_remover.fault = None
+        self._deletion_scope = DeletionScope(self._work)
+
+    # ---- how it ends
+
+    async def _end(self, fault: Fault | None) -> None:
+        """Finish, or try again from the beginning as long as that may help."""
+        if fault is None:
+            await self._report()
+            self._done = True
+        elif isinstance(decision := self._work.decide(fault, self._work.endpoints.failures), Retry):
+            self._work.connection_failed()
+            text = f"{fault.advice} Then the search for extra files at the destination begins again.".lstrip()
+            at = self._work.endpoints.until or decision.at
+            await self._work.report_trouble(replace(fault, advice=text), at, lanes=True)
+        elif not self._work.ended.done():
+            await self._report()
+            await self._skip(f"Some extra files cannot be deleted: {fault.advice or fault.raw}")
+
+    async def _skip(self, why: str) -> None:
+        self._done = True
+        text = "What the source does not have was not deleted at the destination."
+        await self._work.store.event(SKIPPED, text, why)
+
+    async def _report(self) -> None:
+        done = self._tree_remover
+        if not done.removed:
+            return
+        text = (
+            f"Deleted at the destination, because the source does not have them: {done.files} files, "
+            f"{done.folders} folders, {done.symlinks} symbolic links."
+        )
+        details = {"files": done.files, "directories": done.folders, "symlinks": done.symlinks, "paths": done.names}
+        await self._work.store.event("PROGRESS", text, details)
+
+    # ---- the walk
+
+    async def _walk(self, root: _Pair) -> None:
+        stack = [root]
+        try:
+            while stack:
+                await next_wave(stack, self._visit)
+        finally:
+            self._memory.close()
+
+    async def _visit(self, pair: _Pair) -> Sequence[_Pair]:
+        """Remove the extra entries of this folder. Returns the folders in it that both sides have."""
+        self._memory.free(size_of(pair.source, pair.destination))
+        memory = TaskShare(self._work.control_sessions.memory)
+        try:
+            names = await self._names(pair, memory)
+            inner, extras = await self._compare(pair, names)
+            await self._tree_remover.remove(pair.destination, extras.entries)
+            while extras.more:
+                before = self._tree_remover.removed
+                _, extras = await self._compare(pair, names)
+                await self._tree_remover.remove(pair.destination, extras.entries)
+                if self._tree_remover.removed == before:
+                    break
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            if error.fault.kind is not Kind.FILE_NOT_FOUND or error.fault.side is not Side.DESTINATION:
+                self._fault = worse(self._fault, error.fault)
+            return ()
+        finally:
+            memory.close()
+        for one in inner:
+            self._memory.take(size_of(one.source, one.destination))
+        return inner
+
+    async def _names(self, pair: _Pair, memory: TaskShare) -> _SourceNames:
+        """The names in the source folder."""
+        names = _SourceNames()
+        async for entries in self._work.control_sessions.listing(Side.SOURCE, pair.source or "/"):
+            names.add(entry.name for entry in entries)
+            folders = [entry.name for entry in entries if self._is_walked(entry)]
+            memory.take(8 * len(entries) + sum(size_of(name) for name in folders))
+            names.folders.update(folders)
+        names.close()
+        return names
+
+    def _is_walked(self, entry: Entry) -> bool:
+        """Whether the scan walked through this folder of the source."""
+        walked = entry.is_directory if self._selection.links is Links.COPY else is_folder(entry)
+        return walked and self._selection.includes(entry.name, folder=True)
+
+    async def _compare(self, pair: _Pair, names: _SourceNames) -> tuple[list[_Pair], EntriesToRemove]:
+        """Folders of both sides, and extra entries."""
+        inner: list[_Pair] = []
+        extras = EntriesToRemove()
+        async for entries in self._work.control_sessions.listing(Side.DESTINATION, pair.destination or "/"):
+            for entry in entries:
+                name = entry.name
+                if name in names.folders:
+                    if (
+                        is_folder(entry)
+                        and entry.unique not in self._deletion_scope.excluded
+                        and pair.depth < MAX_DEPTH
+                    ):
+                        inner.append(_Pair(f"{pair.source}/{name}", f"{pair.destination}/{name}", pair.depth + 1))
+                elif name not in names and is_a_name(name) and not self._stays(entry):
+                    extras.add(entry)
+        return inner, extras
+
+    def _stays(self, entry: Entry) -> bool:
+        folder = is_folder(entry)
+        excluded = folder and entry.unique in self._deletion_scope.excluded
+        return excluded or not self._selection.includes(entry.name, folder=folder)

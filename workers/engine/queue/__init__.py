@@ -1,0 +1,1 @@
+"""The pending files in memory: how they are loaded, and how they are sorted into chunks."""

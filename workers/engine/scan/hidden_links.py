@@ -1,0 +1,37 @@
+"""Symlinks to folders, on servers whose facts do not distinguish them from folders.
+
+RFC 3659 has no fact for symlinks; UNIX.slink belongs to the toolkit. No request that only reads finds such a link: its
+facts are those of its target, and a server may resolve ".." by the text of the path. But DELE removes a link and is
+refused for a folder, each for certain. So before a folder that is to be removed is listed, DELE is sent for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from endpoints.gridftp.faults import Fault, Kind
+from workers.engine.ports import Session
+
+
+async def unlink_hidden(session: Session, folders: Sequence[str]) -> dict[str, Fault | None]:
+    """Return the folders that must not be listed, among these that are to be removed.
+
+    None: it was a symlink, or was missing; it is gone now. A fault: nothing shows what it is, because the answer
+    was not that it is a folder. Empty where the server itself distinguishes links.
+    """
+    if session.tells_links or not folders:
+        return {}
+    faults = await session.remove([(path, False) for path in folders])
+    answers = dict(zip(folders, faults, strict=True))
+    gone = {path: None for path, fault in answers.items() if fault is None or fault.kind is Kind.FILE_NOT_FOUND}
+    unknown = {path: fault for path, fault in answers.items() if fault and fault.kind not in _ANSWERS}
+    return {**gone, **unknown}
+
+
+async def tells_links(session: Session) -> bool:
+    """`Session.tells_links`, as a request for `ControlSessions.ask`."""
+    return session.tells_links
+
+
+#: Refusals of DELE that show that the path is a folder, or is missing.
+_ANSWERS = frozenset({Kind.IS_A_DIRECTORY, Kind.FILE_NOT_FOUND})

@@ -1,0 +1,1 @@
+"""Plans: concurrency, parallelism, pipelining and transport, from rules, history and measurement."""

@@ -1,0 +1,215 @@
+"""The plan that a chunk begins with: the rules of the paper, corrected by the round-trip time. Pure.
+
+The reason (docs/decisions/0008-tuner.md has the measurements): a stream carries at most one window in each round trip,
+and a lane at most its files under way. The rules of the paper are right where the round trip is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transferapi.tasks.records import TaskEndpoint, TaskSpec
+
+from .plan import MAX_PARALLELISM, MAX_PIPELINING, Plan, Summary, make_plan
+
+#: More than any rule of the paper uses.
+MANY_SESSIONS = 1000
+#: The options of a user, and the number of the plan that each fixes.
+NUMBERS = {"perf_cc": "concurrency", "perf_p": "parallelism", "perf_pp": "pipelining"}
+#: Maximum number of octets under way on one stream: the sender's buffer as Linux grows it by itself.
+WINDOW = 4 * 2**20
+#: Octets that the toolkit's server writes to one stream before it takes the next.
+BLOCK = 256 * 2**10
+#: Maximum number of octets queued in a lane behind its first file: after a fault they are sent again.
+QUEUED = 256 * 10**6
+#: Parts of a file that go to an agent at once (docs/decisions/0047: four reach what MODE E does at 60 ms); average
+#: size of files, in octets, from which they go in parts.
+PARTS = 4
+PARTED_ABOVE = 32 * 2**20
+#: Seconds of a round trip from which the paper's lanes spend most of a short task on their start. Below it the
+#: processors of the servers are the limit, and not the network.
+FAR = 0.010
+VERY_FAR = 0.100
+#: Lanes for round trips from FAR and VERY_FAR, and streams in all of them together.
+LANES = {FAR: 4, VERY_FAR: 8}
+STREAMS = {FAR: 8, VERY_FAR: 16}
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The limits and preferences of the endpoints. None: no preference."""
+
+    lanes: int
+    parallelism: int = MAX_PARALLELISM
+    pipelining: int = MAX_PIPELINING
+    preferred_concurrency: int | None = None
+    preferred_parallelism: int | None = None
+    stream_only: bool = False
+    #: The source listens and an agent connects, in mode S: a large file goes in parts, each on a stream of its own.
+    parted: bool = False
+
+    @classmethod
+    def of(cls, spec: TaskSpec) -> Caps:
+        """The limits of both endpoints, and of the task itself."""
+        ends = [end for end in (spec.source, spec.destination) if end is not None]
+        to_agent = spec.destination is not None and spec.destination.personal and not spec.source.personal
+        return cls(
+            lanes=max(1, min([spec.most_lanes, *_given(ends, "max_concurrency")])),
+            parallelism=max(1, min([MAX_PARALLELISM, *_given(ends, "max_parallelism")])),
+            preferred_concurrency=min(_given(ends, "preferred_concurrency"), default=None),
+            preferred_parallelism=min(_given(ends, "preferred_parallelism"), default=None),
+            stream_only=to_agent or any(end.streamed or (end is spec.destination and end.stream_only) for end in ends),
+            parted=to_agent,
+        )
+
+
+def _given(ends: list[TaskEndpoint], name: str) -> list[int]:
+    return [value for end in ends if (value := getattr(end, name))]
+
+
+def paper_plan(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:
+    """The plan by the rules of the paper and the options of the user, within the caps."""
+    plan = make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=caps.lanes + 1)
+    return _in_parts(within(plan, caps), chunk, caps)
+
+
+def _in_parts(plan: Plan, chunk: Summary, caps: Caps) -> Plan:
+    """The plan for files of which each goes over several streams; all lanes together have no more than before."""
+    if not caps.parted or not chunk.count or chunk.total < PARTED_ABOVE * chunk.count:
+        return plan
+    streams = max(1, min(PARTS, caps.lanes, caps.parallelism))
+    lanes = max(1, min(plan.concurrency, caps.lanes // streams))
+    return replace(plan, concurrency=lanes, parallelism=streams, reason=f"{plan.reason}; in {streams} parts at once")
+
+
+def within(plan: Plan, caps: Caps) -> Plan:
+    """The plan, cut to the limits of the endpoints."""
+    most = {"concurrency": caps.lanes, "parallelism": caps.parallelism, "pipelining": caps.pipelining}
+    cut = {name: limit for name, limit in most.items() if getattr(plan, name) > limit}
+    if not cut:
+        return plan
+    words = ", ".join(f"{name} {limit} instead of {getattr(plan, name)}" for name, limit in cut.items())
+    return _with(plan, cut, f"{plan.reason}; {words}: the endpoints allow no more")
+
+
+def _with(plan: Plan, numbers: Mapping[str, int], reason: str) -> Plan:
+    changes: dict[str, Any] = dict(numbers)
+    return replace(plan, reason=reason, **changes)
+
+
+def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
+    """The first plan when only the chunk and, perhaps, the round trip (in seconds) are known."""
+    plan = _preferred(_rule(chunk, {}, caps), caps)
+    if round_trip is not None and chunk.count and not caps.stream_only:
+        plan = _corrected(plan, chunk, caps, round_trip)
+    return _in_parts(asked(plan, options, caps), chunk, caps)
+
+
+def _rule(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:
+    """The plan of the paper, whatever the endpoints allow."""
+    return make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
+
+
+def asked(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
+    """The plan with the numbers that the user asked for, within the caps."""
+    names = [name for name in NUMBERS if pinned(options, name, caps)]
+    if names:
+        wishes = _rule(Summary(), options, caps)
+        numbers = {NUMBERS[name]: int(getattr(wishes, NUMBERS[name])) for name in names}
+        plan = _with(plan, numbers, f"{plan.reason}; {', '.join(names)} as asked")
+    return within(plan, caps)
+
+
+def pinned(options: Mapping[str, object], name: str, caps: Caps) -> bool:
+    """Whether the user's option counts: in mode S there is one stream, and one file at a time."""
+    value = options.get(name)
+    given = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return given and (name == "perf_cc" or not caps.stream_only)
+
+
+def _preferred(plan: Plan, caps: Caps) -> Plan:
+    """The plan with the numbers that the endpoints' administrators prefer."""
+    lanes = caps.preferred_concurrency or plan.concurrency
+    streams = plan.parallelism if caps.stream_only else caps.preferred_parallelism or plan.parallelism
+    if (lanes, streams) == (plan.concurrency, plan.parallelism):
+        return plan
+    return Plan(lanes, streams, plan.pipelining, f"{plan.reason}; as the endpoints prefer")
+
+
+def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
+    size = max(1, chunk.total // chunk.count)
+    lanes = _lanes(plan, chunk, caps, round_trip)
+    streams = max(1, _streams(plan, size, min(lanes, chunk.count, caps.lanes), caps, round_trip))
+    deep = chunk.count > lanes
+    depth = depth_for(size, streams, plan.pipelining, caps) if deep else plan.pipelining
+    words = [
+        *_words("lane", plan.concurrency, lanes),
+        *_words("stream", plan.parallelism, streams, " in each lane"),
+        *_words("file", plan.pipelining, depth, " under way in each lane"),
+    ]
+    if not words:
+        return plan
+    takes = f"a round trip takes {milliseconds(round_trip)} and a file has {octets(size)} on average"
+    return Plan(lanes, streams, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
+
+
+def _lanes(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> int:
+    if caps.preferred_concurrency or round_trip < FAR:
+        return plan.concurrency
+    return max(plan.concurrency, min(_by_distance(LANES, round_trip), caps.lanes, chunk.count))
+
+
+def _streams(plan: Plan, size: int, lanes: int, caps: Caps, round_trip: float) -> int:
+    """More streams start faster together; files with less than a block for each stream leave some idle."""
+    streams = plan.parallelism
+    if round_trip >= FAR and not caps.preferred_parallelism:
+        paper = streams * min(plan.concurrency, lanes)
+        streams = min(max(paper, _by_distance(STREAMS, round_trip)) // lanes, caps.parallelism)
+    return min(streams, power_of_two(max(1, size // BLOCK)))
+
+
+def _by_distance(table: Mapping[float, int], round_trip: float) -> int:
+    return max(value for limit, value in table.items() if round_trip >= limit)
+
+
+def depth_for(size: int, streams: int, least: int, caps: Caps) -> int:
+    """Files under way in a lane: two windows of each stream keep it busy, within what may be sent again."""
+    wanted = max(least, -(-2 * WINDOW * streams // size))
+    wanted = -(-wanted // 20) * 20 if wanted > least else wanted
+    return min(wanted, depth_limit(size, caps))
+
+
+def depth_limit(size: int, caps: Caps) -> int:
+    """Maximum number of files under way in a lane: those behind the first are sent again after a fault."""
+    return min(2 + QUEUED // size, caps.pipelining)
+
+
+def power_of_two(most: int) -> int:
+    """The greatest power of two up to `most` (>= 1)."""
+    return 1 << (most.bit_length() - 1)
+
+
+def _words(thing: str, before: int, after: int, where: str = "") -> list[str]:
+    if before == after:
+        return []
+    return [f"{counted(after, thing)}{where} instead of {before}"]
+
+
+def counted(number: int, thing: str) -> str:
+    """A number with its noun, for users."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
+
+
+def octets(count: float) -> str:
+    """A number of octets with its unit, for users, in two or three digits."""
+    for unit in ("octets", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

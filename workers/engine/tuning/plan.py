@@ -1,0 +1,136 @@
+"""Plans: the numbers of lanes, of streams and of files under way, and their reason. Pure.
+
+The rules are those of the paper "Software as a service for data scientists" (Communications of the ACM 55(2), 2012),
+see docs/decisions/0008-tuner.md. Sizes are octets; a MB is 10**6 octets.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+MB = 10**6
+#: "a chunk with more than 100 files and an average under 50 MB"
+SMALL_BELOW = 50 * MB
+MANY_ABOVE = 100
+#: "if all files are larger than 250 MB"
+LARGE_ABOVE = 250 * MB
+#: Lanes for small files to a destination in mode S, where only more lanes help.
+STREAM_CONCURRENCY = 8
+#: Maximum that a user may ask for: more only harms the servers.
+MAX_PARALLELISM = 64
+MAX_PIPELINING = 200
+
+
+class SizeClass(enum.IntEnum):
+    """Files of one class make a chunk; the classes are transferred in this order, as the paper sorts by size."""
+
+    SMALL = 0
+    MEDIUM = 1
+    LARGE = 2
+
+
+def size_class(size: int) -> SizeClass:
+    """The class of a file of this many octets."""
+    if size < SMALL_BELOW:
+        return SizeClass.SMALL
+    return SizeClass.LARGE if size > LARGE_ABOVE else SizeClass.MEDIUM
+
+
+@dataclass(slots=True)
+class Summary:
+    """The facts of a chunk that the rules use."""
+
+    count: int = 0
+    total: int = 0
+    smallest: int = 0
+
+    def add(self, size: int) -> None:
+        """Add a file of this size."""
+        self.smallest = min(self.smallest, size) if self.count else size
+        self.count += 1
+        self.total += size
+
+    @property
+    def many_small(self) -> bool:
+        return self.count > MANY_ABOVE and self.total < SMALL_BELOW * self.count
+
+    @property
+    def all_large(self) -> bool:
+        return self.count > 0 and self.smallest > LARGE_ABOVE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """concurrency: lanes. parallelism: data streams of a lane. pipelining: files under way in a lane."""
+
+    concurrency: int
+    parallelism: int
+    pipelining: int
+    reason: str
+
+
+def make_plan(chunk: Summary, options: Mapping[str, object], *, stream_only: bool, max_sessions: int) -> Plan:
+    """The plan for a chunk.
+
+    options: perf_cc, perf_p and perf_pp replace the rules. stream_only: the destination supports mode S only, or a
+    worker moves the files.
+    max_sessions: sessions to each endpoint that the task may hold; one is kept for the scan, a lane takes one of each.
+    """
+    plan = _asked(_stream_only(_rule(chunk), chunk) if stream_only else _rule(chunk), options, stream_only)
+    lanes = max(1, max_sessions - 1)
+    if plan.concurrency > lanes:
+        reason = f"{plan.reason}; concurrency {lanes} instead of {plan.concurrency}: {max_sessions} sessions allowed"
+        plan = replace(plan, concurrency=lanes, reason=reason)
+    return plan
+
+
+def _rule(chunk: Summary) -> Plan:
+    if chunk.many_small:
+        return Plan(2, 2, 20, "more than 100 files, under 50 MB on average")
+    if chunk.all_large:
+        return Plan(2, 8, 5, "all files larger than 250 MB")
+    return Plan(2, 4, 10, "neither more than 100 small files nor all larger than 250 MB")
+
+
+def _stream_only(plan: Plan, chunk: Summary) -> Plan:
+    """Mode S has one stream, and a data connection for each file: only concurrency can be used."""
+    concurrency = STREAM_CONCURRENCY if chunk.many_small else plan.concurrency
+    return Plan(concurrency, 1, 1, f"{plan.reason}; one stream a file (mode S, or SFTP)")
+
+
+def _asked(plan: Plan, options: Mapping[str, object], stream_only: bool) -> Plan:
+    """The plan with the numbers that the user asked for, as far as mode S allows them."""
+    concurrency = _option(options, "perf_cc")
+    parallelism = None if stream_only else _option(options, "perf_p", MAX_PARALLELISM)
+    pipelining = None if stream_only else _option(options, "perf_pp", MAX_PIPELINING)
+    names = [
+        name
+        for name, value in (("perf_cc", concurrency), ("perf_p", parallelism), ("perf_pp", pipelining))
+        if value is not None
+    ]
+    if not names:
+        return plan
+    return Plan(
+        concurrency or plan.concurrency,
+        parallelism or plan.parallelism,
+        pipelining or plan.pipelining,
+        f"{plan.reason}; {', '.join(names)} as asked",
+    )
+
+
+def _option(options: Mapping[str, object], name: str, most: int | None = None) -> int | None:
+    value = options.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return None
+    return min(value, most) if most else value
+
+
+def lane_share(plan: Plan, files: int) -> int:
+    """How many files one lane may have under way, when so many are under way or waiting.
+
+    A few large files are spread over all lanes, instead of being queued in the first.
+    """
+    lanes = min(plan.concurrency, files) or 1
+    return min(plan.pipelining, -(-files // lanes))

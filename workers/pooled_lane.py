@@ -1,0 +1,157 @@
+"""A lane of the engine (ports.Lane) on two real sessions: files between two servers, without this service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from endpoints.gridftp.faults import Fault, FaultError, Side
+from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.third_party.slots import (
+    MAX_RANGES,
+    FileEvent,
+    FileProgress,
+    FileRefused,
+    FileSettled,
+    Transfer,
+)
+from transferapi.tasks.records import DataProtection, DataWay, FileRow
+from workers.engine.ports import TCP, Transport
+
+from .agents.parts import Part
+from .agents.reach import Reach
+from .pooled_sessions import PooledSession
+from .session_pool import SessionPool
+from .streaming.opening import Trial
+
+
+class PooledLane:
+    """data_way: the way of its data, where an agent has a part in it. trial: whether they can go this way at all."""
+
+    def __init__(
+        self,
+        source: PooledSession,
+        destination: PooledSession,
+        lane: ThirdPartyLane,
+        pool: SessionPool,
+        transport: Transport,
+        protection: DataProtection,
+        trial: Trial | None = None,
+        data_way: DataWay | None = None,
+    ) -> None:
+        self.protection = protection
+        self.data_way = data_way
+        self._trial = trial
+        self._source = source
+        self._destination = destination
+        self._lane = lane
+        self._pool = pool
+        self._transport = transport
+        self._shared = {session.side: session for session in (source, destination) if session.guarded}
+        self._moved = False
+
+    @property
+    def alive(self) -> bool:
+        return self._lane.alive and not (self._trial and self._trial.failed)
+
+    @property
+    def opened(self) -> bool:
+        """Whether a data connection was opened, or something has moved."""
+        return self._moved or self._lane.opened
+
+    def use_streams(self, parallelism: int) -> None:
+        """Use so many streams; only while no file is under way."""
+        self._lane.use_streams(parallelism)
+
+    def feed(self, file: FileRow) -> None:
+        """Queue a file in the lane; never blocks."""
+        try:
+            source_path, target, temporary = self._paths(file)
+            ranges = RangeSet.parse(file.ranges, MAX_RANGES) if file.ranges else None
+        except FaultError as error:
+            # A control channel cannot carry its name.
+            self._lane.report(FileRefused(file, error.fault, None))
+        except RangeError:
+            # Ranges that cannot be read are useless: send the file from the start.
+            self.feed(replace(file, ranges=""))
+        else:
+            if isinstance(self._trial, Reach):
+                self._trial.watch(self)
+            rename_to = target if temporary else None
+            self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
+
+    def feed_part(self, part: Part) -> None:
+        """Queue a part of a file; `complete` gives the file its size and its name when all parts have arrived."""
+        try:
+            source_path, target, temporary = self._paths(part.file)
+        except FaultError as error:
+            self._lane.report(FileRefused(part, error.fault, None))
+        else:
+            length = part.end - part.start
+            self._lane.feed(Transfer(part, source_path, temporary or target, length, part=part.asked))
+
+    async def complete(self, file: FileRow, size: int) -> None:
+        """Cut the file to its size, and give it its final name. Raises FaultError."""
+        session = self._destination.gridftp
+        try:
+            _, target, temporary = self._paths(file)
+            await session.connection.ask("SITE", b"TRNC %d %b" % (size, temporary or target))
+            if temporary:
+                await asyncio.gather(
+                    session.connection.request("RNFR", temporary), session.connection.ask("RNTO", target)
+                )
+        except FaultError as error:
+            raise FaultError(error.fault.at(Side.DESTINATION)) from None
+
+    def _paths(self, file: FileRow) -> tuple[bytes, bytes, bytes | None]:
+        """The source, the destination, and the temporary name. Raises FaultError."""
+        side = Side.SOURCE
+        try:
+            source_path = self._source.fed_path(file.source_path)
+            side = Side.DESTINATION
+            target = self._destination.fed_path(file.destination_path or "")
+            return source_path, target, self._destination.fed_path(file.temporary_path) if file.temporary_path else None
+        except FaultError as error:
+            raise FaultError(error.fault.at(side)) from None
+
+    def lose(self, fault: Fault) -> None:
+        """Close both connections; what is under way comes back with this fault."""
+        if self._lane.alive:
+            self._lane.abort(fault)
+
+    @property
+    def begun(self) -> list[FileRow]:
+        """Files under way that the destination has opened under their final names."""
+        return [tag for tag in self._lane.begun if isinstance(tag, FileRow)]
+
+    async def events(self) -> Sequence[FileEvent]:
+        """Wait for events of the files. Faults are events: this raises none."""
+        events = await self._lane.events()
+        events = self._trial.judge(events) if self._trial else events
+        self._moved = self._moved or any(isinstance(event, FileSettled | FileProgress) for event in events)
+        return [self._for_user(event) for event in events] if self._shared else events
+
+    def _for_user(self, event: FileEvent) -> FileEvent:
+        """Remove the names of the shared folders from a fault. A fault of an unknown side may be of either one."""
+        if not isinstance(event, FileRefused):
+            return event
+        fault = event.fault
+        for side, session in self._shared.items():
+            if fault.side in (side, Side.UNKNOWN):
+                fault = replace(session.for_user(fault), side=fault.side)
+        return event._replace(fault=fault)
+
+    async def close(self) -> None:
+        """Give the sessions back if they are clean, else end them; those of another transport are ended."""
+        lost = not self._lane.alive
+        sessions = self._lane.release()
+        if self._transport != TCP:
+            if lost and not self._moved:
+                self._pool.refuse(self._transport, self._source.address, self._destination.address)
+            for session in sessions or ():
+                session.connection.abort()
+        elif sessions:
+            self._pool.put(self._source.session_key, sessions[0])
+            self._pool.put(self._destination.session_key, sessions[1])

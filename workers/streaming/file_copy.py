@@ -1,0 +1,100 @@
+"""One file through this worker: from the reader of its source to the writer of its destination."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.streams.digest import Digest
+from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+
+_T = TypeVar("_T")
+
+
+class FileCopy:
+    """One file on its way. Raises FaultError with the side that is at fault.
+
+    offset: of the first octet that is moved; the earlier ones are at the destination already.
+    open_reader, open_writer: called with the share of the file. The destination is opened, and with it emptied, when
+    the source is open. pace: waits until so many octets may be moved. progressed: called after each piece.
+    digest: of all octets, where it is wanted; the file then begins at 0.
+    """
+
+    def __init__(
+        self,
+        share: OctetShare,
+        offset: int,
+        *,
+        open_reader: Callable[[OctetShare], Awaitable[FileReader]],
+        open_writer: Callable[[OctetShare], Awaitable[FileWriter]],
+        pace: Callable[[int], Awaitable[None]],
+        progressed: Callable[[], None],
+        digest: Digest | None = None,
+    ) -> None:
+        self.position = offset
+        self._share = share
+        self._open_reader = open_reader
+        self._open_writer = open_writer
+        self._pace = pace
+        self._progressed = progressed
+        self._digest = digest
+        self._reader: FileReader | None = None
+        self._writer: FileWriter | None = None
+        self._reading: asyncio.Task[bytes] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the destination was opened."""
+        return self._writer is not None
+
+    @property
+    def stored(self) -> int:
+        """Octets from the beginning of the file that are certain to be at the destination."""
+        return self._writer.stored if self._writer else 0
+
+    async def run(self) -> int:
+        """Move the rest of the file; returns its size. Both files are closed, whatever happens."""
+        try:
+            self._reader = await _of(Side.SOURCE, self._open_reader(self._share))
+            # The first octets are on their way while the destination is opened.
+            self._reading = asyncio.ensure_future(self._reader.read())
+            self._writer = await _of(Side.DESTINATION, self._open_writer(self._share))
+            data = await _of(Side.SOURCE, self._reading)
+            while data:
+                await self._move(data, self._writer)
+                data = await _of(Side.SOURCE, self._reader.read())
+            await _of(Side.DESTINATION, self._writer.finish())
+            return self.position
+        finally:
+            await self._close()
+
+    async def _move(self, data: bytes, writer: FileWriter) -> None:
+        await self._pace(len(data))
+        if self._digest:
+            self._digest.update(data)
+        await _of(Side.DESTINATION, writer.write(data))
+        self.position += len(data)
+        self._progressed()
+
+    async def _close(self) -> None:
+        if self._reading and not self._reading.done():
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        if self._reading and not self._reading.cancelled():
+            self._reading.exception()
+        for one in (self._reader, self._writer):
+            with contextlib.suppress(FaultError):
+                if one is not None:
+                    await one.close()
+        self._share.close()
+
+
+async def _of(side: Side, work: Awaitable[_T]) -> _T:
+    try:
+        return await work
+    except FaultError as error:
+        error.fault = error.fault.at(side)
+        raise

@@ -1,0 +1,255 @@
+"""A lane whose files pass through this worker (ports.Lane): one session to each side, for as long as the lane lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
+from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+from endpoints.gridftp.third_party.slots import (
+    MAX_RANGES,
+    FileEvent,
+    FileProgress,
+    FileRefused,
+    FileReturned,
+    FileSettled,
+)
+from endpoints.sessions.remote import open_reader, open_writer
+from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
+from workers.engine.settle.arrival import octets
+from workers.engine.settle.checksums import common_algorithm
+from workers.pooled_sessions import PooledSession
+
+from .file_copy import FileCopy
+from .host import TaskStreams
+
+#: Seconds between two reports of progress of one file.
+PROGRESS = 1.0
+
+
+@dataclass(slots=True)
+class _Under:
+    """A file under way."""
+
+    file: FileRow
+    task: asyncio.Task[None] | None = None
+    copy: FileCopy | None = None
+    #: The last report, in octets, and its time.
+    reported: int = 0
+    reported_at: float = 0.0
+    offset: int = 0
+
+
+class StreamedLane:
+    """Moves files one after the other, or as many at once as both sessions can carry.
+
+    give_back: takes a clean session for the pool. verify: whether checksums of all files are compared later.
+    encrypt: nothing may travel in clear.
+    """
+
+    def __init__(
+        self,
+        source: PooledSession,
+        destination: PooledSession,
+        streams: TaskStreams,
+        *,
+        protection: DataProtection,
+        data_way: DataWay,
+        give_back: Callable[[PooledSession], None],
+        verify: bool,
+        encrypt: bool,
+    ) -> None:
+        self.protection = protection
+        self.data_way: DataWay | None = data_way
+        self._source = source
+        self._destination = destination
+        self._streams = streams
+        self._give_back = give_back
+        self._verify = verify
+        self._encrypt = encrypt
+        self._loop = asyncio.get_running_loop()
+        self._under: dict[int, _Under] = {}
+        self._events: list[FileEvent] = []
+        self._ready = asyncio.Event()
+        self._lost = False
+        #: A data connection carries one file at a time.
+        self._turn = asyncio.Lock() if not (source.multiplexed and destination.multiplexed) else None
+
+    # ---- ports.Lane
+
+    @property
+    def alive(self) -> bool:
+        """`ports.Lane.alive`."""
+        return not self._lost
+
+    def use_streams(self, parallelism: int) -> None:
+        """One stream a file: the plan's parallelism has no meaning here."""
+
+    @property
+    def begun(self) -> Sequence[FileRow]:
+        """`ports.Lane.begun`."""
+        return [one.file for one in self._under.values() if one.copy and one.copy.begun and not one.file.temporary_path]
+
+    def feed(self, file: FileRow) -> None:
+        """`ports.Lane.feed`."""
+        one = self._under[file.id] = _Under(file)
+        one.task = self._loop.create_task(self._run(one))
+
+    async def events(self) -> Sequence[FileEvent]:
+        """`ports.Lane.events`."""
+        await self._ready.wait()
+        self._ready.clear()
+        events, self._events = self._events, []
+        return events
+
+    async def close(self) -> None:
+        """Stop the files under way at once; sessions without any go back to the pool."""
+        clean = not self._under and not self._lost
+        self._lost = True
+        tasks = [one.task for one in self._under.values() if one.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for session in (self._source, self._destination):
+            if clean and session.inner.usable:
+                self._give_back(session)
+            else:
+                session.inner.abort()
+
+    # ---- one file
+
+    async def _run(self, one: _Under) -> None:
+        """Move a file, and report its end by exactly one event."""
+        try:
+            async with self._turn or contextlib.nullcontext():
+                if self._lost:
+                    return self._ended(one, FileReturned(one.file, suspect=False))
+                async with self._streams.host.streams:
+                    size = await self._move(one)
+            self._ended(
+                one, FileSettled(one.file, size - one.offset if octets(one.file.ranges) == one.offset else None)
+            )
+        except FaultError as error:
+            self._refused(one, error.fault)
+        except Exception as error:
+            self._refused(one, make_fault(Kind.INTERNAL_ERROR, f"{type(error).__name__} in a stream"))
+
+    async def _move(self, one: _Under) -> int:
+        """Returns the size of the file, which is complete at the destination, under its own name."""
+        file = one.file
+        with _at(Side.SOURCE):
+            source = self._source.plain_path(file.source_path)
+        with _at(Side.DESTINATION):
+            target = self._destination.plain_path(file.destination_path or "")
+            written = self._destination.plain_path(file.temporary_path) if file.temporary_path else target
+        one.offset = _offset(file)
+        digest = self._digest(one)
+        one.copy = self._copy(one, source, written, digest)
+        size = await one.copy.run()
+        await self._complete(one, written, target, size)
+        if digest:
+            self._streams.note_checksum(file.source_path, Checksum(digest.algorithm, digest.hexdigest()))
+        return size
+
+    def _copy(self, one: _Under, source: str, written: str, digest: Digest | None) -> FileCopy:
+        rest = max(0, one.file.size - one.offset)
+
+        async def reader(share: OctetShare) -> FileReader:
+            return await open_reader(
+                self._source.inner, source, one.offset, share, expected=one.file.size, encrypt=self._encrypt
+            )
+
+        async def writer(share: OctetShare) -> FileWriter:
+            return await open_writer(
+                self._destination.inner, written, one.offset, share, expected=rest, encrypt=self._encrypt
+            )
+
+        return FileCopy(
+            self._streams.memory.share(),
+            one.offset,
+            open_reader=reader,
+            open_writer=writer,
+            pace=self._streams.pace,
+            progressed=lambda: self._progressed(one),
+            digest=digest,
+        )
+
+    async def _complete(self, one: _Under, written: str, target: str, size: int) -> None:
+        """Check the size where the writer does not know what is stored, and give the file its name."""
+        with _at(Side.DESTINATION):
+            if one.offset or not self._destination.multiplexed:
+                found = (await self._destination.inner.stat(written)).size
+                if found != size:
+                    raw = f"{size} octets were sent, and the destination has {found}"
+                    raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
+            if written != target:
+                await self._destination.inner.rename(written, target)
+
+    def _digest(self, one: _Under) -> Digest | None:
+        """The checksum that will be compared with the destination's, where the whole file passes here."""
+        wanted = one.file.checksum
+        if one.offset or not (self._verify or (wanted and wanted.value)):
+            return None
+        try:
+            both = self._source.algorithms, self._destination.algorithms
+            algorithm = common_algorithm(*both, wanted and wanted.algorithm)
+        except FaultError:
+            return None
+        return Digest(algorithm) if algorithm in ALGORITHMS else None
+
+    # ---- events
+
+    def _progressed(self, one: _Under) -> None:
+        now, stored = self._loop.time(), one.copy.stored if one.copy else 0
+        if stored > max(one.reported, one.offset) and now - one.reported_at >= PROGRESS:
+            one.reported, one.reported_at = stored, now
+            self._add(FileProgress(one.file, RangeSet([(0, stored)])))
+
+    def _refused(self, one: _Under, fault: Fault) -> None:
+        """Report the fault of a file. After one of the session, the files behind it come back untouched."""
+        sessions = (self._source, self._destination)
+        if fault.scope is not FaultScope.FILE or not all(session.inner.usable for session in sessions):
+            self._lost = True
+            for session in sessions:
+                session.inner.abort()
+        copy = one.copy
+        stored = copy.stored if copy else one.offset
+        changed = fault.kind is Kind.FILE_SIZE_CHANGED
+        trusted = RangeSet([(0, stored)]) if stored and not changed else None
+        begun = self._lost and bool(copy and copy.begun) and not one.file.temporary_path
+        for session in sessions:
+            if session.guarded and fault.side in (session.side, Side.UNKNOWN):
+                fault = replace(session.for_user(fault), side=fault.side)
+        self._ended(one, FileRefused(one.file, fault, trusted, begun))
+
+    def _ended(self, one: _Under, event: FileEvent) -> None:
+        self._under.pop(one.file.id, None)
+        self._add(event)
+
+    def _add(self, event: FileEvent) -> None:
+        self._events.append(event)
+        self._ready.set()
+
+
+def _offset(file: FileRow) -> int:
+    """Where a stream can be continued: behind the octets from the beginning of the file that are there already."""
+    try:
+        ranges = list(RangeSet.parse(file.ranges, MAX_RANGES)) if file.ranges else []
+    except RangeError:
+        return 0
+    return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+
+
+@contextlib.contextmanager
+def _at(side: Side) -> Iterator[None]:
+    """Set the side of faults that pass through."""
+    try:
+        yield
+    except FaultError as error:
+        error.fault = error.fault.at(side)
+        raise
