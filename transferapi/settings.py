@@ -11,9 +11,9 @@ from identity.issuers.oauth_clients import OAuthClient, clients_of
 from identity.provider import scopes
 from identity.vault.keys import Key, parse_keys
 
-from . import mail_settings
 from .config import load_or_exit
-from .config_values import broker_url, database
+from .config import mail as mail_settings
+from .config.values import broker_url, database
 
 CONFIG = load_or_exit()
 

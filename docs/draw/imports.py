@@ -35,10 +35,8 @@ WIRING = frozenset(
         "transferapi.urls",
         "transferapi.wsgi",
         "transferapi.config",
-        "transferapi.config_values",
+        *(f"transferapi.config.{name}" for name in ("declaration", "limits", "mail", "reading", "sections", "values")),
         "transferapi.schema_version",
-        "transferapi.mail_settings",
-        "transferapi.limit_settings",
     }
 )
 

@@ -19,7 +19,7 @@ from identity import tokens
 from identity.models import User
 from tests.conformance.test_rest_operations import OLD, Place, alice, loopback, place, register
 from tests.integration.rest import Answer, assert_error
-from transferapi.limit_settings import RequestLimits
+from transferapi.config.limits import RequestLimits
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_server")]
 

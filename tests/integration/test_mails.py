@@ -22,7 +22,7 @@ from tests.integration.cast import all_at_once, later, make_endpoint, make_user,
 from tests.integration.test_renewal import ENDED, give, put_to_bed, share_myproxy, unchecked
 from tests.mail_server import MailServer
 from tests.waiting import eventually
-from transferapi import mail_settings
+from transferapi.config import mail as mail_settings
 from transferapi.tasks import moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast, ForecastWork

@@ -20,7 +20,7 @@ from endpoints.network_use import NetworkLimits
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
-from transferapi.limit_settings import DEFAULTS
+from transferapi.config.limits import DEFAULTS
 from transferapi.rest.http.parsing import MAX_BODY
 from transferapi.tasks.models import Task
 

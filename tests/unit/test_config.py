@@ -20,7 +20,7 @@ from deploy import cli
 from deploy.stack.home import new_rsa_key
 from endpoints.addresses.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, ConfigError, load
-from transferapi.config_values import broker_url, database
+from transferapi.config.values import broker_url, database
 
 SECRET = "s3cret-" + "x" * 40
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from transferapi.config import ConfigError, load
-from transferapi.mail_settings import parse
+from transferapi.config.mail import parse
 
 PASSWORD = "s3cret:@/?#word"
 QUOTED = "s3cret%3A%40%2F%3F%23word"

@@ -20,8 +20,8 @@ from deploy.stack.places import SOCKET_PATH_LIMIT, account_reaches, private_fold
 from deploy.stack.postgres import Postgres
 from deploy.stack.programs import Instance
 from endpoints.addresses.openings import parse_openings
-from transferapi import mail_settings
 from transferapi.config import load
+from transferapi.config import mail as mail_settings
 
 
 def test_a_large_log_begins_anew_under_its_writer(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import IO
 
 from django.conf import settings
 
-from transferapi import limit_settings
+from transferapi.config import limits as limit_settings
 from transferapi.tasks import request_rules
 from transferapi.tasks.errors import RequestError, TooMuchError
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from django.conf import settings
 from django.db import connection
 
-from transferapi import limit_settings
+from transferapi.config import limits as limit_settings
 from transferapi.tasks.errors import TooMuchError
 
 #: The most octets of events of one task that a worker writes.

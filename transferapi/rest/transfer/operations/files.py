@@ -22,7 +22,7 @@ from endpoints.files import downloads
 from endpoints.files.downloads import Download
 from endpoints.files.uploads import Upload
 from endpoints.gridftp.faults import FaultError
-from transferapi.limit_settings import MAX_BODY
+from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import ApiError, BadRequest
 from transferapi.rest.http.formats import Negotiation

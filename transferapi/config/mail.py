@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from . import config_values
+from . import values
 
 #: Seconds for a connection, and for each reply of the server.
 TIMEOUT = 15
@@ -57,4 +57,4 @@ def _port(scheme: str, netloc: str) -> int:
     """The port. The error of urlsplit would show the text, which may be a part of a password."""
     host = netloc.rpartition("@")[2]
     word = host.rpartition("]")[2].partition(":")[2] if host.startswith("[") else host.partition(":")[2]
-    return config_values.port(word) if word else PORTS[scheme]
+    return values.port(word) if word else PORTS[scheme]

@@ -1,0 +1,150 @@
+"""The environment, read once into a frozen, typed object. Unknown, wrong and missing values are errors.
+
+A secret may be given as `X` or, as a file that holds it, as `X_FILE`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from identity.hidden import Secret
+
+from . import limits as request_limits
+from . import sections as by_area
+from .declaration import Variable
+from .limits import RequestLimits
+
+#: Seconds of a request that remain for its response after the longest operation.
+ANSWER_SECONDS = 10
+
+
+class ConfigError(Exception):
+    """The environment is wrong; `problems` are sentences that name the variable."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(
+    by_area.InstanceSettings,
+    by_area.WebSettings,
+    by_area.TargetSettings,
+    by_area.CredentialSettings,
+    by_area.SignInSettings,
+    by_area.StreamSettings,
+    by_area.ShellSettings,
+    by_area.RelaySettings,
+    by_area.MailSettings,
+):
+    """The configuration of a process."""
+
+    limits: RequestLimits
+
+    @property
+    def operation_seconds(self) -> int:
+        """Seconds for an operation on an endpoint, or for a logon at a MyProxy server."""
+        return self.request_seconds - ANSWER_SECONDS
+
+
+#: The variables by the names of their fields.
+_VARIABLES: dict[str, Variable] = {
+    one.name: one.metadata["variable"] for one in fields(Config) if "variable" in one.metadata
+}
+#: Every variable that is listed, with its meaning (also in the error where one is unknown).
+KNOWN = {one.name: one.meaning for one in _VARIABLES.values() if one.meaning} | request_limits.KNOWN
+SECRETS = tuple(one.name for one in _VARIABLES.values() if one.is_secret)
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Config:
+    """Read the environment. Raises ConfigError with all that is wrong with it."""
+    problems = list(_unknown(environ))
+    values = {name: _read(one, environ, problems) for name, one in _VARIABLES.items()}
+    values["public_url"] = values["public_url"] if environ.get("WAYBILL_PUBLIC_URL") else _loopback_url(values)
+    config = Config(**values, limits=_limits(environ, problems))
+    problems += _contradictions(config, environ)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _read(variable: Variable, environ: Mapping[str, str], problems: list[str]) -> Any:
+    """The value of a variable, or its default where it is wrong."""
+    try:
+        if variable.is_secret:
+            return _secret_value(variable, environ)
+        return variable.parse(environ.get(variable.name) or variable.default)
+    except (ValueError, OSError) as error:
+        problems.append(f"{variable.name}: {error}")
+        return None if variable.is_secret else variable.parse(variable.default)
+
+
+def _secret_value(variable: Variable, environ: Mapping[str, str]) -> Secret | None:
+    text = _secret_text(environ, variable.name)
+    if not text:
+        return None
+    variable.parse(text)
+    return Secret(text)
+
+
+def _loopback_url(values: Mapping[str, Any]) -> str:
+    scheme = "https" if values["tls_certificate"] else "http"
+    return f"{scheme}://127.0.0.1:{values['port']}"
+
+
+def _limits(environ: Mapping[str, str], problems: list[str]) -> RequestLimits:
+    defaults = request_limits.DEFAULTS
+    variables = {
+        name: Variable(variable, request_limits.parse, str(getattr(defaults, name)), meaning)
+        for variable, (name, meaning) in request_limits.VARIABLES.items()
+    }
+    return RequestLimits(**{name: _read(one, environ, problems) for name, one in variables.items()})
+
+
+def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:
+    problems = []
+    if bool(environ.get("WAYBILL_TLS_CERTIFICATE")) != bool(environ.get("WAYBILL_TLS_KEY")):
+        problems.append("WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY belong together: give both, or neither")
+    if config.front_secret and not config.front_servers:
+        problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
+    if environ.get("WAYBILL_MYPROXY_SECONDS") and config.myproxy_seconds > config.operation_seconds:
+        problems.append("WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS")
+    if config.limits.submission > request_limits.MAX_BODY:
+        problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most")
+    return problems
+
+
+def load_or_exit() -> Config:
+    """Read the environment; where it is wrong, print why without a traceback and exit with status 78 (EX_CONFIG)."""
+    try:
+        return load()
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"waybill: {problem}\n")
+        raise SystemExit(78) from None
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    allowed = {*KNOWN, *(f"{name}_FILE" for name in SECRETS)}
+    unknown = sorted(name for name in environ if name.startswith("WAYBILL_") and name not in allowed)
+    if not unknown:
+        return []
+    known = "\n".join(f"  {name}: {meaning}" for name, meaning in KNOWN.items())
+    return [f"unknown variable {', '.join(unknown)}; the known ones are\n{known}"]
+
+
+def _secret_text(environ: Mapping[str, str], name: str) -> str:
+    text, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
+    if text and file:
+        raise ValueError(f"given twice, also as {name}_FILE")
+    if not file:
+        return text
+    if not (held := Path(file).read_text(encoding="utf-8").strip()):
+        raise ValueError(f"the file {file} is empty")
+    return held

@@ -1,0 +1,290 @@
+"""The environment variables, by area. A variable is declared once: its name, its parser, its default, its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from endpoints.addresses.openings import Opening, parse_openings
+from endpoints.connect.relay_address import RelayAddress
+from endpoints.connect.relay_address import parse as parse_relay_address
+from identity.hidden import Secret
+from identity.issuers.oauth_clients import clients_of
+from identity.vault.keys import parse_keys
+
+from . import mail as mail_address
+from . import values
+from .declaration import secret, variable
+from .values import Network
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceSettings:
+    """Where the service lives, and its servers."""
+
+    home: Path = variable(
+        "WAYBILL_HOME",
+        values.absolute_path,
+        str(CHECKOUT / ".waybill"),
+        "folder for the data, sockets and logs of `make up` (default: .waybill in the checkout)",
+    )
+    port: int = variable("WAYBILL_PORT", values.port, "8000", "port of the web server (default 8000)")
+    debug: bool = variable(
+        "WAYBILL_DEBUG",
+        values.flag,
+        "0",
+        "1 shows tracebacks in answers; never where others can reach it (default 0)",
+    )
+    hosts: tuple[str, ...] = variable(
+        "WAYBILL_HOSTS",
+        values.words,
+        ",".join(LOOPBACK_HOSTS),
+        "host names that the web server answers to, with commas (default: the loopback ones)",
+    )
+    public_url: str = variable(
+        "WAYBILL_PUBLIC_URL",
+        values.web_address,
+        "http://127.0.0.1",
+        "how users reach this service (default http://127.0.0.1:WAYBILL_PORT, or https)",
+    )
+    log_level: str = variable(
+        "WAYBILL_LOG_LEVEL", values.log_level, "INFO", "DEBUG, INFO, WARNING or ERROR (default INFO)"
+    )
+    database_url: Secret | None = secret(
+        "DATABASE_URL",
+        values.database,
+        "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
+    )
+    redis_url: Secret | None = secret(
+        "REDIS_URL",
+        values.broker_url,
+        "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
+    )
+    secret_key: Secret | None = secret(
+        "WAYBILL_SECRET_KEY", values.long_secret, "key that signs sessions and the like (or ..._FILE)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSettings:
+    """The web server, and the servers in front of it."""
+
+    #: Requests a second of one user; 0: no limit.
+    rate_limit: int = variable(
+        "WAYBILL_RATE_LIMIT",
+        values.rate,
+        "50",
+        "requests a second that one user may make, averaged over 10 s (default 50; 0: no limit)",
+    )
+    front_servers: tuple[Network, ...] = variable(
+        "WAYBILL_FRONT_SERVERS",
+        values.networks,
+        "",
+        "networks of the servers in front, as CIDR, with commas: what they say of a client's "
+        "address (X-Forwarded-For) and of https (X-Forwarded-Proto) is believed (default: none)",
+    )
+    front_secret: Secret | None = secret(
+        "WAYBILL_FRONT_SECRET",
+        values.header_value,
+        "what they also say of a client's certificate is believed where they send this with it, as "
+        "X-Waybill-Front-Secret (or ..._FILE; default: never)",
+    )
+    request_seconds: int = variable(
+        "WAYBILL_REQUEST_SECONDS",
+        values.request_seconds,
+        "60",
+        "how long a request may take, 11 to 600 (default 60); an operation on an endpoint gets "
+        "10 s less, and a server in front must wait so long",
+    )
+    tls_certificate: Path | None = variable(
+        "WAYBILL_TLS_CERTIFICATE",
+        values.file_or_none,
+        "",
+        "certificate chain (PEM file) with which the web server ends TLS itself (default: it speaks http)",
+    )
+    tls_key: Path | None = variable(
+        "WAYBILL_TLS_KEY", values.file_or_none, "", "private key (PEM file) of that certificate"
+    )
+    connect_pins: tuple[str, ...] = variable(
+        "WAYBILL_CONNECT_PINS",
+        values.pins,
+        "",
+        "SHA-256 of the TLS keys (SubjectPublicKeyInfo, hexadecimal) that agents accept for this service, "
+        "with commas, or none (default: that of WAYBILL_TLS_CERTIFICATE, unless an authority of this system signed it)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSettings:
+    """Which addresses the service connects to for its users."""
+
+    allow_targets: tuple[Opening, ...] = variable(
+        "WAYBILL_ALLOW_TARGETS",
+        parse_openings,
+        "",
+        "what the address gate lets through though it is private, with commas: networks, or "
+        "networks with ports (10.1.0.0/16, 127.0.0.1:5061, 10.2.0.0/16:2811-2813, [fd00::/8]:2811; default: nothing)",
+    )
+    allow_webhooks: tuple[Opening, ...] = variable(
+        "WAYBILL_ALLOW_WEBHOOKS",
+        parse_openings,
+        "",
+        "the same for webhooks, which get nowhere by WAYBILL_ALLOW_TARGETS (default: nothing)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialSettings:
+    """Credentials, the authorities that are trusted, and the servers that give credentials."""
+
+    #: Text; `identity.vault.keys` reads it.
+    vault_key: Secret | None = secret(
+        "WAYBILL_VAULT_KEY",
+        parse_keys,
+        "keys of the vault of credentials, the newest first, with commas (or ..._FILE, one a line); "
+        "`waybill vault key` makes one",
+    )
+    #: The file of the text, if any: it is read again while the service runs, see `identity.vault.sealing`.
+    vault_key_file: Path | None = variable("WAYBILL_VAULT_KEY_FILE", values.path_or_none, "")
+    certificates: Path = variable(
+        "WAYBILL_CERTIFICATES",
+        values.absolute_path,
+        "/etc/grid-security/certificates",
+        "folder of the certificate authorities that are trusted (default /etc/grid-security/certificates)",
+    )
+    #: Below the time of a request (an operation: 50 s), so that the answer can name the server.
+    myproxy_seconds: int = variable(
+        "WAYBILL_MYPROXY_SECONDS",
+        values.myproxy_seconds,
+        "20",
+        "seconds that a MyProxy server may take to log a user on, at least 10 less than "
+        "WAYBILL_REQUEST_SECONDS; long where a person must confirm by telephone (default 20)",
+    )
+    delegate_to: tuple[str, ...] = variable(
+        "WAYBILL_DELEGATE_TO",
+        values.words,
+        "",
+        "hosts of servers that may be given a (limited) proxy of their user, with commas (default: none)",
+    )
+    #: Lines; `identity.issuers.oauth_clients` reads them.
+    oauth_clients: Secret | None = secret(
+        "WAYBILL_OAUTH_CLIENTS",
+        clients_of,
+        "how the OAuth servers of endpoints know this service, one a line: "
+        "https://server id [secret] (or ..._FILE; default: as a public client with WAYBILL_PUBLIC_URL as its id)",
+    )
+    clear_passwords: bool = variable(
+        "WAYBILL_CLEAR_PASSWORDS",
+        values.flag,
+        "1",
+        "0: refuse passwords for plain FTP servers, which travel in clear where the server has no TLS (default 1)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInSettings:
+    """How users sign in here, and how programs sign them in."""
+
+    oidc_key: Secret | None = secret(
+        "WAYBILL_OIDC_KEY",
+        values.rsa_key,
+        "RSA private key (PEM) that signs identity tokens (or ..._FILE; `make up` makes one)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Files that pass through a worker process."""
+
+    #: Octets a second; 0: no limit.
+    stream_rate: int = variable(
+        "WAYBILL_STREAM_RATE",
+        values.octets,
+        "0",
+        "octets a second that one worker process may move itself, for endpoints without third-party transfers "
+        "(SFTP, plain FTP); the tasks share it (default 0: no limit)",
+    )
+    streams: int = variable(
+        "WAYBILL_STREAMS",
+        values.streams,
+        "32",
+        "files that one worker process moves itself at a time, 1 to 1000 (default 32)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellSettings:
+    """The ssh shell."""
+
+    ssh_host: str = variable(
+        "WAYBILL_SSH_HOST",
+        values.address,
+        "127.0.0.1",
+        "address at which `waybill shell` listens (default 127.0.0.1; 0.0.0.0 or :: for all)",
+    )
+    ssh_port: int = variable(
+        "WAYBILL_SSH_PORT",
+        values.port,
+        "2222",
+        "port of the ssh shell (default 2222; `make up` takes a free one)",
+    )
+    ssh_sessions: int = variable(
+        "WAYBILL_SSH_SESSIONS",
+        values.ssh_sessions,
+        "500",
+        "ssh sessions at a time, 2 to 10000; half of them for one user (default 500)",
+    )
+    ssh_idle_seconds: int = variable(
+        "WAYBILL_SSH_IDLE_SECONDS",
+        values.ssh_idle_seconds,
+        "1800",
+        "seconds without input and output after which an ssh session ends, 10 to 604800 (default 1800)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaySettings:
+    """The relay of agents."""
+
+    relay: RelayAddress = variable(
+        "WAYBILL_RELAY",
+        parse_relay_address,
+        "127.0.0.1:8003",
+        "where `waybill relay` is reached, host:port or unix:/path (default 127.0.0.1:8003; `make up` has a socket)",
+    )
+    relay_listen: RelayAddress | None = variable(
+        "WAYBILL_RELAY_LISTEN",
+        lambda text: parse_relay_address(text) if text else None,
+        "",
+        "where `waybill relay` listens, if that is another address, such as 0.0.0.0:8003 (default: WAYBILL_RELAY)",
+    )
+    relay_rate: int = variable(
+        "WAYBILL_RELAY_RATE",
+        values.octets_a_second,
+        "20000000",
+        "octets a second that the relay passes on between computers for one user (default 20000000; 0: no limit)",
+    )
+    relay_channels: int = variable(
+        "WAYBILL_RELAY_CHANNELS",
+        values.relay_channels,
+        "64",
+        "relayed data channels of one user at a time, 1 to 256 (default 64)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailSettings:
+    """Mails."""
+
+    #: A URL; `config.mail` reads it.
+    mail: Secret | None = secret(
+        "WAYBILL_MAIL",
+        mail_address.parse,
+        "smtp://user:password@host:587, smtps://..., file:///folder or console: (or ..._FILE; default console:)",
+    )
+    mail_from: str = variable(
+        "WAYBILL_MAIL_FROM", str, "waybill@localhost", "the sender of all mails (default waybill@localhost)"
+    )
