@@ -16,6 +16,7 @@ from enum import StrEnum
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
+from identity.linked.models import LinkedIdentity
 from identity.models import Membership, User
 
 from .models import AccessRule, Endpoint, Role
@@ -273,8 +274,11 @@ def functional_shares() -> Q:
     """The shares for which `is_functional` is true."""
     groups_of_owner = Membership.objects.filter(user=OuterRef(OuterRef("owner")), status="active")
     letting = [role for role, verbs in _OF_ROLES.items() if Permission.SHARE in verbs]
-    to_owner = Q(principal_type="identity", principal=OuterRef("owner")) | Q(
-        principal_type="group", principal__in=groups_of_owner.values("group_id")
+    of_owner = LinkedIdentity.objects.filter(user=OuterRef(OuterRef("owner")))
+    to_owner = (
+        Q(principal_type="identity", principal=OuterRef("owner"))
+        | Q(principal_type="identity", principal__in=of_owner.values("id"))
+        | Q(principal_type="group", principal__in=groups_of_owner.values("group_id"))
     )
     held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting)
     open_to_all = Q(host__public=True, host__personal=False, host__allow_guest_collections=True)
@@ -283,7 +287,11 @@ def functional_shares() -> Q:
 
 
 def _is_principal(user: User) -> Q:
+    """The rows that name the user: the id of the user, of a linked identity, or of a group."""
     mine = Membership.objects.filter(user=user, status="active")
-    return Q(principal_type="identity", principal=user.pk) | Q(
-        principal_type="group", principal__in=mine.values("group_id")
+    linked = LinkedIdentity.objects.filter(user=user)
+    return (
+        Q(principal_type="identity", principal=user.pk)
+        | Q(principal_type="identity", principal__in=linked.values("id"))
+        | Q(principal_type="group", principal__in=mine.values("group_id"))
     )

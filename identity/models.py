@@ -10,6 +10,8 @@ from django.db import models
 from django.db.models.functions import Length
 from django.dispatch import receiver
 
+from .linked.models import LinkedIdentity as LinkedIdentity
+
 
 class User(AbstractUser):
     """A person or program that asks for transfers; `username` is the part before `#` in endpoint names."""

@@ -190,5 +190,5 @@ def _recipient(rule: AccessRule) -> User | None:
     if rule.principal_type == principals.GROUP:
         people = people.filter(pk__in=Membership.objects.filter(group=rule.principal, status="active").values("user"))
     else:
-        people = people.filter(pk__in=[rule.principal] if rule.principal else [])
+        people = people.filter(pk__in=principals.users_of(rule.principal))
     return people.order_by("pk").first()

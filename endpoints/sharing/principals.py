@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from endpoints.errors import EndpointInvalidError
+from identity.linked.models import LinkedIdentity
 from identity.models import Group, User
 
 IDENTITY, GROUP = "identity", "group"
@@ -12,14 +13,21 @@ EVERYBODY = frozenset({"all_authenticated_users", "anonymous"})
 
 
 def known(principal_type: str, principal: str | None) -> uuid.UUID:
-    """The id of an existing user or group. Raises EndpointInvalidError."""
+    """The id of an existing user, linked identity or group. Raises EndpointInvalidError."""
     try:
         found = uuid.UUID(principal or "")
     except ValueError:
         raise EndpointInvalidError("principal", "The id of a user or of a group, a UUID, is wanted here.") from None
-    if principal_type == IDENTITY and User.objects.filter(pk=found, is_active=True).exists():
+    if principal_type == IDENTITY and User.objects.filter(pk__in=users_of(found), is_active=True).exists():
         return found
     if principal_type == GROUP and Group.objects.filter(pk=found).exists():
         return found
     what = "group" if principal_type == GROUP else "user"
     raise EndpointInvalidError("principal", f"There is no {what} with this id.")
+
+
+def users_of(principal: uuid.UUID | None) -> list[uuid.UUID]:
+    """The ids of the users that this id names: a user, or the user of a linked identity. At most one exists."""
+    if principal is None:
+        return []
+    return [principal, *LinkedIdentity.objects.filter(pk=principal).values_list("user", flat=True)]

@@ -21,6 +21,7 @@ from identity.groups import errors as groups
 from identity.gsi.errors import UntrustedError
 from identity.issuers import myproxy_errors as myproxy
 from identity.issuers import oauth_errors as oauth
+from identity.linked import errors as linked
 from identity.models import User
 from identity.one_time_codes import errors as codes
 from identity.passkeys import errors as passkeys
@@ -134,6 +135,13 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (passkeys.LastSecondFactorError(), 409, "Conflict", passkeys.LastSecondFactorError.reason),
     (passkeys.TooManyPasskeysError(9), 409, LIMIT, "A user has at most 9 passkeys"),
     (passkeys.PasskeyNotFoundError("p"), 404, MISSING, "No such passkey 'p'"),
+    (linked.IdentityNotUsableError(), 502, "ExternalError", linked.IdentityNotUsableError.reason),
+    (linked.IdentityInactiveError(), 403, "PermissionDenied", linked.IdentityInactiveError.reason),
+    (linked.IdentityTakenError(), 409, "Exists", linked.IdentityTakenError.reason),
+    (linked.IdentityNotFoundError("i"), 404, MISSING, "No such identity 'i'"),
+    (linked.LastWayInError(), 409, "Conflict", linked.LastWayInError.reason),
+    (linked.ProofTooOldError(), 403, "PermissionDenied", linked.ProofTooOldError.reason),
+    (linked.TooManyIdentitiesError(9), 409, LIMIT, "A user has at most 9 linked identities"),
     (SessionNotFoundError("s"), 404, MISSING, "No such session 's'"),
     (codes.CodesEnabledError(), 409, "Conflict", codes.CodesEnabledError.reason),
     (codes.CodesNotEnabledError(), 409, "Conflict", codes.CodesNotEnabledError.reason),
@@ -262,6 +270,7 @@ ROOTS = {
     oauth.OAuthError,
     codes.OneTimeCodeError,
     passkeys.PasskeyError,
+    linked.LinkedIdentityError,
 }
 
 

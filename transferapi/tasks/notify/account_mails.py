@@ -38,6 +38,8 @@ _SUBJECTS = {
     "token_revoked": "an API token was revoked",
     "subject_added": "a certificate subject signs in to your account",
     "subject_removed": "a certificate subject no longer signs in to your account",
+    "identity_linked": "an identity of another provider signs in to your account",
+    "identity_unlinked": "an identity of another provider no longer signs in to your account",
     "password_changed": "your password was changed",
 }
 _MORE = {

@@ -1,0 +1,76 @@
+"""What a provider has proven about a person, after its answer was checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .errors import IdentityNotUsableError
+
+#: Characters, as in the columns of the table.
+MAX_PROVIDER, MAX_SUBJECT, MAX_USERNAME, MAX_EMAIL, MAX_TEXT = 1100, 1024, 512, 254, 256
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """One person at one provider.
+
+    provider: who vouches, as in `LinkedIdentity`. subject: stable and unique there. username: `name@domain`.
+    email_verified: whether the provider says that the address is this person's. proven_at: Unix time of its answer.
+    """
+
+    provider: str
+    subject: str
+    username: str
+    email: str = ""
+    email_verified: bool = False
+    name: str = ""
+    organization: str = ""
+    proven_at: float = 0.0
+
+    @classmethod
+    def of(cls, provider: str, subject: object, username: str, proven_at: float, **facts: Any) -> Proven:
+        """What the provider said, in the form of the table. Raises IdentityNotUsableError for an unusable subject.
+
+        facts: email, email_verified, name, organization; what is not usable of these is left out.
+        """
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
+            raise IdentityNotUsableError
+        if not 0 < len(username) <= MAX_USERNAME or not username.isprintable() or len(provider) > MAX_PROVIDER:
+            raise IdentityNotUsableError
+        email = _text(facts.get("email"), MAX_EMAIL)
+        email = email if _EMAIL.fullmatch(email) else ""
+        return cls(
+            provider=provider,
+            subject=subject,
+            username=username,
+            email=email,
+            email_verified=bool(email) and facts.get("email_verified") is True,
+            name=_text(facts.get("name"), MAX_TEXT),
+            organization=_text(facts.get("organization"), MAX_TEXT),
+            proven_at=proven_at,
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        """For a session, on the server."""
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, document: dict[str, Any]) -> Proven:
+        return cls(**document)
+
+
+def name_at(name: str, domain: str, others: Collection[str] = ()) -> str:
+    """`name@domain`. A name that ends in the domain, or in one of `others`, which the provider may give, stays."""
+    local, at, end = name.rpartition("@")
+    if at and local and end.lower() in {domain.lower(), *(one.lower() for one in others)}:
+        return f"{local}@{end.lower()}"
+    return f"{name}@{domain.lower()}"
+
+
+def _text(value: object, most: int) -> str:
+    """The value if it is one line of text, cut to `most` characters; else ""."""
+    return value.strip()[:most] if isinstance(value, str) and value.isprintable() else ""

@@ -1,0 +1,222 @@
+"""Signs users in by identities that providers have proven; links them to users, and unlinks them.
+
+    proven = ...                     # `identity.linked.oidc`, `.saml` or `.myproxy` checks what the provider said
+    user = sign_in(proven)           # None: nobody has linked this identity; `sign_up` makes a user for it
+    link(user, proven)               # a second identity of a user who has signed in just now
+
+A user is found by provider and subject alone, never by an e-mail address, whether or not it is verified: addresses
+are given to other people, and a provider could say any. Therefore nobody's account is taken over by an address, and
+two accounts of one person are not joined without a proof of both.
+
+Errors: see `errors`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Collection, Iterable
+
+from django.db import transaction
+from django.db.models.functions import Lower
+from django.utils import timezone
+
+from identity import user_accounts
+from identity.conflicts import unless_taken
+from identity.models import User
+from identity.passkeys import services as passkeys
+from identity.signals import account_changed
+from identity.single_row import single_row
+from identity.user_accounts import UserDetails
+
+from .errors import (
+    IdentityInactiveError,
+    IdentityNotFoundError,
+    IdentityTakenError,
+    LastWayInError,
+    ProofTooOldError,
+    TooManyIdentitiesError,
+)
+from .models import LinkedIdentity
+from .proven import Proven
+
+#: Identities of one user.
+MOST = 20
+#: Seconds between the answer of a provider and its use here.
+MOST_AGE = 600.0
+
+
+def sign_in(proven: Proven, now: float | None = None) -> User | None:
+    """The user of this identity, whose facts are brought up to date; None: nobody has linked it.
+
+    Raises ProofTooOldError, IdentityInactiveError.
+    """
+    _check_age(proven, now)
+    with transaction.atomic():
+        row = _row_of(proven)
+        if row is None:
+            return None
+        if not row.user.is_active:
+            raise IdentityInactiveError
+        _update(row, proven)
+    return row.user
+
+
+def sign_up(proven: Proven, username: str, now: float | None = None) -> User:
+    """Make a user who signs in by this identity, and has no password. Whether this is allowed is the caller's rule.
+
+    The address is taken over if the provider has verified it. Raises LinkedIdentityError, UserAccountError.
+    """
+    _check_age(proven, now)
+    with transaction.atomic():
+        if _row_of(proven) is not None:
+            raise IdentityTakenError
+        email = proven.email if proven.email_verified else None
+        user = user_accounts.add(
+            username, UserDetails(email=email, full_name=proven.name[: user_accounts.MAX_FULL_NAME])
+        )
+        _insert(user, proven, primary=True)
+    return user
+
+
+def link(user: User, proven: Proven, signed_in_at: float, now: float | None = None) -> LinkedIdentity:
+    """Link an identity to a user. The user's session began at `signed_in_at` (Unix time), at most `MOST_AGE` ago.
+
+    A second time the identity is only brought up to date. Raises LinkedIdentityError.
+    """
+    _check_age(proven, now)
+    check_fresh(signed_in_at, now)
+    with transaction.atomic():
+        row = _row_of(proven)
+        if row is None:
+            return _insert(user, proven)
+        if row.user_id != user.pk:
+            raise IdentityTakenError
+        _update(row, proven)
+    return row
+
+
+def unlink(user: User, ref: uuid.UUID | str) -> None:
+    """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError."""
+    with transaction.atomic():
+        _lock(user)
+        row = _own(user, ref)
+        if not has_other_way_in(user, row):
+            raise LastWayInError
+        row.delete()
+    account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username)
+
+
+def set_primary(user: User, ref: uuid.UUID | str) -> None:
+    """Show this identity for the user. ref: its id; or the id of the user: the user's own name is shown.
+
+    Raises IdentityNotFoundError.
+    """
+    with transaction.atomic():
+        _lock(user)
+        row = None if str(ref) == str(user.pk) else _own(user, ref)
+        LinkedIdentity.objects.filter(user=user, primary=True).update(primary=False)
+        if row is not None:
+            LinkedIdentity.objects.filter(pk=row.pk).update(primary=True)
+
+
+def of(user: User) -> list[LinkedIdentity]:
+    """All linked identities of a user, the primary one first."""
+    return list(LinkedIdentity.objects.filter(user=user).order_by("-primary", "linked_at", "id"))
+
+
+def primary_of(user: User) -> LinkedIdentity | None:
+    """The identity that is shown for the user; None: the user's own name."""
+    return single_row(LinkedIdentity.objects.filter(user=user, primary=True))
+
+
+def by_id(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LinkedIdentity]:
+    """Identities with their users."""
+    return LinkedIdentity.objects.select_related("user").in_bulk(list(ids))
+
+
+def by_username(names: Collection[str]) -> dict[str, LinkedIdentity]:
+    """Identities of active users by name, in lower case. A name that two of them have names neither."""
+    wanted = {name.lower() for name in names if "\0" not in name}
+    rows = LinkedIdentity.objects.select_related("user").filter(user__is_active=True)
+    rows = rows.annotate(lower=Lower("username")).filter(lower__in=wanted)
+    found: dict[str, list[LinkedIdentity]] = {}
+    for row in rows:
+        found.setdefault(row.username.lower(), []).append(row)
+    return {name: same[0] for name, same in found.items() if len(same) == 1}
+
+
+def has_other_way_in(user: User, without: LinkedIdentity) -> bool:
+    """Whether the user could sign in to the pages if this identity were not linked."""
+    return (
+        user.has_usable_password()
+        or passkeys.usable(user)
+        or LinkedIdentity.objects.filter(user=user).exclude(pk=without.pk).exists()
+    )
+
+
+def _check_age(proven: Proven, now: float | None) -> None:
+    if not -60 <= (time.time() if now is None else now) - proven.proven_at <= MOST_AGE:
+        raise ProofTooOldError
+
+
+def check_fresh(signed_in_at: float, now: float | None = None) -> None:
+    """A session that was left open, or taken, does not change how its user signs in. Raises ProofTooOldError."""
+    if (time.time() if now is None else now) - signed_in_at > MOST_AGE:
+        raise ProofTooOldError
+
+
+def digest_of(proven: Proven) -> bytes:
+    """The key of an identity: provider and subject, which have no line breaks."""
+    return hashlib.sha256(f"{proven.provider}\n{proven.subject}".encode()).digest()
+
+
+def _row_of(proven: Proven) -> LinkedIdentity | None:
+    found = LinkedIdentity.objects.select_related("user").select_for_update(of=("self",))
+    return single_row(found.filter(digest=digest_of(proven)))
+
+
+def _own(user: User, ref: uuid.UUID | str) -> LinkedIdentity:
+    try:
+        row = single_row(LinkedIdentity.objects.filter(user=user, pk=uuid.UUID(str(ref))))
+    except ValueError:
+        row = None
+    if row is None:
+        raise IdentityNotFoundError(ref)
+    return row
+
+
+def _lock(user: User) -> None:
+    """Changes to the identities of one user happen one after another: two could remove the last two."""
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+
+
+def _insert(user: User, proven: Proven, *, primary: bool = False) -> LinkedIdentity:
+    with unless_taken("identity_linkedidentity_digest_key", IdentityTakenError()):
+        _lock(user)
+        if LinkedIdentity.objects.filter(user=user).count() >= MOST:
+            raise TooManyIdentitiesError(MOST)
+        row = LinkedIdentity(user=user, provider=proven.provider, subject=proven.subject, primary=primary)
+        row.digest = digest_of(proven)
+        _fill(row, proven)
+        row.save(force_insert=True)
+    account_changed.send(LinkedIdentity, user=user, what="identity_linked", name=row.username)
+    return row
+
+
+def _update(row: LinkedIdentity, proven: Proven) -> None:
+    _fill(row, proven)
+    row.save(update_fields=["username", "email", "email_verified", "name", "organization", "last_used_at"])
+
+
+def _fill(row: LinkedIdentity, proven: Proven) -> None:
+    """The facts of the provider. A name that it has given to another person before is this person's from now on."""
+    same_name = LinkedIdentity.objects.filter(provider=proven.provider, username__iexact=proven.username)
+    for former in same_name.exclude(subject=proven.subject):
+        domain = former.username.rpartition("@")[2]
+        LinkedIdentity.objects.filter(pk=former.pk).update(username=f"{former.pk}@{domain}")
+    row.username = proven.username
+    row.email, row.email_verified = proven.email, proven.email_verified
+    row.name, row.organization = proven.name, proven.organization
+    row.last_used_at = timezone.now()

@@ -1,0 +1,219 @@
+"""Linked identities on a real database: signing in, up, linking and unlinking, and what a rule names."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import partial
+from typing import Any
+
+import pytest
+
+from endpoints import permissions
+from endpoints.models import Endpoint
+from endpoints.permissions import Permission, may, visible
+from endpoints.sharing import access_rules, roles, shares
+from identity.linked import services
+from identity.linked.errors import (
+    IdentityInactiveError,
+    IdentityNotFoundError,
+    IdentityNotUsableError,
+    IdentityTakenError,
+    LastWayInError,
+    ProofTooOldError,
+    TooManyIdentitiesError,
+)
+from identity.linked.models import LinkedIdentity
+from identity.linked.proven import MAX_SUBJECT, Proven, name_at
+from identity.models import User
+from tests.integration.cast import all_at_once, make_endpoint
+
+KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
+
+
+def proof(subject: str = "s-1", provider: str = KEYCLOAK, username: str = "al@example.org", **facts: Any) -> Proven:
+    return Proven.of(provider, subject, username, time.time(), **facts)
+
+
+def test_nobody_is_signed_in_by_an_identity_that_nobody_linked(alice: User) -> None:
+    assert services.sign_in(proof()) is None
+
+
+def test_a_linked_identity_signs_its_user_in_and_is_brought_up_to_date(alice: User) -> None:
+    row = services.link(alice, proof(name="Al"), time.time())
+    assert services.sign_in(proof(name="Alice L.", username="alice@example.org", email="a@example.org")) == alice
+    row.refresh_from_db()
+    assert (row.name, row.username, row.email, row.email_verified) == (
+        "Alice L.", "alice@example.org", "a@example.org", False,
+    )  # fmt: skip
+    assert row.last_used_at is not None
+
+
+def test_the_same_subject_of_another_provider_is_another_person(alice: User) -> None:
+    services.link(alice, proof(), time.time())
+    assert services.sign_in(proof(provider=UNIVERSITY)) is None
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_an_address_signs_nobody_in_and_links_nothing(alice: User, verified: bool) -> None:
+    alice.email = "alice@example.org"
+    alice.save()
+    services.link(alice, proof(email="alice@example.org", email_verified=True), time.time())
+    stranger = proof("s-2", UNIVERSITY, email="alice@example.org", email_verified=verified)
+    assert services.sign_in(stranger) is None
+    made = services.sign_up(stranger, "mallory")
+    assert made != alice
+    assert made.email == ("alice@example.org" if verified else "")
+    assert [row.user for row in LinkedIdentity.objects.filter(provider=UNIVERSITY)] == [made]
+
+
+def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db: None) -> None:
+    user = services.sign_up(proof(name="Al Liddell"), "al")
+    assert (user.username, user.get_full_name(), user.has_usable_password()) == ("al", "Al Liddell", False)
+    primary = services.primary_of(user)
+    assert primary is not None
+    assert primary.username == "al@example.org"
+    assert services.sign_in(proof()) == user
+    with pytest.raises(IdentityTakenError):
+        services.sign_up(proof(), "al2")
+    assert not User.objects.filter(username="al2").exists()
+
+
+def test_an_inactive_user_is_not_signed_in(alice: User) -> None:
+    services.link(alice, proof(), time.time())
+    alice.is_active = False
+    alice.save()
+    with pytest.raises(IdentityInactiveError):
+        services.sign_in(proof())
+
+
+def test_an_identity_of_another_user_is_not_linked(alice: User, bob: User) -> None:
+    services.link(alice, proof(), time.time())
+    with pytest.raises(IdentityTakenError):
+        services.link(bob, proof(), time.time())
+    assert services.sign_in(proof()) == alice
+
+
+def test_an_old_session_and_an_old_proof_change_nothing(alice: User) -> None:
+    with pytest.raises(ProofTooOldError):
+        services.link(alice, proof(), time.time() - services.MOST_AGE - 1)
+    old, future = (Proven.of(KEYCLOAK, "s", "a@b", time.time() + by) for by in (-services.MOST_AGE - 1, 120))
+    for unusable in (old, future):
+        with pytest.raises(ProofTooOldError):
+            services.link(alice, unusable, time.time())
+        with pytest.raises(ProofTooOldError):
+            services.sign_in(unusable)
+        with pytest.raises(ProofTooOldError):
+            services.sign_up(unusable, "x")
+    assert not LinkedIdentity.objects.exists()
+
+
+def test_the_last_way_to_sign_in_stays(alice: User) -> None:
+    alice.set_unusable_password()
+    alice.save()
+    first = services.link(alice, proof(), time.time())
+    with pytest.raises(LastWayInError):
+        services.unlink(alice, first.pk)
+    second = services.link(alice, proof("s-2"), time.time())
+    services.unlink(alice, first.pk)
+    with pytest.raises(LastWayInError):
+        services.unlink(alice, second.pk)
+    assert services.sign_in(proof()) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_requests_do_not_remove_the_last_two_ways(django_user_model: Any) -> None:
+    user = User.objects.create(username="alice", password="!")
+    rows = [services.link(user, proof(f"s-{number}"), time.time()) for number in range(2)]
+    ended = all_at_once([partial(services.unlink, user, row.pk) for row in rows])
+    assert sorted(type(one).__name__ for one in ended) == ["LastWayInError", "NoneType"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_identity_is_linked_once_whoever_asks_at_the_same_moment(django_user_model: Any) -> None:
+    users = [User.objects.create(username=f"user{number}") for number in range(4)]
+    ended = all_at_once([partial(services.link, user, proof(), time.time()) for user in users])
+    assert sorted(type(one).__name__ for one in ended) == ["IdentityTakenError"] * 3 + ["LinkedIdentity"]
+
+
+def test_nobody_unlinks_what_is_not_theirs(alice: User, bob: User) -> None:
+    row = services.link(alice, proof(), time.time())
+    for ref in (row.pk, uuid.uuid4(), "nothing", "\0"):
+        with pytest.raises(IdentityNotFoundError):
+            services.unlink(bob, ref)
+        with pytest.raises(IdentityNotFoundError):
+            services.set_primary(bob, ref)
+
+
+def test_one_identity_is_primary_or_the_users_own_name(alice: User) -> None:
+    rows = [services.link(alice, proof(f"s-{number}"), time.time()) for number in range(2)]
+    assert services.primary_of(alice) is None
+    for row in rows:
+        services.set_primary(alice, row.pk)
+        assert services.of(alice)[0] == row
+    services.set_primary(alice, alice.pk)
+    assert services.primary_of(alice) is None
+
+
+def test_a_name_that_the_provider_gave_to_somebody_else_leaves_the_former_holder(alice: User, bob: User) -> None:
+    services.link(alice, proof("s-1"), time.time())
+    services.link(bob, proof("s-2"), time.time())
+    assert services.by_username(["AL@example.org"])["al@example.org"].user == bob
+    assert services.sign_in(proof("s-1", username="al.l@example.org")) == alice
+
+
+def test_a_name_that_two_providers_give_names_nobody(alice: User, bob: User) -> None:
+    services.link(alice, proof(), time.time())
+    services.link(bob, proof(provider=UNIVERSITY), time.time())
+    assert services.by_username(["al@example.org", "\0"]) == {}
+
+
+def test_a_user_has_a_bounded_number(alice: User) -> None:
+    for number in range(services.MOST):
+        services.link(alice, proof(f"s-{number}", username=f"a{number}@x"), time.time())
+    with pytest.raises(TooManyIdentitiesError):
+        services.link(alice, proof("one more"), time.time())
+
+
+@pytest.mark.parametrize("subject", [None, 7, "", "x" * (MAX_SUBJECT + 1), "a\nb", "a\0", "\ud800"])
+def test_a_subject_that_cannot_be_found_again_is_refused(subject: object) -> None:
+    with pytest.raises(IdentityNotUsableError):
+        Proven.of(KEYCLOAK, subject, "a@b", 0.0)
+
+
+def test_what_is_not_usable_of_the_rest_is_left_out() -> None:
+    one = Proven.of(KEYCLOAK, "s", "a@b", 0.0, email="no address", email_verified=True, name="a\nb", organization=7)
+    assert (one.email, one.email_verified, one.name, one.organization) == ("", False, "", "")
+    assert not Proven.of(KEYCLOAK, "s", "a@b", 0.0, email="a@b.org", email_verified="true").email_verified
+    assert Proven.of_document(one.as_document()) == one
+
+
+def test_a_name_keeps_only_a_domain_that_its_provider_may_give() -> None:
+    assert name_at("alice", "Example.org") == "alice@example.org"
+    assert name_at("alice@EXAMPLE.org", "example.org") == "alice@example.org"
+    assert name_at("alice@bank.example", "example.org") == "alice@bank.example@example.org"
+    assert name_at("alice@phys.example.edu", "idp.example.edu", ["phys.example.edu"]) == "alice@phys.example.edu"
+    assert name_at("@example.org", "example.org") == "@example.org@example.org"
+
+
+def test_a_rule_that_names_an_identity_holds_for_its_user_while_it_is_linked(
+    alice: User, bob: User, charlie: User
+) -> None:
+    host = make_endpoint(alice, "host")
+    share = shares.create(alice, str(host.pk), "/shared/", {"name": "share", "display_name": "share"})
+    row = services.link(bob, proof(), time.time())
+    assert not may(bob, Permission.VIEW, share)
+    access_rules.create(alice, str(share.pk), access_rules.RuleSpec("identity", str(row.pk), "/", "r"))
+    assert may(bob, Permission.VIEW, share)
+    assert Endpoint.objects.filter(visible(bob), pk=share.pk).exists()
+    assert not may(charlie, Permission.VIEW, share)
+    assert not Endpoint.objects.filter(visible(charlie), pk=share.pk).exists()
+    row.delete()
+    assert not may(bob, Permission.VIEW, share)
+
+
+def test_a_role_of_an_identity_lets_its_user_share(alice: User, bob: User) -> None:
+    host = make_endpoint(alice, "host")
+    row = services.link(bob, proof(), time.time())
+    roles.create(alice, str(host.pk), "identity", str(row.pk), "activity_monitor")
+    assert permissions.roles(bob, host) == {permissions.RoleName.ACTIVITY_MONITOR}
