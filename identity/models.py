@@ -335,3 +335,8 @@ class GroupPreference(models.Model):
 
 
 models.BinaryField.register_lookup(Length)
+
+
+# Tables of subpackages, which Django finds here.
+from .sign_up.models import Invitation as Invitation  # noqa: E402
+from .sign_up.models import SignUpRequest as SignUpRequest  # noqa: E402

@@ -243,16 +243,21 @@ def change_password(user: User, old: Secret, new: Secret, address: str, device: 
 
 def set_password(user: User, new: Secret, keep: str = "") -> None:
     """Set a new password; all sessions of the user end but the one with the key `keep`. Raises PasswordRefusedError."""
+    check_new_password(user, new)
+    user.set_password(new.value)
+    user.save(update_fields=["password"])
+    open_sessions.end_all(user, keep)
+    account_changed.send(User, user=user, what="password_changed", name="")
+
+
+def check_new_password(user: User, new: Secret) -> None:
+    """Raises PasswordRefusedError."""
     if len(new.value) > MAX_PASSWORD:
         raise PasswordRefusedError(f"A password has at most {MAX_PASSWORD} characters.")
     try:
         validate_password(new.value, user)
     except ValidationError as error:
         raise PasswordRefusedError(" ".join(error.messages)) from None
-    user.set_password(new.value)
-    user.save(update_fields=["password"])
-    open_sessions.end_all(user, keep)
-    account_changed.send(User, user=user, what="password_changed", name="")
 
 
 def random_password() -> Secret:

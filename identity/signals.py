@@ -11,3 +11,5 @@ credential_stored = Signal()
 account_changed = Signal()
 #: A user shall get a mail with a link for a new password; sent with `user` (User), `link_id` (UUID).
 recovery_wanted = Signal()
+#: A person has made an account by sign-up; sent with `user` (User), `invitation` (UUID or None). In its transaction.
+signed_up = Signal()

@@ -110,7 +110,7 @@ def listed(
 
     Raises NotStaffError.
     """
-    _check_staff(reader)
+    check_staff(reader)
     text = text.replace("\0", "")
     matches = Q(username__icontains=text) | Q(first_name__icontains=text) | Q(email__icontains=text)
     found = User.objects.filter(matches) if text else User.objects.all()
@@ -120,7 +120,7 @@ def listed(
 
 def set_active(actor: User, user_id: uuid.UUID, active: bool) -> User:
     """Deactivate or reactivate a user, as `change` does. Raises NotStaffError, OwnAccountError, UserNotFoundError."""
-    _check_staff(actor)
+    check_staff(actor)
     if user_id == actor.pk:
         raise OwnAccountError
     user = User.objects.filter(pk=user_id).first()
@@ -131,8 +131,9 @@ def set_active(actor: User, user_id: uuid.UUID, active: bool) -> User:
     return user
 
 
-def _check_staff(user: User) -> None:
-    if not (user.is_staff and user.is_active):
+def check_staff(user: User | None) -> None:
+    """None: the operator, on the machine of the service. Raises NotStaffError."""
+    if user is not None and not (user.is_staff and user.is_active):
         raise NotStaffError
 
 

@@ -116,6 +116,8 @@ MYPROXY_SECONDS = min(CONFIG.myproxy_seconds, CONFIG.operation_seconds)
 ALLOW_TARGETS = CONFIG.allow_targets
 ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 PUBLIC_URL = CONFIG.public_url
+#: The rule of sign-up (`identity.sign_up`).
+SIGN_UP = CONFIG.sign_up
 #: Files that pass through a worker process itself: octets a second, and how many at a time.
 STREAM_RATE = CONFIG.stream_rate
 STREAMS = CONFIG.streams

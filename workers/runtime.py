@@ -32,10 +32,11 @@ from endpoints.sharing.access import Access
 from identity.passwords import recovery
 from identity.provider import cleanup as provider_cleanup
 from identity.sessions import store as sessions
+from identity.sign_up import requests as sign_up
 from identity.vault import store as vault
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.notify import mail_sender, webhooks
+from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
 from transferapi.tasks.upkeep import retention
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
@@ -206,6 +207,7 @@ def tidy() -> None:
         retention.forget_old()
         sessions.delete_expired()
         recovery.delete_expired()
+        sign_up.delete_expired()
 
     _scheduling.submit(on_a_connection, forget).result()
 
@@ -232,6 +234,7 @@ def _post() -> None:
     try:
         on_a_connection(recovery.answer_requests)
         on_a_connection(mail_sender.send_due)
+        on_a_connection(sign_up_mails.send_due)
     except Exception as error:
         log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)
 

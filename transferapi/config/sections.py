@@ -10,6 +10,8 @@ from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
+from identity.sign_up.policy import SignUpPolicy
+from identity.sign_up.policy import parse as parse_sign_up
 from identity.vault.keys import parse_keys
 
 from . import mail as mail_address
@@ -188,6 +190,12 @@ class CredentialSettings:
 class SignInSettings:
     """How users sign in here, and how programs sign them in."""
 
+    sign_up: SignUpPolicy = variable(
+        "WAYBILL_SIGN_UP",
+        parse_sign_up,
+        "closed",
+        "who may make an account: closed, open, invitation, or domain:example.org,example.net (default closed)",
+    )
     oidc_key: Secret | None = secret(
         "WAYBILL_OIDC_KEY",
         values.rsa_key,

@@ -75,13 +75,20 @@ def _try(mail: Mail, now: datetime | None) -> bool:
     body = account_mails.body_of(mail) if mail.user.email else None
     if body is None:
         return _done(mail)
-    message = EmailMessage(
-        mail.subject,
-        body,
-        settings.DEFAULT_FROM_EMAIL,
-        [mail.user.email],
-        headers={"Auto-Submitted": "auto-generated", "Message-ID": f"<waybill-{mail.pk}@{_domain()}>"},
-    )
+    error = deliver(mail.subject, body, mail.user.email, str(mail.pk))
+    if not error:
+        return _done(mail, sent_at=moment(now))
+    log.warning("mail %d was not sent, try %d of %d: %s", mail.pk, mail.attempts, TRIES, error)
+    if mail.attempts >= TRIES:
+        log.error("mail %d to the user %s is given up", mail.pk, mail.user.username)
+        _done(mail)
+    return False
+
+
+def deliver(subject: str, body: str, address: str, name: str) -> str:
+    """Give a mail to the server; return "", or the kind of the error. name: for its Message-ID."""
+    headers = {"Auto-Submitted": "auto-generated", "Message-ID": f"<waybill-{name}@{_domain()}>"}
+    message = EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address], headers=headers)
     server = get_connection()
     try:
         server.send_messages([message])
@@ -89,12 +96,8 @@ def _try(mail: Mail, now: datetime | None) -> bool:
         with contextlib.suppress(Exception):
             server.close()
         # The text of the error may hold data that was sent to the server; the type is enough.
-        log.warning("mail %d was not sent, try %d of %d: %s", mail.pk, mail.attempts, TRIES, type(error).__name__)
-        if mail.attempts >= TRIES:
-            log.error("mail %d to the user %s is given up", mail.pk, mail.user.username)
-            _done(mail)
-        return False
-    return _done(mail, sent_at=moment(now))
+        return type(error).__name__
+    return ""
 
 
 def _done(mail: Mail, sent_at: datetime | None = None) -> bool:

@@ -1,0 +1,65 @@
+"""Mails to people who sign up: a link that proves the address, or the hint that it has an account.
+
+The requests themselves are the outbox (`identity.sign_up.requests`): these people are no users yet. A mail holds
+nothing that was typed into the form, so that nobody can send texts of their own to strangers.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+
+from identity.sign_up import requests
+from identity.sign_up.requests import DueMail
+
+from . import mail_sender
+from .mails import printable, subject_line
+
+log = logging.getLogger(__name__)
+LINK, SIGN_IN = "/signup/link?code=", "/signin"
+
+
+def send_due(limit: int = 50) -> int:
+    """Send the mails that are due; return the number that the server accepted. Stops at the first failure."""
+    for count in range(limit):
+        due = requests.claim()
+        if due is None or not _send(due):
+            return count
+    return limit
+
+
+def _send(due: DueMail) -> bool:
+    written = _hint(due) if due.username else _link(due)
+    if written is None:
+        return True
+    subject, lines = written
+    body = "\n".join(map(printable, lines)) + "\n"
+    if error := mail_sender.deliver(subject_line(subject), body, due.address, str(due.request_id)):
+        log.warning("the mail of the sign-up %s was not sent: %s", due.request_id, error)
+        return False
+    requests.sent(due.request_id)
+    return True
+
+
+def _link(due: DueMail) -> tuple[str, list[str]] | None:
+    """None: the request is over."""
+    code = requests.new_code(due.request_id)
+    if code is None:
+        return None
+    hours = int(requests.LIFETIME.total_seconds() // 3600)
+    lines = [f"Somebody, probably you, wants an account at {settings.PUBLIC_URL} with this mail address.", ""]
+    lines += [f"Go on here, within {hours} hours:", "", f"{settings.PUBLIC_URL}{LINK}{code.value}", ""]
+    lines += ["If it was not you, you need not do anything: there is no account."]
+    return "make your account", lines
+
+
+def _hint(due: DueMail) -> tuple[str, list[str]]:
+    lines = [f"Somebody, probably you, wants an account at {settings.PUBLIC_URL} with this mail address.", ""]
+    if due.is_active:
+        lines += [f"You have one already: {due.username}. Sign in here, or set a new password:", ""]
+        lines += [f"{settings.PUBLIC_URL}{SIGN_IN}", ""]
+    else:
+        lines += [f"Your account {due.username} is deactivated. The operator of the service can activate it again.", ""]
+    lines += ["If it was not you, you need not do anything."]
+    return "your account", lines
