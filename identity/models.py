@@ -279,6 +279,16 @@ class ClientSecret(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+class ClientOptions(models.Model):
+    """The choices of an application beyond the columns of the toolkit. No row: every default."""
+
+    application = models.OneToOneField(
+        "oauth2_provider.Application", on_delete=models.CASCADE, primary_key=True, related_name="options"
+    )
+    #: Whether each use replaces a refresh token, and a second use of an old one ends the sign-in.
+    rotates_refresh_tokens = models.BooleanField(db_default=False, default=False)
+
+
 class SignIn(models.Model):
     """The consent of a user to an application, given once: all tokens derived from one authorization code.
 

@@ -15,7 +15,7 @@ from oauth2_provider.models import Application
 from identity.hidden import Secret
 from identity.models import ClientSecret, User
 
-from . import token_values
+from . import clients, token_values
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
 
 MAX_APPLICATIONS = 100
@@ -35,11 +35,13 @@ class ApplicationSpec:
     public: bool = False
     #: Addresses to which users return after consent; none: the application asks no users.
     redirect_uris: Sequence[str] = ()
+    #: Whether each use replaces a refresh token, and a second use of an old one ends the sign-in (RFC 9700, 4.14.2).
+    rotate_refresh_tokens: bool = False
 
 
 def of_user(user: User) -> list[Application]:
     """The user's own applications, the oldest first."""
-    return list(Application.objects.filter(user=user).order_by("created", "pk"))
+    return list(Application.objects.select_related("options").filter(user=user).order_by("created", "pk"))
 
 
 def find(user: User, client_id: str) -> Application:
@@ -48,7 +50,7 @@ def find(user: User, client_id: str) -> Application:
         name = str(uuid.UUID(client_id))
     except ValueError:
         raise ClientNotFoundError from None
-    found = Application.objects.filter(user=user, client_id=name).first()
+    found = Application.objects.select_related("options").filter(user=user, client_id=name).first()
     if found is None:
         raise ClientNotFoundError
     return found
@@ -65,6 +67,7 @@ def make(user: User, spec: ApplicationSpec) -> tuple[Application, Secret | None]
     if Application.objects.filter(user=user).count() >= MAX_APPLICATIONS:
         raise TooManyClientsError(f"A user has at most {MAX_APPLICATIONS} applications")
     application = new(user=user, **_fields(spec))
+    _keep_options(application, spec)
     return application, None if spec.public else _new_secret(application, "first")[1]
 
 
@@ -133,14 +136,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _keep_options(application: Application, spec: ApplicationSpec) -> None:
+    row = clients.options(application)
+    row.rotates_refresh_tokens = spec.rotate_refresh_tokens
+    row.save()
+
+
+@transaction.atomic
 def change(application: Application, spec: ApplicationSpec) -> Application:
-    """Change name and redirect URIs; a client stays public or confidential. Raises ClientInvalidError."""
+    """Change name, redirect URIs and options; a client stays public or confidential. Raises ClientInvalidError."""
     fields = _fields(spec)
     if fields["client_type"] != application.client_type:
         raise ClientInvalidError("public_client", "this does not change: make another application")
     for field, value in fields.items():
         setattr(application, field, value)
     application.save()
+    _keep_options(application, spec)
     return application
 
 

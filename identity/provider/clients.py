@@ -12,6 +12,8 @@ from urllib.parse import unquote_plus, urlsplit
 from django.conf import settings
 from oauth2_provider.models import Application, redirect_to_uri_allowed
 
+from identity.models import ClientOptions
+
 from . import token_values
 
 #: The page that shows a code for copying, for native applications without a server of their own.
@@ -26,7 +28,8 @@ def find(client_id: str) -> Application | None:
         name = str(uuid.UUID(client_id))
     except ValueError:
         return None
-    found: Application | None = Application.objects.select_related("user").filter(client_id=name).first()
+    kept = Application.objects.select_related("user", "options")
+    found: Application | None = kept.filter(client_id=name).first()
     if found is None or (found.user is not None and not found.user.is_active):
         return None
     return found
@@ -67,6 +70,20 @@ def _basic(coded: str) -> tuple[str, str]:
 
 def is_confidential(application: Application) -> bool:
     return bool(application.client_type == Application.CLIENT_CONFIDENTIAL)
+
+
+def options(application: Application) -> ClientOptions:
+    """The choices of the application; the defaults when it has made none."""
+    try:
+        found: ClientOptions = application.options
+    except ClientOptions.DoesNotExist:
+        return ClientOptions(application=application)
+    return found
+
+
+def rotates(application: Application) -> bool:
+    """Whether each use replaces its refresh tokens, and a second use of an old one is an alarm."""
+    return options(application).rotates_refresh_tokens
 
 
 def is_registered_by_template(application: Application) -> bool:

@@ -173,9 +173,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return issue.is_good(found)
 
     def _used_again(self, renewal: RefreshToken) -> None:
-        """A refresh token of a public client that is used twice was stolen: end the whole sign-in (RFC 9700 section
-        4.14.2). A confidential client may repeat a request after its token was revoked."""
-        if not clients.is_confidential(renewal.application):
+        """A refresh token that rotates and is used twice was stolen: end the whole sign-in (RFC 9700 section 4.14.2).
+        A client whose tokens stay may repeat a request after its token was revoked."""
+        if clients.rotates(renewal.application):
             for sign_in in SignIn.objects.filter(pk__in=[renewal.token_family]):
                 issue.end(sign_in)
 
@@ -183,8 +183,21 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return str(request.renewal.access_token.scope)
 
     def rotate_refresh_token(self, request: Any) -> bool:
-        """Rotate for public clients (RFC 9700 section 4.14.2); a confidential client must present its secret."""
-        return not clients.is_confidential(request.client)
+        """Only where the client asked for it: programs store a refresh token once and share it between processes."""
+        return clients.rotates(request.client)
+
+    def is_within_original_scope(
+        self, request_scopes: Sequence[str], refresh_token: str, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Called when the request names scopes beyond those of the refresh token. A client may name all scopes of its
+        sign-in: the answer then has those of this token's resource server."""
+        own = request.renewal.access_token.scope.split()
+        whole = SignIn.objects.filter(pk=request.renewal.token_family).values_list("scope", flat=True).first()
+        wanted = [name for name in request_scopes if name in own]
+        if not wanted or not set(request_scopes) <= set((whole or "").split()):
+            return False
+        request.scopes = wanted
+        return True
 
     def save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
         """Store the tokens, and rewrite the response into the form that clients of several APIs expect."""

@@ -69,8 +69,8 @@ class App:
         return found
 
 
-def make(user: User, *redirect_uris: str, public: bool = False, name: str = "portal") -> App:
-    application, secret = applications.make(user, ApplicationSpec(name, public, redirect_uris))
+def make(user: User, *redirect_uris: str, public: bool = False, name: str = "portal", rotate: bool = False) -> App:
+    application, secret = applications.make(user, ApplicationSpec(name, public, redirect_uris, rotate))
     return App(application.client_id, secret.value if secret else None)
 
 

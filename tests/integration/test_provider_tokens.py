@@ -16,6 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 from identity import bearer
 from identity.models import SignIn, User
 from identity.provider import applications, authorization, issue, scopes, token_values
+from identity.provider.applications import ApplicationSpec
 from tests.integration.cast import all_at_once
 from tests.integration.provider import (
     CALLBACK,
@@ -418,30 +419,63 @@ def test_a_refresh_token_gives_one_access_token_and_stays(portal: App, alice: Us
     assert is_good(before["access_token"]), "another process may be using it"
 
 
-def test_that_of_a_public_application_gives_way_to_the_next(script: App, alice: User) -> None:
+@pytest.fixture
+def careful(bob: User) -> App:
+    """bob's, public, and its refresh tokens rotate."""
+    return make(bob, "http://localhost", public=True, rotate=True)
+
+
+def test_that_of_a_public_application_stays_too(script: App, alice: User) -> None:
     first = script.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)
-    second = renew(script, first["refresh_token"]).body
+    for _ in range(3):
+        answer = renew(script, first["refresh_token"])
+        assert answer.status == 200
+        assert answer.body["refresh_token"] == first["refresh_token"]
+        assert is_good(answer.body["access_token"])
+
+
+def test_where_the_application_asked_for_rotation_it_gives_way_to_the_next(careful: App, alice: User) -> None:
+    first = careful.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)
+    second = renew(careful, first["refresh_token"]).body
     assert second["refresh_token"] != first["refresh_token"]
-    third = renew(script, second["refresh_token"]).body
+    third = renew(careful, second["refresh_token"]).body
     assert is_good(third["access_token"])
 
 
-def test_one_that_gave_way_is_an_alarm(script: App, alice: User) -> None:
-    bystander = script.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)
-    first = script.tokens(alice, f"openid {scopes.TRANSFER_ALL}", LOOPBACK)
-    second = renew(script, first["refresh_token"]).body
-    assert_refused(renew(script, first["refresh_token"]), 400, "invalid_grant")
-    assert_refused(renew(script, second["refresh_token"]), 400, "invalid_grant")
+def test_one_that_gave_way_is_an_alarm(careful: App, alice: User) -> None:
+    bystander = careful.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)
+    first = careful.tokens(alice, f"openid {scopes.TRANSFER_ALL}", LOOPBACK)
+    second = renew(careful, first["refresh_token"]).body
+    assert_refused(renew(careful, first["refresh_token"]), 400, "invalid_grant")
+    assert_refused(renew(careful, second["refresh_token"]), 400, "invalid_grant")
     assert not any(is_good(one["access_token"]) for one in (second, *by_server(first).values()))
     assert is_good(bystander["access_token"])
 
 
 @pytest.mark.django_db(transaction=True)
 def test_of_many_who_show_it_at_once_one_gets_a_token(bob: User, alice: User) -> None:
+    careful = make(bob, "http://localhost", public=True, rotate=True)
+    token = careful.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)["refresh_token"]
+    answers = all_at_once([lambda: renew(careful, token)] * 6)
+    assert sorted(one.status for one in answers) == [200, *[400] * 5]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_that_of_a_public_application_serves_many_at_once(bob: User, alice: User) -> None:
     script = make(bob, "http://localhost", public=True)
     token = script.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)["refresh_token"]
     answers = all_at_once([lambda: renew(script, token)] * 6)
-    assert sorted(one.status for one in answers) == [200, *[400] * 5]
+    assert all(one.status == 200 and is_good(one.body["access_token"]) for one in answers)
+
+
+def test_a_second_use_after_rotation_was_turned_off_is_refused_without_an_alarm(
+    careful: App, alice: User, bob: User
+) -> None:
+    first = careful.tokens(alice, scopes.TRANSFER_ALL, LOOPBACK)
+    second = renew(careful, first["refresh_token"]).body
+    applications.change(applications.find(bob, careful.id), ApplicationSpec("x", True, ["http://localhost"]))
+    assert_refused(renew(careful, first["refresh_token"]), 400, "invalid_grant")
+    assert renew(careful, second["refresh_token"]).body["refresh_token"] == second["refresh_token"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -468,11 +502,29 @@ def test_fewer_scopes_can_be_asked_for_and_all_again(portal: App, alice: User) -
     assert_refused(renew(portal, token, scope=f"openid {scopes.TRANSFER_ALL}"), 400, "invalid_scope")
 
 
-def test_fewer_scopes_of_a_public_application_and_all_again(script: App, alice: User) -> None:
-    token = script.tokens(alice, "openid profile email", LOOPBACK)["refresh_token"]
-    fewer = renew(script, token, scope="openid").body
+def test_fewer_scopes_of_an_application_whose_tokens_rotate_and_all_again(careful: App, alice: User) -> None:
+    token = careful.tokens(alice, "openid profile email", LOOPBACK)["refresh_token"]
+    fewer = renew(careful, token, scope="openid").body
     assert fewer["scope"] == "openid"
-    assert renew(script, fewer["refresh_token"]).body["scope"] == "openid profile email"
+    assert renew(careful, fewer["refresh_token"]).body["scope"] == "openid profile email"
+
+
+def test_all_scopes_of_the_sign_in_give_the_token_of_one_service(portal: App, alice: User) -> None:
+    tokens = by_server(portal.tokens(alice, ALL))
+    for server in (scopes.AUTH, scopes.TRANSFER, scopes.TIMERS):
+        answer = renew(portal, tokens[server]["refresh_token"], scope=ALL)
+        assert (answer.status, answer.body["other_tokens"]) == (200, [])
+        assert (answer.body["resource_server"], answer.body["scope"]) == (server, tokens[server]["scope"])
+    some = renew(portal, tokens[scopes.AUTH]["refresh_token"], scope=f"{scopes.TRANSFER_ALL} openid")
+    assert some.body["scope"] == "openid"
+
+
+def test_a_refresh_gives_no_scope_that_the_user_did_not_grant(portal: App, alice: User) -> None:
+    tokens = by_server(portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}"))
+    before = AccessToken.objects.count()
+    for scope in (f"openid {scopes.GROUPS_ALL}", f"openid {scopes.TRANSFER_ALL} email", scopes.TRANSFER_ALL):
+        assert_refused(renew(portal, tokens[scopes.AUTH]["refresh_token"], scope=scope), 400, "invalid_scope")
+    assert AccessToken.objects.count() == before
 
 
 def test_a_refresh_token_is_for_the_application_that_got_it(portal: App, script: App, alice: User) -> None:
@@ -531,10 +583,10 @@ def test_a_refresh_token_is_ended_with_its_access_tokens_and_no_others(portal: A
     assert renew(portal, groups["refresh_token"]).status == 200
 
 
-def test_a_revoked_refresh_token_that_is_shown_again_is_an_alarm_where_there_is_no_secret(
-    portal: App, script: App, alice: User
+def test_a_revoked_refresh_token_that_is_shown_again_is_an_alarm_where_it_rotates(
+    portal: App, script: App, careful: App, alice: User
 ) -> None:
-    for app, uri, stays in ((portal, CALLBACK, True), (script, LOOPBACK, False)):
+    for app, uri, stays in ((portal, CALLBACK, True), (script, LOOPBACK, True), (careful, LOOPBACK, False)):
         tokens = by_server(app.tokens(alice, f"openid {scopes.TRANSFER_ALL}", uri))
         post(REVOKE, {"token": tokens[scopes.TRANSFER]["refresh_token"]})
         assert is_good(tokens[scopes.AUTH]["access_token"])

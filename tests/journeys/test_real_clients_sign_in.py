@@ -18,7 +18,7 @@ import pytest
 
 from bench.instance import Api
 from tests.real_browser import Browser
-from tests.real_clients import GLOBUS, SDKS, Globus, run_python
+from tests.real_clients import FOLDER, GLOBUS, SDKS, Globus, environment, run_python
 
 pytestmark = pytest.mark.real_clients
 
@@ -246,10 +246,99 @@ def test_a_user_lets_an_application_in_by_every_generation_of_the_sdk(
     assert told == {
         "servers": ["auth.globus.org", "transfer.api.globus.org"],
         "renewals": 2,
-        "stayed": kind == "confidential",
+        "stayed": True,
         "renewed": 400,
         "who": carol,
     }
+
+
+USER_APP = """
+import globus_sdk
+from globus_sdk.token_storage import JSONTokenStorage
+config = globus_sdk.GlobusAppConfig(
+    token_storage=JSONTokenStorage(FILE), request_refresh_tokens=True, login_flow_manager="command-line"
+)
+app = globus_sdk.UserApp("shared", client_id=CLIENT_ID, config=config)
+transfer = globus_sdk.TransferClient(app=app, base_url=URL)
+"""
+USER_APP_LOGIN = (
+    USER_APP
+    + """
+from globus_sdk.login_flows import CommandLineLoginFlowManager
+class Pasting(CommandLineLoginFlowManager):
+    def print_authorize_url(self, url):
+        print(url, flush=True)
+    def prompt_for_code(self):
+        return given.readline().strip()
+given = open(PIPE)
+app._login_flow_manager = Pasting(app._login_client, request_refresh_tokens=True)
+app.login()
+"""
+)
+SHARED_BY_TWO = (
+    USER_APP
+    + """
+import multiprocessing, pathlib
+file = pathlib.Path(FILE)
+def expire():
+    whole = json.loads(file.read_text())
+    for one in whole["data"]["DEFAULT"].values():
+        one["expires_at_seconds"] = 1
+    file.write_text(json.dumps(whole))
+def work(barrier, told):
+    from globus_sdk.authorizers import RefreshTokenAuthorizer
+    own = globus_sdk.UserApp("shared", client_id=CLIENT_ID, config=config)
+    client = globus_sdk.TransferClient(app=own, base_url=URL)
+    for authorizer in own._authorizer_factory._authorizer_cache.values():
+        assert isinstance(authorizer, RefreshTokenAuthorizer)
+    own.get_authorizer("transfer.api.globus.org")
+    # Both have read the file now: the second renews with what the first has used.
+    barrier.wait(30)
+    told.put(client.get_submission_id()["value"])
+expire()
+context = multiprocessing.get_context("fork")
+barrier, told = context.Barrier(2), context.Queue()
+workers = [context.Process(target=work, args=(barrier, told)) for _ in range(2)]
+for one in workers:
+    one.start()
+ids = [told.get(timeout=50) for _ in workers]
+for one in workers:
+    one.join(50)
+expire()
+ids.append(transfer.get_submission_id()["value"])
+print(json.dumps([ids, [one.exitcode for one in workers]]))
+"""
+)
+
+
+def test_two_processes_share_the_tokens_of_one_file(service: Api, carol: str, tmp_path: Path) -> None:
+    """globus-sdk's UserApp, a native application: each process renews with the refresh token of the same file."""
+    made = _call(service, "/v2/api/clients", {"client": {"name": "shared", "public_client": True}})
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = {"client_id": made["client"]["id"], "file": str(tmp_path / "tokens.json"), "pipe": str(pipe)}
+    names = {"URL": service.url, **{name.upper(): value for name, value in given.items()}}
+    start = "import json, sys\nglobals().update(json.load(sys.stdin))\n"
+    login = subprocess.Popen(
+        [str(FOLDER / "sdk4" / "bin" / "python"), "-W", "ignore", "-c", start + USER_APP_LOGIN],
+        env=environment(service.url, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert login.stdin is not None
+        assert login.stdout is not None
+        login.stdin.write(json.dumps(names))
+        login.stdin.close()
+        # For reading too, so that this does not wait for a program that has failed.
+        with os.fdopen(os.open(pipe, os.O_RDWR), "w") as answer:
+            answer.write(code_from(login.stdout.readline().strip(), carol) + "\n")
+        assert login.wait(60) == 0
+    finally:
+        login.kill()
+        login.wait()
+        assert login.stdout is not None
+        login.stdout.close()
+    ids, statuses = run_python("sdk4", SHARED_BY_TWO, url=service.url, home=tmp_path, **given).json
+    assert (len(set(ids)), statuses) == (3, [0, 0])
 
 
 CLIENT_APP = """

@@ -130,7 +130,11 @@ def _spec(asked: Document, before: Application | None = None) -> ApplicationSpec
         name = str(before.name) if before else asked.refuse_missing("name")
     if uris is None:
         uris = before.redirect_uris.split() if before else []
-    return ApplicationSpec(name, _is_public(given["client_type"], given["public_client"], before), uris)
+    public = _is_public(given["client_type"], given["public_client"], before)
+    rotate = given["rotate_refresh_tokens"]
+    if rotate is None:
+        rotate = before is not None and clients.rotates(before)
+    return ApplicationSpec(name, public, uris, rotate)
 
 
 _PUBLIC, _CONFIDENTIAL = "public_installed_client", ("confidential_client", "client_identity")

@@ -171,6 +171,7 @@ def _template(application: Application) -> str | None:
     return next(iter(registration.TEMPLATES)) if clients.is_registered_by_template(application) else None
 
 
+_ROTATE = "each use replaces a refresh token, and a second use of an old one ends the sign-in"
 _GRANTS = ("authorization_code", "refresh_token", "client_credentials")
 _KINDS = ("confidential_client", "public_installed_client")
 CLIENT = ResponseDocument[Application](
@@ -196,6 +197,7 @@ CLIENT = ResponseDocument[Application](
     ),
     Field("parent_client", t.MAYBE_UUID, _template, None),
     *each("project required_idp preselect_idp", t.MAYBE_UUID, Always(None)),
+    Field("rotate_refresh_tokens", t.about(_ROTATE, t.FLAG), clients.rotates, False),
     Field("prompt_for_named_grant", t.FLAG, Always(False)),
     Field("userinfo_from_effective_identity", t.FLAG, Always(True), True),
     data_type=None,
@@ -257,6 +259,7 @@ _SPEC = (
             t.maybe(t.list_of(t.TEXT)),
         ),
     ),
+    Field[Any]("rotate_refresh_tokens", t.about(_ROTATE, t.MAYBE_FLAG)),
 )
 CLIENT_SPEC = RequestDocument("client_spec", "", *optional(_NAME), *_SPEC, data_type=None)
 CLIENT_REQUEST = RequestDocument(
