@@ -49,9 +49,7 @@ KNOWN = (
     _("use your endpoints and credentials: list, transfer, delete and share your data"),
     _("see and manage your groups"),
     _("see your groups"),
-    _("search what you may see"),
     _("start transfers for you at set times, once or repeatedly"),
-    _("run flows for you"),
 )
 _WAIT = re.compile(r"Too many attempts\. Try again in (\d+) minutes?\.")
 

@@ -66,7 +66,7 @@ class AuthorizationRequest:
     @property
     def offline(self) -> bool:
         """Whether the application asks for access while the user is away, until withdrawn."""
-        return self.fields.get("access_type") == "offline"
+        return self.fields.get("access_type") == "offline" or any(scope.name == scopes.OFFLINE for scope in self.scopes)
 
     @property
     def prompt(self) -> frozenset[str]:
@@ -109,7 +109,7 @@ def read(query: str, here: str) -> AuthorizationRequest:
         raise RequestNotTrustedError(error.description or str(error.error)) from None
     except errors.OAuth2Error as error:
         raise RequestRefusedError(_with_issuer(error.in_uri(str(error.redirect_uri)))) from None
-    known = tuple(scopes.KNOWN[name] for name in names)
+    known = tuple(scope for scope in map(scopes.find, names) if scope)
     return AuthorizationRequest(request.client, known, request.redirect_uri, fields, plain, here)
 
 
@@ -123,7 +123,7 @@ def _parsed(query: str) -> list[tuple[str, str]]:
 
 
 def _scope(given: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A malformed scope is passed on as an unknown one: the client gets the error after its identity is checked."""
+    """A malformed list becomes a scope that does not exist: the client gets the error after its identity is checked."""
     asked = [value for name, value in given if name == "scope"]
     try:
         return [("scope", " ".join(scopes.roots(text) or [scopes.DEFAULT])) for text in asked or [""]]

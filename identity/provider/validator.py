@@ -74,7 +74,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     def validate_scopes(
         self, client_id: str, scopes_: Sequence[str], client: Application, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        return bool(scopes_) and all(name in scopes.KNOWN for name in scopes_)
+        if flaw := scopes.flaw(scopes_):
+            raise errors.InvalidScopeError(description=flaw, request=request)
+        return True
 
     # ---- codes
 
@@ -92,7 +94,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         """`authenticated_at` comes from `authorization.grant`: the time when the user authenticated."""
         lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
         authenticated_at: datetime = request.authenticated_at
-        offline = getattr(request, "access_type", None) == "offline"
+        offline = getattr(request, "access_type", None) == "offline" or scopes.OFFLINE in request.scopes
         Grant.objects.create(
             application=request.client,
             user=request.user,

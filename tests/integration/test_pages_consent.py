@@ -65,6 +65,19 @@ def test_the_page_says_who_wants_what_and_where_the_answer_goes(browser: Browser
     assert "form-action 'self' https://portal.example.org" in answer.headers["Content-Security-Policy"]
 
 
+def test_services_that_are_not_here_are_named_in_one_line(browser: Browser, portal: App) -> None:
+    others = [f"https://auth.globus.org/scopes/service{number}/all" for number in range(8)]
+    browser.get(address(portal, " ".join([scopes.TRANSFER_ALL, *others])))
+    told = "services that are not here (service0, service1, service2, service3, service4, service5 (+2))"
+    assert browser.text.count(told) == 1
+    browser.get(address(portal, others[0]))
+    assert "(service0): its tokens for them open nothing" in browser.text
+    assert "it may" not in browser.text
+    browser.get(address(portal, f"openid offline_access {scopes.TRANSFER_ALL}"))
+    assert "services that are not here" not in browser.text
+    assert "while you are away" in browser.text
+
+
 def test_a_yes_gives_the_application_a_code_that_is_good(browser: Browser, portal: App, alice: User) -> None:
     asked = address(portal, state="s 1&")
     browser.get(asked)

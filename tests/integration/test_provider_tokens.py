@@ -37,6 +37,10 @@ pytestmark = pytest.mark.django_db
 
 TOKEN = "/v2/oauth2/token"
 LOOPBACK = "http://localhost:51234"
+#: Scopes of services that are not here.
+SEARCH = "urn:globus:auth:scope:search.api.globus.org:all"
+FLOWS = "https://auth.globus.org/scopes/eec9b274-0c81-4334-bdc2-54e90e689b9a/"
+COMPUTE = "https://auth.globus.org/scopes/facd7ccc-c5f4-42aa-916b-a0e270e2c2a9/all"
 #: The scopes that `globus login` requests.
 ALL = " ".join(
     [
@@ -44,9 +48,9 @@ ALL = " ".join(
         scopes.VIEW_IDENTITIES,
         scopes.TRANSFER_ALL,
         scopes.GROUPS_ALL,
-        scopes.SEARCH_ALL,
+        SEARCH,
         f"{scopes.TIMERS_ALL}[{scopes.TRANSFER_ALL}]",
-        scopes.FLOWS_ALL,
+        FLOWS + "all",
     ]
 )
 
@@ -179,10 +183,75 @@ def test_the_application_of_a_user_who_was_shut_out_gets_nothing(portal: App, bo
 
 @pytest.mark.parametrize(
     "scope",
-    ["nothing", f"openid {scopes.TRANSFER_ALL}x", "openid[", "openid]", "openid[[x]]", "[x]", "*openid", "x" * 9000],
-)
-def test_unknown_and_malformed_scopes_are_refused(portal: App, scope: str) -> None:
-    assert_refused(portal.own(scope), 400, "invalid_scope")
+    [
+        "nothing", f"openid {scopes.TRANSFER_ALL} all",
+        "openid[", "openid]", "openid[[x]]", "[x]", "*openid", "x" * 9000,
+        "urn:globus:auth:scope:search.api.globus.org:", "urn:globus:auth:scope::all", "urn:globus:auth:scope:a b:all",
+        "urn:globus:auth:scope:search.api.globus.org:a\0b", "urn:globus:auth:scope:s\u00e9arch.org:all",
+        "http://auth.globus.org/scopes/x/all", "https://auth.globus.org/scopes/x", "https://auth.globus.org/scopes//all",
+        "https://auth.globus.org/scopes/x/a?b", "https://u@auth.globus.org/scopes/x/all", 'https://a"b/scopes/x/all',
+        "urn:globus:auth:scope:x.org:" + "a" * 129, "urn:globus:auth:scope:" + "a" * 254 + ":all",
+        " ".join(f"urn:globus:auth:scope:search.api.globus.org:s{number}" for number in range(101)),
+        " ".join(f"https://auth.globus.org/scopes/{number}/all" for number in range(33)),
+    ],
+)  # fmt: skip
+def test_malformed_scopes_are_refused(portal: App, scope: str) -> None:
+    answer = portal.own(scope)
+    assert_refused(answer, 400, "invalid_scope")
+    assert answer.body["error_description"].isascii()
+    assert not AccessToken.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("scope", "server"),
+    [
+        (FLOWS + "run_status", "flows.globus.org"),
+        (COMPUTE, "funcx_service"),
+        ("urn:globus:auth:scope:search.api.globus.org:ingest", "search.api.globus.org"),
+        ("urn:globus:auth:scope:search.api.globus.org:globus_connect_server", "search.api.globus.org"),
+        ("urn:globus:auth:scope:auth.globus.org:view_clients_and_scopes", "auth.globus.org"),
+        ("urn:globus:auth:scope:transfer.api.globus.org:gcp_install", "transfer.api.globus.org"),
+        ("https://auth.globus.org/scopes/0dbd8a5e-4f0b-4a4c-9d0e-6cbb8ae4fd63/manage_collections",
+         "0dbd8a5e-4f0b-4a4c-9d0e-6cbb8ae4fd63"),
+        ("offline_access", "auth.globus.org"),
+        ("address", "auth.globus.org"),
+    ],
+)  # fmt: skip
+def test_a_scope_of_a_service_that_is_not_here_gives_a_token_that_opens_nothing(
+    portal: App, alice: User, scope: str, server: str
+) -> None:
+    answer = portal.tokens(alice, scope)
+    assert (answer["scope"], answer["resource_server"], answer["other_tokens"]) == (scope, server, [])
+    assert renew(portal, answer["refresh_token"]).body["scope"] == scope
+    assert portal.post(INTROSPECT, {"token": answer["access_token"]}).body["active"] is True
+    for path in PATHS_OF_EACH_API:
+        assert get(path, answer["access_token"]).status == 403, path
+
+
+PATHS_OF_EACH_API = (
+    "/v0.10/task_list", "/v0.10/endpoint/go%23ep1", "/v0.10/bookmark_list", "/v2/groups/my_groups", "/jobs/",
+    "/v2/api/clients", "/v2/oauth2/userinfo", "/v2/api/identities", "/v2/api/tokens", "/v2/api/ssh_keys",
+    "/v0.10/endpoint_manager/task_list",
+)  # fmt: skip
+
+
+def test_the_token_of_auth_comes_first(portal: App, alice: User) -> None:
+    """Clients ask by the first token who the user is."""
+    for last in ("openid", "openid profile email", scopes.VIEW_IDENTITIES, "openid offline_access"):
+        answer = portal.tokens(alice, f"{SEARCH} {scopes.TRANSFER_ALL} {last}")
+        assert answer["resource_server"] == scopes.AUTH
+        assert [one["resource_server"] for one in answer["other_tokens"]] == ["search.api.globus.org", scopes.TRANSFER]
+    userinfo = get("/v2/oauth2/userinfo", portal.own(f"{scopes.GROUPS_ALL} openid").body["access_token"])
+    assert userinfo.status == 200
+    answer = portal.tokens(alice, f"offline_access {scopes.TRANSFER_ALL}")
+    assert answer["resource_server"] == scopes.TRANSFER, (
+        "a client that asks for no identity uses the first for its work"
+    )
+
+
+def test_offline_access_gives_refresh_tokens(portal: App, alice: User) -> None:
+    answer = portal.tokens(alice, f"openid offline_access {scopes.TRANSFER_ALL}", access_type="online")
+    assert all("refresh_token" in one for one in by_server(answer).values())
 
 
 @pytest.mark.parametrize("grant_type", ["password", "implicit", "", "urn:ietf:params:oauth:grant-type:device_code"])
@@ -268,7 +337,7 @@ def test_a_code_becomes_a_token_for_each_service(portal: App, alice: User) -> No
     tokens = portal.tokens(alice, ALL)
     found = by_server(tokens)
     assert set(found) == {
-        scopes.AUTH, scopes.TRANSFER, scopes.GROUPS, scopes.SEARCH, scopes.TIMERS, scopes.FLOWS,
+        scopes.AUTH, scopes.TRANSFER, scopes.GROUPS, "search.api.globus.org", scopes.TIMERS, "flows.globus.org",
     }  # fmt: skip
     assert len({one["access_token"] for one in found.values()} | {one["refresh_token"] for one in found.values()}) == 12
     assert found[scopes.AUTH]["scope"] == f"openid profile email {scopes.VIEW_IDENTITIES}"

@@ -10,13 +10,16 @@ from django.http.response import HttpResponseRedirectBase
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from identity.provider import authorization, clients, consents
+from identity.provider import authorization, clients, consents, scopes
 from identity.provider.authorization import AuthorizationRequest
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from webui.page import problem, show, to_sign_in, user_of
 from webui.reasons import said
 
 from .session_start import SIGNED_IN_FOR, is_fresh, signed_in_at
+
+#: Services that are not here, named on the page; the others are counted.
+MOST_NAMED = 6
 
 
 class _Back(HttpResponseRedirectBase):
@@ -104,12 +107,20 @@ def _sign_in(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
     return to_sign_in(request.get_full_path(), again=True, username=asked.login_hint)
 
 
+def _unserved(asked: AuthorizationRequest) -> str:
+    """The services that are not here, and for which the application asks; "": none."""
+    names = scopes.unserved(scope.name for scope in asked.scopes)
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" (+{more})" if more > 0 else "")
+
+
 def _form(request: HttpRequest, asked: AuthorizationRequest, status: int = 200) -> HttpResponse:
     context = {
         "title": _("Allow access"),
         "name": asked.application.name or _("A program without a name"),
         "client_id": asked.application.client_id,
-        "may": [said(scope.words) for scope in asked.scopes],
+        "may": [said(scope.words) for scope in asked.scopes if scope.words],
+        "unserved": _unserved(asked),
         "offline": asked.offline,
         "host": _("a page of ours, which shows you a code to copy") if asked.shows_code else asked.redirect_host,
         "message": asked.message,
