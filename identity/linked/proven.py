@@ -33,7 +33,7 @@ class Proven:
 
     @classmethod
     def of(cls, provider: str, subject: object, username: str, proven_at: float, **facts: Any) -> Proven:
-        """What the provider said, in the form of the table. Raises IdentityNotUsableError for an unusable subject.
+        """The claims of the provider, in the form of the table. Raises IdentityNotUsableError for an unusable subject.
 
         facts: email, email_verified, name, organization; what is not usable of these is left out.
         """

@@ -14,7 +14,7 @@ class Invitation(models.Model):
     digest = models.BinaryField(max_length=32, unique=True)
     #: The only address that may use it, in lower case; "": any.
     email = models.CharField(max_length=254, blank=True, default="")
-    #: Who invited; None: the operator, on the command line.
+    #: The user who invited; None: the operator, on the command line.
     made_by = models.ForeignKey("identity.User", on_delete=models.SET_NULL, null=True, related_name="+")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField(db_index=True)

@@ -51,7 +51,7 @@ RESERVED = frozenset(_RESERVED.split())
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """Who wants an account. address: "" where the provider of an identity names none."""
+    """A person who wants an account. address: "" where the provider of an identity names none."""
 
     username: str
     full_name: str
