@@ -1,4 +1,4 @@
-"""What a provider has proven about a person, after its answer was checked."""
+"""The claims of a provider about a person, after its answer was checked."""
 
 from __future__ import annotations
 
