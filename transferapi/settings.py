@@ -37,6 +37,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
+    "transferapi.rest.cross_origin.middleware.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -7,6 +7,7 @@ with the same document (`transferapi/rest/http/errors.py`); it decides about all
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,8 @@ from django.urls import Resolver404, resolve
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.permissions import IsAuthenticated
 
+from transferapi.rest.cross_origin import middleware
+from transferapi.rest.cross_origin.registered_origins import origins
 from transferapi.rest.http import errors, parsing
 from transferapi.rest.http.base import View
 
@@ -41,6 +44,14 @@ def refusal_of(request: Any, length: int, *, shows_credential: bool) -> Refusal 
     return _refusal(parsing.too_long(most), path) if length > most else None
 
 
+def readable(refusal: Refusal, request: Any) -> Refusal:
+    """The refusal, with the headers by which the page of a registered origin reads it (CORS); without a query."""
+    origin = next((value for name, value in request.headers if name == "ORIGIN"), "")
+    if not origin or not middleware.is_api(unquote(request.path)) or not origins.remembers(origin):
+        return refusal
+    return replace(refusal, headers={**refusal.headers, **middleware.headers_for(origin), "Vary": "Origin"})
+
+
 def _view_of(path: str) -> type[View] | None:
     """The view of the API that the path belongs to."""
     try:
@@ -55,4 +66,4 @@ def _refusal(error: Exception, path: str) -> Refusal:
     return Refusal(f"{status} {HTTPStatus(status).phrase}", json.dumps(document), "application/json", headers)
 
 
-__all__ = ["refusal_of"]
+__all__ = ["readable", "refusal_of"]

@@ -83,10 +83,10 @@ def post_fork(server: object, worker: Any) -> None:
     sys.setswitchinterval(SWITCH)
     from transferapi.rest.http.trusted_proxies import client_address
 
-    from .early_refusal import refusal_of
+    from .early_refusal import readable, refusal_of
     from .tunnels import TunnelForwarder
 
-    worker.client_address, worker.refusal_of = client_address, refusal_of
+    worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
     worker.tunnels = TunnelForwarder(load_or_exit().relay)
 
 

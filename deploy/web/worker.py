@@ -140,6 +140,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.client_address: Callable[[str, str], str] = lambda address, forwarded: address
         #: The refusal of a long body by its head (`early_refusal`). `gunicorn_conf` sets this.
         self.refusal_of: Callable[..., Refusal | None] = lambda *_, **__: None
+        #: Makes a refusal one that a page of another site can read. `gunicorn_conf` sets this.
+        self.readable: Callable[[Refusal, Any], Refusal] = lambda refusal, _: refusal
         #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
         self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
         self._next_tick = 0.0
@@ -246,7 +248,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         except Exception as error:
             self._refuse(conn, error)
         if conn.stage is Stage.WORKING and (refusal := self._refusal_of(conn)):
-            self._run(conn, functools.partial(conn.refuse, refusal))
+            self._run(conn, functools.partial(conn.refuse, self.readable(refusal, conn.request)))
         elif conn.stage is Stage.WORKING and is_tunnel(conn.request):
             self._give_to_relay(conn)
         elif conn.stage is Stage.WORKING:
@@ -293,7 +295,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             one = first_to_go(bodies, lambda _: 1) if many else first_to_go(bodies, lambda body: body.spooled)
             bodies.discard(one)
             total -= one.spooled
-            self._run(one, functools.partial(one.refuse, _TOO_MUCH))
+            self._run(one, functools.partial(one.refuse, self.readable(_TOO_MUCH, one.request)))
 
     def _wait(self, conn: Connection) -> None:
         known = self._waiting.get(conn)

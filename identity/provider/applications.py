@@ -83,11 +83,13 @@ def _fields(spec: ApplicationSpec) -> dict[str, Any]:
     if len(spec.redirect_uris) > MAX_REDIRECT_URIS:
         raise ClientInvalidError("redirect_uris", f"at most {MAX_REDIRECT_URIS}")
     kind = Application.GRANT_AUTHORIZATION_CODE if spec.public else Application.GRANT_CLIENT_CREDENTIALS
+    uris = [_redirect_uri(uri) for uri in spec.redirect_uris]
     return {
         "name": name,
         "client_type": Application.CLIENT_PUBLIC if spec.public else Application.CLIENT_CONFIDENTIAL,
         "authorization_grant_type": kind,
-        "redirect_uris": " ".join(_redirect_uri(uri) for uri in spec.redirect_uris),
+        "redirect_uris": " ".join(uris),
+        "allowed_origins": " ".join(sorted({origin_of(uri) for uri in uris})),
     }
 
 
@@ -125,6 +127,14 @@ def _flaw_of_uri(uri: str) -> str | None:
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
         return None
     return "https, or http on the loopback interface (127.0.0.1, [::1], localhost)"
+
+
+def origin_of(uri: str) -> str:
+    """The origin of an http or https address, as browsers write it (RFC 6454 section 6.2): https://host[:port]."""
+    parts = urlsplit(uri)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"
 
 
 def is_loopback(host: str) -> bool:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from urllib.parse import unquote_plus, urlsplit
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Func, Value
 from oauth2_provider.models import Application, redirect_to_uri_allowed
 
 from identity.models import ClientOptions
@@ -118,6 +121,20 @@ def allows_redirect(application: Application, uri: str, here: str) -> bool:
         return False
     own = is_registered_by_template(application) or not is_confidential(application)
     return own and is_code_page(uri, here)
+
+
+def has_pages_at(origin: str) -> bool:
+    """Whether an application whose users may return to this origin is registered. Its pages may then read our answers.
+
+    Programs that registered themselves have no pages, and `allowed_origins` is empty.
+    """
+    # The expression of the index `application_origins`.
+    words = Func(
+        F("allowed_origins"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())
+    )
+    owner_is_active = models.Q(user=None) | models.Q(user__is_active=True)
+    found = Application.objects.alias(origins=words).filter(owner_is_active, origins__contains=[origin])
+    return bool(found.exists())
 
 
 def is_code_page(uri: str, here: str) -> bool:

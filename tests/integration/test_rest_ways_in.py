@@ -67,7 +67,8 @@ def test_the_csrf_token_of_another_session_is_none(session: Client, bob: User) -
 
 def test_a_page_of_another_site_changes_nothing(session: Client) -> None:
     headers = {**csrf(session), "Origin": "https://evil.example"}
-    assert_error(post(session, "/v0.10/endpoint", ENDPOINT, headers=headers), 403, "PermissionDenied")
+    assert_error(post(session, "/v0.10/endpoint", ENDPOINT, headers=headers), 401, "ClientError.AuthenticationFailed")
+    assert not Endpoint.objects.exists()
 
 
 def test_a_bearer_token_wins_over_the_session(session: Client, bob: User) -> None:
