@@ -121,14 +121,14 @@ def run_status(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def run_shell(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+    user_model(by_operator=False)
     from transferapi.shell.server.main import serve
 
     return serve(config)
 
 
 def run_relay(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+    user_model(by_operator=False)
     from transferapi.relay.main import serve
 
     return serve(config)

@@ -285,8 +285,11 @@ def user_of(name: str) -> Any:
     return user
 
 
-def user_model() -> Any:
-    """Django's user model, after the database answers. Raises StackError when it does not."""
+def user_model(*, by_operator: bool = True) -> Any:
+    """Django's user model, after the database answers. Raises StackError when it does not.
+
+    by_operator: the audit log names the operator for what this process does.
+    """
     use_embedded_stack()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
     import django
@@ -302,6 +305,9 @@ def user_model() -> Any:
         raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
     except schema_version.WrongSchemaError as error:
         raise StackError(str(error)) from None
+    from identity.audit import origin
     from identity.models import User
 
+    if by_operator:
+        origin.is_the_operator()
     return User

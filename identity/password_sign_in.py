@@ -41,6 +41,7 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
+from .audit import log as audit
 from .hidden import Secret
 from .models import User
 from .networks import network_of
@@ -159,6 +160,7 @@ def finish(pending: PendingSignIn, code: Secret, address: str, device: str = "")
         one_time_codes.verify(user, code)
     except OneTimeCodeError as error:
         log.warning("a one-time code was refused: %s", quote(user.username))
+        audit.record_refusal(user, "code", address, type(error).__name__)
         raise CodeRefusedError(error.reason) from None
     _forget(own)
     return user
@@ -168,7 +170,11 @@ def finish_by_passkey(pending: PendingSignIn, session: Session, answer: str, add
     """Authenticate a user by a passkey after the password. Counted as `finish`. Raises SignInError, PasskeyError."""
     user = user_of(pending)
     own = _count_code(user, address, device)
-    passkeys.check_second_factor(user, session, answer)
+    try:
+        passkeys.check_second_factor(user, session, answer)
+    except PasskeyError as error:
+        audit.record_refusal(user, "second", address, type(error).__name__)
+        raise
     _forget(own)
     return user
 
@@ -179,6 +185,7 @@ def by_passkey(session: Session, answer: str) -> User:
         return passkeys.user_of_proof(session, answer)
     except PasskeyError as error:
         log.warning("a passkey was refused: %s", type(error).__name__)
+        audit.record_refusal(None, "passkey", reason=type(error).__name__)
         raise
 
 

@@ -119,6 +119,8 @@ ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 PUBLIC_URL = CONFIG.public_url
 #: The rule of sign-up (`identity.sign_up`).
 SIGN_UP = CONFIG.sign_up
+#: Days for which the audit log is kept; 0: for ever.
+AUDIT_DAYS = CONFIG.audit_days
 #: Files that pass through a worker process itself: octets a second, and how many at a time.
 STREAM_RATE = CONFIG.stream_rate
 STREAMS = CONFIG.streams

@@ -29,6 +29,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
+from identity.audit import export as audit
 from identity.passwords import recovery
 from identity.provider import cleanup as provider_cleanup
 from identity.sessions import store as sessions
@@ -208,6 +209,7 @@ def tidy() -> None:
         sessions.delete_expired()
         recovery.delete_expired()
         sign_up.delete_expired()
+        audit.forget_old()
 
     _scheduling.submit(on_a_connection, forget).result()
 

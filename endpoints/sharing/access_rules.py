@@ -21,6 +21,7 @@ from endpoints.models import AccessRule, Endpoint
 from endpoints.paths import BadPathError
 from endpoints.permissions import Permission
 from endpoints.signals import access_given
+from identity.audit.log import What
 from identity.conflicts import unless_taken
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.models import Membership, User
@@ -68,6 +69,7 @@ def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) ->
         if AccessRule.objects.filter(endpoint=share).count() >= MAX_RULES:
             raise TooManyRulesError(MAX_RULES)
         _insert(rule)
+        _record(What.ACCESS_GIVEN, user, rule)
         if rule.notify_email:
             access_given.send(sender=AccessRule, rule=rule, recipient=recipient, grantor=user)
     return rule
@@ -104,19 +106,34 @@ def update(
         assert moment is None or isinstance(moment, datetime)
         # An expired rule that is written back as it was read is not an error.
         values["expires_at"] = moment if moment == rule.expires_at else _future(moment, now)
-    if values and not AccessRule.objects.filter(pk=rule.pk).update(**values):
-        raise RuleNotFoundError(rule_id)
     for name, value in values.items():
         setattr(rule, name, value)
+    with transaction.atomic():
+        if values and not AccessRule.objects.filter(pk=rule.pk).update(**values):
+            raise RuleNotFoundError(rule_id)
+        if values:
+            _record(What.ACCESS_CHANGED, user, rule)
     return rule
 
 
 def delete(user: User, ref: str, rule_id: str) -> None:
     """Delete a rule; a task that relies on it stops at its next file. Raises the errors of `get`."""
     rule = get(user, ref, rule_id)
-    deleted, _ = AccessRule.objects.filter(pk=rule.pk).delete()
-    if not deleted:
-        raise RuleNotFoundError(rule_id)
+    with transaction.atomic():
+        deleted, _ = AccessRule.objects.filter(pk=rule.pk).delete()
+        if not deleted:
+            raise RuleNotFoundError(rule_id)
+        _record(What.ACCESS_TAKEN_BACK, user, rule)
+
+
+def _record(what: What, actor: User, rule: AccessRule) -> None:
+    facts = {
+        "endpoint": rule.endpoint_id,
+        "path": rule.path,
+        "permissions": rule.permissions,
+        "expires": rule.expires_at,
+    }
+    principals.record(what, actor, rule.principal_type, rule.principal, facts)
 
 
 def _share(user: User, ref: str) -> Endpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from endpoints.errors import EndpointInvalidError
+from identity.audit import log as audit
 from identity.linked.models import LinkedIdentity
 from identity.models import Group, User
 
@@ -31,3 +32,11 @@ def users_of(principal: uuid.UUID | None) -> list[uuid.UUID]:
     if principal is None:
         return []
     return [principal, *LinkedIdentity.objects.filter(pk=principal).values_list("user", flat=True)]
+
+
+def record(what: audit.What, actor: User, principal_type: str, principal: uuid.UUID | None, facts: audit.Facts) -> None:
+    """Write a grant to this principal to the audit log. Raises TooManyActsError."""
+    users = users_of(principal) if principal_type == IDENTITY else []
+    user = User.objects.filter(pk__in=users).first()
+    group = principal if principal_type == GROUP else ""
+    audit.record_act(what, user, {"principal_type": principal_type, "group": group, **facts}, actor=actor)

@@ -20,6 +20,7 @@ from endpoints.errors import (
 )
 from endpoints.models import Endpoint, Role
 from endpoints.permissions import Permission, RoleName, may
+from identity.audit.log import What
 from identity.conflicts import unless_taken
 from identity.models import User
 
@@ -58,6 +59,7 @@ def create(user: User, ref: str, principal_type: str, principal: str, role: str)
         if Role.objects.filter(endpoint=endpoint).count() >= MAX_ROLES:
             raise TooManyRolesError(MAX_ROLES)
         _insert(row)
+        _record(What.ROLE_GIVEN, user, row)
     return row
 
 
@@ -86,9 +88,16 @@ def delete(user: User, ref: str, role_id: str) -> None:
     row = get(user, ref, role_id)
     if row.pk == of_owner(row.endpoint).pk:
         raise OwnerStaysError(row.endpoint)
-    deleted, _ = Role.objects.filter(pk=row.pk).delete()
-    if not deleted:
-        raise RoleNotFoundError(role_id)
+    with transaction.atomic():
+        deleted, _ = Role.objects.filter(pk=row.pk).delete()
+        if not deleted:
+            raise RoleNotFoundError(role_id)
+        _record(What.ROLE_TAKEN_BACK, user, row)
+
+
+def _record(what: What, actor: User, row: Role) -> None:
+    facts = {"endpoint": row.endpoint_id, "role": row.role}
+    principals.record(what, actor, row.principal_type, row.principal, facts)
 
 
 def managing_access(endpoint: Endpoint) -> list[Role]:

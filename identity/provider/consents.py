@@ -7,6 +7,7 @@ from collections.abc import Collection
 from django.db.models import Exists, OuterRef
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
+from identity.audit import log as audit
 from identity.models import SignIn, User
 
 from . import issue
@@ -29,6 +30,8 @@ def is_agreed(user: User, application: Application, names: Collection[str], *, o
 
 def withdraw(user: User, application: Application) -> None:
     """Withdraw consent: revoke the application's tokens and unused codes for this user."""
+    facts = {"application": application.name, "client_id": application.client_id}
+    audit.record(audit.What.CONSENT_WITHDRAWN, user, facts)
     for sign_in in SignIn.objects.filter(user=user, application=application):
         issue.end(sign_in)
     Grant.objects.filter(user=user, application=application).delete()

@@ -12,6 +12,7 @@ from django.db import transaction
 from oauth2_provider.models import AccessToken, Application, RefreshToken, set_token_value
 from oauth2_provider.settings import oauth2_settings
 
+from identity.audit import log as audit
 from identity.models import SignIn, SignInToken, User
 from identity.single_row import single_row
 
@@ -164,9 +165,16 @@ def revoke(token: str, allowed: Callable[[Application], bool]) -> None:
     allowed: whether the caller may revoke tokens of this application.
     """
     if (row := find(token)) is not None and allowed(row.application):
+        _record_end(row.user, row.application, "access token")
         row.delete()
     elif (renewal := find_renewal(token)) is not None and allowed(renewal.application):
+        _record_end(renewal.user, renewal.application, "refresh token")
         revoke_renewal(renewal)
+
+
+def _record_end(user: User, application: Application, kind: str) -> None:
+    facts = {"application": application.name, "client_id": application.client_id, "kind": kind}
+    audit.record(audit.What.TOKEN_TAKEN_BACK, user, facts)
 
 
 @transaction.atomic

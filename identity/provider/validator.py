@@ -17,7 +17,9 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
-from identity.models import SignIn
+from identity.audit import log as audit
+from identity.audit.log import What
+from identity.models import SignIn, User
 
 from . import clients, issue, openid, scopes, token_limits, token_values
 
@@ -108,6 +110,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             claims=json.dumps({"offline": offline, "authenticated_at": authenticated_at.timestamp()}),
         )
         token_limits.bound_codes(request.user)
+        _record(What.CONSENT_GIVEN, request.user, request.client, request.scopes)
 
     def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
         """Called before the client is known; it only selects the handler of the request."""
@@ -132,6 +135,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         """A second use of a code means that it was stolen: end the sign-in that it started (RFC 6749 section 4.1.2)."""
         used = SignIn.objects.filter(code_digest=token_values.digest(code), application=client).first()
         if used is not None:
+            _record(What.CODE_USED_AGAIN, used.user, client, [])
             issue.end(used)
 
     def confirm_redirect_uri(
@@ -217,6 +221,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
 
     def _for_itself(self, token: Mapping[str, Any], request: Any) -> list[issue.IssuedTokens]:
         with transaction.atomic():
+            _record_once(request, "client_credentials")
             return issue.access(request.client, request.client.user, request.scopes, first=token["access_token"])
 
     def _for_code(self, token: Mapping[str, Any], request: Any) -> list[issue.IssuedTokens]:
@@ -240,6 +245,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         )
         for oldest in token_limits.sign_ins_beyond(grant.user):
             issue.end(oldest)
+        _record(What.TOKENS_GIVEN, grant.user, grant.application, grant.scope.split(), grant="code")
         # `updated` shows that a user has signed in with this client.
         Application.objects.filter(pk=grant.application_id).update(updated=datetime.now(UTC))
         return issue.access(
@@ -258,6 +264,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         if issued is None:
             self._used_again(request.renewal)
             raise errors.InvalidGrantError(request=request)
+        _record_once(request, "refresh_token")
         return [issued if rotated else issued.with_renewal(token["refresh_token"])]
 
     # ---- OpenID Connect
@@ -279,6 +286,22 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         if request.grant_type != "authorization_code" or not openid.is_configured():
             return None
         return openid.signed(id_token, request.user, request.scopes, request.authenticated_at)
+
+
+def _record(what: What, user: User, application: Application, names: Sequence[str], grant: str = "") -> None:
+    audit.record(what, user, _facts(application, names, grant))
+
+
+def _record_once(request: Any, grant: str) -> None:
+    """A program may ask for tokens as often as it likes."""
+    client, user = request.client, request.client.user if grant == "client_credentials" else request.user
+    facts = _facts(client, request.scopes, grant)
+    audit.record_once(What.TOKENS_GIVEN, user, f"{client.client_id} {grant}", facts, way="client")
+
+
+def _facts(application: Application, names: Sequence[str], grant: str) -> audit.Facts:
+    client_id = application.client_id
+    return {"application": application.name, "client_id": client_id, "scopes": " ".join(names), "grant": grant}
 
 
 def _credentials(request: Any) -> tuple[str, str] | None:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db.models import QuerySet
 
+from identity.audit import log as audit
+from identity.audit.log import What
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import Invitation, User
@@ -51,6 +53,7 @@ def invite(
     row = Invitation.objects.create(
         digest=rules.digest(code), email=address, made_by=actor, made_at=time, expires_at=time + timedelta(days=days)
     )
+    audit.record(What.INVITED, None, {"invitation": row.pk, "email": address}, actor=actor)
     return row, Secret(f"{settings.PUBLIC_URL}{LINK}{code}")
 
 
@@ -69,6 +72,7 @@ def take_back(actor: User | None, ref: uuid.UUID | str) -> None:
         ended = 0
     if not ended:
         raise InvitationNotFoundError(str(ref)[:64])
+    audit.record(What.INVITATION_TAKEN_BACK, None, {"invitation": ref}, actor=actor)
 
 
 def forget_old(before: datetime) -> None:

@@ -196,6 +196,12 @@ class SignInSettings:
         "closed",
         "who may make an account: closed, open, invitation, or domain:example.org,example.net (default closed)",
     )
+    audit_days: int = variable(
+        "WAYBILL_AUDIT_DAYS",
+        values.audit_days,
+        "365",
+        "days for which the audit log is kept, 30 to 36500 (default 365; 0: for ever)",
+    )
     oidc_key: Secret | None = secret(
         "WAYBILL_OIDC_KEY",
         values.rsa_key,

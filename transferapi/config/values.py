@@ -71,6 +71,11 @@ def streams(text: str) -> int:
     return _whole(text, 1, 1000)
 
 
+def audit_days(text: str) -> int:
+    """At least what the trigger of the table demands (identity, migration 0036); 0: no end."""
+    return 0 if text == "0" else _whole(text, 30, 36_500)
+
+
 def ssh_sessions(text: str) -> int:
     return _whole(text, 2, 10_000)
 

@@ -16,6 +16,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.crypto import constant_time_compare
 
+from identity.audit.origin import Origin, comes_from
+
 _SECRET = "HTTP_X_WAYBILL_FRONT_SECRET"  # noqa: S105 - the name of a header
 #: A key of the environment of a request. No header can have this name.
 _VOUCHED = "waybill.vouched"
@@ -25,7 +27,7 @@ _OF_CERTIFICATES = ("HTTP_X_SSL_", "HTTP_SSL_")
 
 
 class TrustedProxies:
-    """The first middleware: it removes headers that are not trusted, and the secret."""
+    """The first middleware: it removes headers that are not trusted, and the secret, and notes the client's address."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -39,7 +41,8 @@ class TrustedProxies:
             _drop(meta, _OF_ADDRESSES)
         if not meta[_VOUCHED]:
             _drop(meta, _OF_CERTIFICATES)
-        return self._get_response(request)
+        with comes_from(Origin(address_of(request))):
+            return self._get_response(request)
 
 
 def vouches_for_certificates(request: HttpRequest) -> bool:

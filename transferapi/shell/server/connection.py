@@ -19,13 +19,14 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
+from identity.audit import log as audit
 from identity.networks import network_of
 from identity.ssh_keys import services as ssh_keys
 
 from . import running
 from .protocol import BY_APPLICATION, TOO_MANY_CONNECTIONS, ShellChannel, ShellTransport
 from .session import Session
-from .sign_in import Answer, SignIn
+from .sign_in import Answer, Login, SignIn
 
 if TYPE_CHECKING:
     from .admission import Ticket
@@ -93,9 +94,8 @@ class Connection(paramiko.ServerInterface):
         self.session = Session(login, self.address, self.server.calls, self.touch)
         self.transport.set_keepalive(self.server.bounds.keepalive_seconds)
         log.info("ssh: %s signed in by %s from %s", quote(login.user.username), login.method, self.address)
-        if (key := login.key) is not None:
-            with contextlib.suppress(Exception):
-                self.server.sign_ins.call(login.user.pk, lambda: ssh_keys.used(key))
+        with contextlib.suppress(Exception):
+            self.server.sign_ins.call(login.user.pk, lambda: _note(login, self.address))
 
     def ended(self) -> None:
         """The transport's thread is over; a second call has no effect."""
@@ -226,3 +226,12 @@ class Connection(paramiko.ServerInterface):
 
 def _window(width: int, height: int) -> tuple[int, int]:
     return min(width, 10_000), min(height, 10_000)
+
+
+def _note(login: Login, address: str) -> None:
+    """Record the sign-in, and the use of the key. With the database."""
+    if login.key is not None:
+        ssh_keys.used(login.key)
+    fingerprint = login.key.fingerprint if login.key else ""
+    way = "ssh key" if login.key else "ssh"
+    audit.record(audit.What.SIGNED_IN, login.user, {"key": fingerprint}, way=way, address=address)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from endpoints.permissions import restricted_to
+from identity.audit.origin import Origin, comes_from
 from identity.models import User
 from transferapi.rest.http import rate_limit
 from transferapi.rest.http.errors import TooManyRequests
@@ -84,5 +85,5 @@ class Session:
         return self._restricted(work)
 
     def _restricted(self, function: Callable[[], T]) -> T:
-        with restricted_to(self.login.restrictions.endpoints):
+        with restricted_to(self.login.restrictions.endpoints), comes_from(Origin(self._address)):
             return function()

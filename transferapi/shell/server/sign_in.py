@@ -15,6 +15,7 @@ from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
 
 from identity import password_sign_in
+from identity.audit.origin import Origin, comes_from
 from identity.hidden import Secret
 from identity.models import User
 from identity.ssh_keys import services as ssh_keys
@@ -98,11 +99,15 @@ class SignIn:
             self.refusal = "Too many attempts"
             return AUTH_FAILED
         try:
-            return self._call(attempt)
+            return self._call(lambda: self._from_here(attempt))
         except (DatabaseError, InterfaceError, Unavailable) as error:
             log.warning("a sign-in by ssh failed: %s", type(error).__name__)
             self.refusal = "The service is busy or restarts; try again"
             return AUTH_FAILED
+
+    def _from_here(self, attempt: Callable[[], Answer]) -> Answer:
+        with comes_from(Origin(self._address)):
+            return attempt()
 
     def _find(self, user_name: str, blob: bytes) -> Answer:
         key = ssh_keys.find(user_name, blob)

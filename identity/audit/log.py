@@ -1,0 +1,127 @@
+"""Write to the audit log, in the transaction of the act that is recorded: both happen, or neither.
+
+    log.record(What.ROLE_GIVEN, user, {"endpoint": name, "role": role}, actor=manager)
+
+No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. What
+a program can repeat as often as it likes is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
+(`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW: nobody fills the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from enum import StrEnum
+
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from identity.error_categories import CategorizedError, Category
+from identity.models import AuditEvent, User
+
+from . import origin
+
+#: Characters of one detail, and details of one row.
+MAX_DETAIL, MAX_DETAILS = 300, 12
+#: Seconds in which the same use of a program is recorded once.
+REPEATED = 3600
+#: Refused sign-ins that are recorded in WINDOW seconds.
+MOST_REFUSALS, WINDOW = 1000, 300
+#: Acts of one user in DAY seconds that a program can repeat: grants, and changes of ways to sign in.
+MOST_ACTS, DAY = 5000, 24 * 3600
+
+#: What is known of an act, by name; None and "" are left out.
+Facts = Mapping[str, object]
+
+
+class TooManyActsError(CategorizedError):
+    """A user has done more than the log holds for one user and day: the act itself is refused."""
+
+    category = Category.TOO_MANY_REQUESTS
+    template = "You have changed access or ways to sign in too often today; go on tomorrow"
+
+
+class What(StrEnum):
+    """The acts. The changes of ways to sign in have the names of `identity.signals.account_changed`."""
+
+    SIGNED_IN = "signed_in"
+    SIGN_IN_REFUSED = "sign_in_refused"
+    SIGNED_OUT = "signed_out"
+    CONSENT_GIVEN = "consent_given"
+    CONSENT_WITHDRAWN = "consent_withdrawn"
+    TOKENS_GIVEN = "tokens_given"
+    TOKEN_TAKEN_BACK = "token_taken_back"  # noqa: S105 - the name of an act
+    CODE_USED_AGAIN = "code_used_again"
+    SIGNED_UP = "signed_up"
+    INVITED = "invited"
+    INVITATION_TAKEN_BACK = "invitation_taken_back"
+    USER_ADDED = "user_added"
+    USER_CHANGED = "user_changed"
+    USER_DEACTIVATED = "user_deactivated"
+    USER_ACTIVATED = "user_activated"
+    USER_DELETED = "user_deleted"
+    SESSION_ENDED = "session_ended"
+    ROLE_GIVEN = "role_given"
+    ROLE_TAKEN_BACK = "role_taken_back"
+    ACCESS_GIVEN = "access_given"
+    ACCESS_CHANGED = "access_changed"
+    ACCESS_TAKEN_BACK = "access_taken_back"
+    AUDIT_EXPORTED = "audit_exported"
+
+
+def record(
+    what: str,
+    user: User | None = None,
+    details: Facts | None = None,
+    *,
+    actor: User | None = None,
+    way: str = "",
+    address: str = "",
+) -> None:
+    """Append a row. user: whom it is about. actor: who did it; None: the user, or the present origin."""
+    here = origin.present()
+    by_other = actor if actor is not None and actor != user else None
+    facts = [(name, value) for name, value in (details or {}).items() if value not in (None, "")]
+    AuditEvent.objects.create(
+        what=what,
+        user_id=user.pk if user else None,
+        username=user.username if user else "",
+        actor_id=by_other.pk if by_other else None,
+        actor=by_other.username if by_other else "" if actor else here.actor,
+        way=way[:16],
+        address=(address or here.address)[:64],
+        details={name: _shown(value) for name, value in facts[:MAX_DETAILS]},
+    )
+
+
+def record_once(what: str, user: User, key: str, details: Facts | None = None, *, way: str = "") -> None:
+    """Append a row unless this one was appended within REPEATED. Without Redis it is appended."""
+    with contextlib.suppress(RedisError):
+        if not cache.add(f"audit:{what}:{user.pk}:{key}", 1, REPEATED):
+            return
+    record(what, user, details, way=way)
+
+
+def record_act(what: str, user: User | None, details: Facts | None = None, *, actor: User) -> None:
+    """Append a row for an act that its actor can repeat. Raises TooManyActsError; call it in the act's transaction."""
+    with contextlib.suppress(RedisError, ValueError):
+        key = f"audit:acts:{actor.pk}"
+        cache.add(key, 0, DAY)
+        if cache.incr(key) > MOST_ACTS:
+            raise TooManyActsError
+    record(what, user, details, actor=actor)
+
+
+def record_refusal(user: User | None, way: str, address: str = "", reason: str = "") -> None:
+    """A refused sign-in. user: None where the name is unknown."""
+    with contextlib.suppress(RedisError, ValueError):
+        cache.add("audit:refusals", 0, WINDOW)
+        if cache.incr("audit:refusals") > MOST_REFUSALS:
+            return
+    record(What.SIGN_IN_REFUSED, user, {"reason": reason}, way=way, address=address)
+
+
+def _shown(value: object) -> str:
+    """Text that JSON and PostgreSQL accept, without control characters."""
+    text = str(value).encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
