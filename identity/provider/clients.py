@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 import uuid
 from collections.abc import Mapping
 from urllib.parse import unquote_plus, urlsplit
@@ -21,6 +22,10 @@ from . import token_values
 
 #: The page that shows a code for copying, for native applications without a server of their own.
 CODE_PAGE = "/v2/web/auth-code"
+#: Redirect URIs of native applications. Compared as text: no user name, query, fragment, or other way to write a host.
+_LOOPBACK = re.compile(
+    r"http://(?:127\.0\.0\.1|localhost|\[::1\])(?::([1-9][0-9]{0,4}))?(?:/[A-Za-z0-9._~/-]{0,256})?", re.ASCII
+)
 #: Octets of a Basic header: longer ones are not valid.
 MAX_CREDENTIALS = 1024
 
@@ -110,8 +115,9 @@ def may_ask_users(application: Application) -> bool:
 def allows_redirect(application: Application, uri: str, here: str) -> bool:
     """Whether users may be redirected to this URI: exactly one of the registered ones (loopback ones with any port).
 
-    Applications without a server of their own may also use our page that shows the code, at `here`, the address at
-    which the user reached this service. Scheme, host and port must be ours.
+    Native applications, which are public or registered themselves, may also use any port and path of the loopback
+    interface (RFC 8252 section 7.3), and our page that shows the code, at `here`, the address at which the user reached
+    this service. Scheme, host and port of the page must be ours.
     """
     try:
         if redirect_to_uri_allowed(uri, application.redirect_uris.split()):
@@ -119,8 +125,14 @@ def allows_redirect(application: Application, uri: str, here: str) -> bool:
     except ValueError:
         # Not an address: an unclosed bracket, or an invalid port.
         return False
-    own = is_registered_by_template(application) or not is_confidential(application)
-    return own and is_code_page(uri, here)
+    if not (is_registered_by_template(application) or not is_confidential(application)):
+        return False
+    return _is_on_loopback(uri) or is_code_page(uri, here)
+
+
+def _is_on_loopback(uri: str) -> bool:
+    found = _LOOPBACK.fullmatch(uri)
+    return found is not None and int(found[1] or 80) <= 65535
 
 
 def has_pages_at(origin: str) -> bool:

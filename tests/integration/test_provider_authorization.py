@@ -177,15 +177,45 @@ def test_a_client_without_a_secret_must_use_pkce(script: App) -> None:
     assert ask(script, redirect_uri=uri, **S256).redirect_uri == uri
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:1/back", "http://127.0.0.1/back", "http://localhost:65535"])
-def test_a_loopback_address_may_have_any_port(script: App, uri: str) -> None:
-    assert ask(script, redirect_uri=uri, **S256).redirect_uri == uri
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1:1/back", "http://127.0.0.1/back", "http://localhost:65535", "http://[::1]:49152/", "http://[::1]",
+        "http://localhost:8890/other/", "http://127.0.0.1:1234/a.b/c-d_e~f",
+    ],
+)  # fmt: skip
+def test_a_native_application_comes_back_to_any_port_of_the_loopback_interface(
+    script: App, bob: User, uri: str
+) -> None:
+    for native in (script, make(bob, public=True)):
+        assert ask(native, redirect_uri=uri, **S256).redirect_uri == uri
+        with pytest.raises(RequestRefusedError) as caught:
+            ask(native, redirect_uri=uri)
+        assert answered(caught.value.location)["error"] == "invalid_request", "PKCE is demanded"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.2:1/", "http://127.0.0.1.evil.example/", "http://localhost.evil.example/", "https://localhost:1/",
+        "http://evil.example/", "http://localhost:0/", "http://localhost:65536/", "http://localhost:1/?a=b", "http://localhost:/",
+        "http://localhost:1/#a", "http://user@localhost:1/", "http://evil.example@localhost:1/", "http://localhost@evil.example/",
+        "http://localhost:1@evil.example/", "http://localhost\\@evil.example/", "http://LOCALHOST:1/", "http://2130706433:1/",
+        "http://[::ffff:127.0.0.1]:1/", "http://127.1:1/", "http://localhost:1/a b", "http://localhost:1/%0d%0a", "http://localhost:1/\n",
+        "http://localhost:\u0661/", "http://0.0.0.0:1/", "HTTP://localhost:1/", "http:localhost:1/", "http://[::1%25lo]:1/",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_the_loopback_interface_is_not_it(bob: User, uri: str) -> None:
+    with pytest.raises(RequestNotTrustedError):
+        ask(make(bob, public=True), redirect_uri=uri, **S256)
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:1/other", "http://localhost/back", "http://[::1]/back"])
-def test_a_loopback_address_is_otherwise_the_registered_one(script: App, uri: str) -> None:
+def test_that_of_an_application_with_a_secret_is_otherwise_the_registered_one(bob: User, uri: str) -> None:
+    portal = make(bob, "http://127.0.0.1/back", "http://localhost")
+    assert ask(portal, redirect_uri="http://127.0.0.1:1234/back").redirect_uri == "http://127.0.0.1:1234/back"
     with pytest.raises(RequestNotTrustedError):
-        ask(script, redirect_uri=uri, **S256)
+        ask(portal, redirect_uri=uri)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +224,7 @@ def test_a_loopback_address_is_otherwise_the_registered_one(script: App, uri: st
         ("http://127.0.0.1:8000/v2/web/auth-code", HERE, True),
         ("http://waybill.local:8000/v2/web/auth-code", "http://waybill.local:8000/", True),
         ("http://waybill.local:8000/v2/web/auth-code", HERE, False),
-        ("http://127.0.0.1:8001/v2/web/auth-code", HERE, False),
+        ("http://waybill.local:8001/v2/web/auth-code", "http://waybill.local:8000/", False),
         ("https://127.0.0.1:8000/v2/web/auth-code", HERE, False),
         ("http://127.0.0.1:8000/v2/web/auth-code?x=1", HERE, False),
         ("http://x@127.0.0.1:8000/v2/web/auth-code", HERE, False),
