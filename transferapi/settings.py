@@ -37,6 +37,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
+    "transferapi.rest.health.paths.HealthPaths",
     "transferapi.rest.cross_origin.middleware.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
@@ -169,6 +170,8 @@ RATE_LIMIT = CONFIG.rate_limit
 #: The front servers whose headers about addresses and https are trusted, and the secret for client certificates.
 FRONT_SERVERS = CONFIG.front_servers
 FRONT_SECRET = CONFIG.front_secret
+#: Where those are who watch the service: they see why it is not ready.
+MONITORS = CONFIG.monitors
 #: Seconds for an operation on an endpoint, which leaves time for the response.
 OPERATION_SECONDS = float(CONFIG.operation_seconds)
 #: Limits of one request, one task and one user.

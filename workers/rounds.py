@@ -5,14 +5,17 @@ They use neither Celery's threads, which may all be busy with tasks, nor message
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
+import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from transferapi.tasks.upkeep import rounds
+from transferapi.tasks.upkeep import rounds, worker_processes
 from workers.store import on_a_connection
 
 from . import runtime, webhook_sender
@@ -50,6 +53,7 @@ class Ticker:
         self._thread = threading.Thread(target=self._run, name="rounds", daemon=True)
         self._pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="round")
         self._under_way: dict[str, Future[None]] = {}
+        self._report_at = 0.0
 
     def start(self) -> None:
         self._thread.start()
@@ -62,10 +66,19 @@ class Ticker:
     def _run(self) -> None:
         while not self._stop.wait(POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
             try:
+                self._report()
                 self._run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
                 log.warning("periodic jobs are delayed: %s", type(error).__name__)
+        with contextlib.suppress(Exception):
+            on_a_connection(lambda: worker_processes.leave(runtime.worker_name()))
+
+    def _report(self) -> None:
+        """Write from time to time that this process runs."""
+        if time.monotonic() >= self._report_at:
+            on_a_connection(lambda: worker_processes.report(runtime.worker_name(), socket.gethostname()))
+            self._report_at = time.monotonic() + worker_processes.REPORT_SECONDS
 
     def _run_due(self) -> None:
         """Claim and start the jobs that are due; a job that still runs here is left to other workers."""

@@ -27,8 +27,8 @@ from gunicorn.http.unreader import IterUnreader  # type: ignore[import-untyped]
 
 from identity.networks import network_of
 
+from .early_answer import EarlyAnswer
 from .patience import Patience
-from .refusals import Refusal
 
 #: The most octets of a head; of a body that is read before the application is called; of any body; of one read.
 MAX_HEAD, SMALL_BODY, MAX_BODY, READ = 32 << 10, 64 << 10, 256 << 20, 64 << 10
@@ -197,10 +197,10 @@ class Connection:
             return elapsed > (patience.idle if self.stage is Stage.IDLE else patience.closing)
         return elapsed > patience.reading
 
-    def refuse(self, refusal: Refusal) -> None:
+    def answer_early(self, answer: EarlyAnswer) -> None:
         """Answer without the application. Raises OSError."""
         self._drop_body()
-        self.put(refusal.octets())
+        self.put(answer.octets())
         self.answered(keep=False)
 
     def close(self) -> None:
@@ -259,8 +259,8 @@ class Connection:
             # Gunicorn's parser refuses a line that ends without CR. Such a head might never have the expected end.
             if self._received.count(b"\n") == self._received.count(b"\r\n"):
                 if len(self._received) >= MAX_HEAD:
-                    self.refuse(
-                        Refusal("431 Request Header Fields Too Large", f"A head has at most {MAX_HEAD} octets.")
+                    self.answer_early(
+                        EarlyAnswer("431 Request Header Fields Too Large", f"A head has at most {MAX_HEAD} octets.")
                     )
                 return
             end = len(self._received)
@@ -272,7 +272,7 @@ class Connection:
         """Decide how the body of the request is read."""
         if isinstance(request.body.reader, ChunkedReader):
             # The application reads bodies with a Content-Length only (RFC 9112 section 6.3).
-            self.refuse(Refusal("411 Length Required", "A request with a body needs a Content-Length."))
+            self.answer_early(EarlyAnswer("411 Length Required", "A request with a body needs a Content-Length."))
             return
         self.request, self.missing, self.owner = request, request.body.reader.length, self.network
         self.credential = self._credential_of(request)
@@ -280,7 +280,7 @@ class Connection:
         # Gunicorn would send 100 Continue before the application has accepted the head.
         self._expects, request._expected_100_continue = request._expected_100_continue, False
         if self.missing > MAX_BODY:
-            self.refuse(Refusal("413 Content Too Large", f"A body has at most {MAX_BODY} octets."))
+            self.answer_early(EarlyAnswer("413 Content Too Large", f"A body has at most {MAX_BODY} octets."))
         elif self.missing > SMALL_BODY:
             request.body = _Absent()
             # An answer without the body ends the connection.

@@ -22,13 +22,13 @@ from transferapi.rest.cross_origin.registered_origins import origins
 from transferapi.rest.http import errors, parsing
 from transferapi.rest.http.base import View
 
-from .refusals import Refusal
+from .early_answer import EarlyAnswer
 
 #: Headers by which a front server reports a client's certificate (`transferapi/rest/http/trusted_proxies.py`).
 _OF_CERTIFICATES = ("X-SSL-", "SSL-")
 
 
-def refusal_of(request: Any, length: int, *, shows_credential: bool) -> Refusal | None:
+def refusal_of(request: Any, length: int, *, shows_credential: bool) -> EarlyAnswer | None:
     """The refusal of a long body that has not been read; None: the application decides.
 
     request: gunicorn's. length: octets of its body. shows_credential: whether it has a token, cookies or a certificate.
@@ -44,7 +44,7 @@ def refusal_of(request: Any, length: int, *, shows_credential: bool) -> Refusal 
     return _refusal(parsing.too_long(most), path) if length > most else None
 
 
-def readable(refusal: Refusal, request: Any) -> Refusal:
+def readable(refusal: EarlyAnswer, request: Any) -> EarlyAnswer:
     """The refusal, with the headers by which the page of a registered origin reads it (CORS); without a query."""
     origin = next((value for name, value in request.headers if name == "ORIGIN"), "")
     if not origin or not middleware.is_api(unquote(request.path)) or not origins.remembers(origin):
@@ -61,9 +61,9 @@ def _view_of(path: str) -> type[View] | None:
     return found if isinstance(found, type) and issubclass(found, View) else None
 
 
-def _refusal(error: Exception, path: str) -> Refusal:
+def _refusal(error: Exception, path: str) -> EarlyAnswer:
     status, headers, document = errors.answer(error, SimpleNamespace(path=path))
-    return Refusal(f"{status} {HTTPStatus(status).phrase}", json.dumps(document), "application/json", headers)
+    return EarlyAnswer(f"{status} {HTTPStatus(status).phrase}", json.dumps(document), "application/json", headers)
 
 
 __all__ = ["readable", "refusal_of"]

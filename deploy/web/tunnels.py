@@ -18,7 +18,7 @@ from typing import Any
 from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
-from .refusals import Refusal
+from .early_answer import EarlyAnswer
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,9 @@ MOST, MOST_OF_NETWORK = 1500, 1000
 CONNECT_SECONDS, IDLE_SECONDS = 3.0, 20.0
 _TICK = 1.0
 _FIELDS = ("HOST", "UPGRADE", "CONNECTION", "SEC-WEBSOCKET-KEY", "SEC-WEBSOCKET-VERSION", "SEC-WEBSOCKET-PROTOCOL")
-_BUSY = Refusal("503 Service Unavailable", "The relay of this service does not answer.", headers={"Retry-After": "3"})
+_BUSY = EarlyAnswer(
+    "503 Service Unavailable", "The relay of this service does not answer.", headers={"Retry-After": "3"}
+)
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 

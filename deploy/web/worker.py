@@ -32,9 +32,9 @@ from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
 from .connections import BodyWanted, Connection, Stage
+from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
 from .patience import Patience
-from .refusals import Refusal
 from .tunnels import TunnelForwarder, head_for_relay, is_tunnel
 
 KEY = "waybill.hand_over"
@@ -45,7 +45,10 @@ BELONGS_TO = "waybill.belongs_to"
 #: Seconds between two checks of the time limits of clients.
 _TICK = 1.0
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-_TOO_MUCH = Refusal("503 Service Unavailable", "Too much is being sent to this service: try again later.")
+#: The same as the application's (`transferapi/rest/health/paths.py`).
+HEALTH_PATH = "/healthz"
+_ALIVE = EarlyAnswer("200 OK", '{"status": "alive"}\n', "application/json")
+_TOO_MUCH = EarlyAnswer("503 Service Unavailable", "Too much is being sent to this service: try again later.")
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -139,9 +142,9 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         #: The address of a client, from that of its connection and X-Forwarded-For. `gunicorn_conf` sets this.
         self.client_address: Callable[[str, str], str] = lambda address, forwarded: address
         #: The refusal of a long body by its head (`early_refusal`). `gunicorn_conf` sets this.
-        self.refusal_of: Callable[..., Refusal | None] = lambda *_, **__: None
-        #: Makes a refusal one that a page of another site can read. `gunicorn_conf` sets this.
-        self.readable: Callable[[Refusal, Any], Refusal] = lambda refusal, _: refusal
+        self.refusal_of: Callable[..., EarlyAnswer | None] = lambda *_, **__: None
+        #: Makes an early answer one that a page of another site can read. `gunicorn_conf` sets this.
+        self.readable: Callable[[EarlyAnswer, Any], EarlyAnswer] = lambda answer, _: answer
         #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
         self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
         self._next_tick = 0.0
@@ -247,8 +250,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.close()
         except Exception as error:
             self._refuse(conn, error)
-        if conn.stage is Stage.WORKING and (refusal := self._refusal_of(conn)):
-            self._run(conn, functools.partial(conn.refuse, self.readable(refusal, conn.request)))
+        if conn.stage is Stage.WORKING and (answer := self._early_answer(conn)):
+            self._run(conn, functools.partial(conn.answer_early, self.readable(answer, conn.request)))
         elif conn.stage is Stage.WORKING and is_tunnel(conn.request):
             self._give_to_relay(conn)
         elif conn.stage is Stage.WORKING:
@@ -267,7 +270,11 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         address = self.client_address(conn.address, conn.forwarded)
         self.tunnels.take(conn.socket, head_for_relay(conn.request, address), address)
 
-    def _refusal_of(self, conn: Connection) -> Refusal | None:
+    def _early_answer(self, conn: Connection) -> EarlyAnswer | None:
+        """The answer of a request that needs no thread."""
+        if conn.request.path == HEALTH_PATH and conn.request.method == "GET":
+            # Threads may all be busy, and yet this process is well: whoever asks must not restart it.
+            return _ALIVE
         if not conn.is_unread:
             return None
         return self.refusal_of(conn.request, conn.missing, shows_credential=conn.credential != 0)
@@ -295,7 +302,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             one = first_to_go(bodies, lambda _: 1) if many else first_to_go(bodies, lambda body: body.spooled)
             bodies.discard(one)
             total -= one.spooled
-            self._run(one, functools.partial(one.refuse, self.readable(_TOO_MUCH, one.request)))
+            self._run(one, functools.partial(one.answer_early, self.readable(_TOO_MUCH, one.request)))
 
     def _wait(self, conn: Connection) -> None:
         known = self._waiting.get(conn)

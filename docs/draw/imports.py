@@ -37,6 +37,7 @@ WIRING = frozenset(
         "transferapi.config",
         *(f"transferapi.config.{name}" for name in ("declaration", "limits", "mail", "reading", "sections", "values")),
         "transferapi.schema_version",
+        "transferapi.version",
     }
 )
 

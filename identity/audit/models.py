@@ -16,10 +16,10 @@ class AuditEvent(models.Model):
     #: The database sets it.
     at = models.DateTimeField(db_default=Now())
     what = models.CharField(max_length=48)
-    #: Whom it is about; None: somebody unknown.
+    #: The user concerned; None: an unknown one.
     user_id = models.UUIDField(null=True)
     username = models.CharField(max_length=150, blank=True, default="")
-    #: Who did it, if somebody else did; by name alone: "operator", on the machine of the service, or "scim".
+    #: The user who acted, if another one; by name alone: "operator", on the machine of the service, or "scim".
     actor_id = models.UUIDField(null=True)
     actor = models.CharField(max_length=150, blank=True, default="")
     #: The way of a sign-in: "password", "code", "passkey", ...

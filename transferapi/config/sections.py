@@ -94,6 +94,13 @@ class WebSettings:
         "what they also say of a client's certificate is believed where they send this with it, as "
         "X-Waybill-Front-Secret (or ..._FILE; default: never)",
     )
+    monitors: tuple[Network, ...] = variable(
+        "WAYBILL_MONITORS",
+        values.networks,
+        "127.0.0.0/8,::1/128",
+        "networks of those who watch the service, as CIDR, with commas: they see in /readyz why it is not ready "
+        "(default: loopback)",
+    )
     request_seconds: int = variable(
         "WAYBILL_REQUEST_SECONDS",
         values.request_seconds,

@@ -6,7 +6,6 @@ import hashlib
 import threading
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from typing import Any
 
 from django.http import HttpResponse
@@ -18,17 +17,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from transferapi.version import service_version
+
 from .http.base import View
 from .http.formats import LeanJSONRenderer
 from .transfer import VERSION
-
-
-def service_version() -> str:
-    """The version of the installed service; "unknown" where it runs from a folder that is not installed."""
-    try:
-        return metadata.version("waybill")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 class Landing(View):

@@ -21,7 +21,7 @@ import secrets
 from typing import Any
 from urllib.parse import quote
 
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import DisallowedHost, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from rest_framework import exceptions
@@ -343,20 +343,10 @@ def endpoint_error(error: FaultError, family: str, endpoint: str, servers: str) 
     return ApiError(502, f"ExternalError.{family}{_SUFFIXES.get(fault.kind, '')}", message)
 
 
-_WORDS = {
-    "DirListingFailed": "list",
-    "StatFailed": "stat",
-    "MkdirFailed": "mkdir",
-    "RenameFailed": "rename",
-    "SymlinkFailed": "symlink",
-    "DownloadFailed": "download",
-    "UploadFailed": "upload",
-}
-
-
 def _endpoint_message(fault: Fault, family: str, endpoint: str, servers: str) -> str:
     """Several lines, as the Globus Transfer API has them; scripts read them."""
-    lines = [f"Error ({_WORDS[family]})", f"Endpoint: {endpoint}", f"Server: {servers}"]
+    word = "list" if family == "DirListingFailed" else family.removesuffix("Failed").lower()
+    lines = [f"Error ({word})", f"Endpoint: {endpoint}", f"Server: {servers}"]
     lines.append(f"Message: {fault.advice or fault.kind}")
     if fault.raw:
         lines += ["---", f"Details: {fault.raw}"]
@@ -385,7 +375,10 @@ def server_error_page(request: HttpRequest) -> HttpResponse:
 
 def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer for a request that Django refuses, for example a wrong Host header (handler400)."""
-    return _plain(request, 400, "ClientError.BadRequest", "The request is malformed")
+    wrong = (
+        "The host name is not in WAYBILL_HOSTS" if isinstance(exception, DisallowedHost) else "The request is malformed"
+    )
+    return _plain(request, 400, "ClientError.BadRequest", wrong)
 
 
 def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:

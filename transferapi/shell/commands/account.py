@@ -15,7 +15,6 @@ from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.services import SshKey
 from transferapi.rest.auth import account_documents, documents
 from transferapi.rest.auth.documents import ShownUser
-from transferapi.rest.landing import service_version
 from transferapi.rest.transfer import VERSION
 from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command, operands
@@ -27,6 +26,7 @@ from transferapi.tasks import queries
 from transferapi.tasks.models import Task
 from transferapi.tasks.notify import mail_preferences
 from transferapi.tasks.queries import TaskFilter
+from transferapi.version import service_version
 
 #: Identities of one line, as of one request; commands of one answer.
 MOST, MOST_COMMANDS = 100, 1000

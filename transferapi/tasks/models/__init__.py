@@ -4,7 +4,7 @@ from .fields import PathField, TransactionIdField
 from .files import File, Item, Space
 from .notify import Delivery, Event, Mail, MailPreference, Webhook
 from .task import WITH_ENDS, WITH_HOSTS, WITH_OWNERS, AdminCancel, RemovedTask, Task
-from .worker import Lease, PathMemory, Round, Run
+from .worker import Lease, PathMemory, Round, Run, WorkerProcess
 
 __all__ = [
     "WITH_ENDS",
@@ -27,4 +27,5 @@ __all__ = [
     "Task",
     "TransactionIdField",
     "Webhook",
+    "WorkerProcess",
 ]

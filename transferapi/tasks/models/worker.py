@@ -38,6 +38,17 @@ class Round(models.Model):
     next_at = models.DateTimeField()
 
 
+class WorkerProcess(models.Model):
+    """A worker process, as it reports itself: see `upkeep.worker_processes`."""
+
+    #: host:pid, as in leases.
+    name = models.CharField(max_length=128, primary_key=True)
+    host = models.CharField(max_length=255)
+    version = models.CharField(max_length=64)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+
+
 class PathMemory(models.Model):
     """The tuner's knowledge of a pair of endpoints, in the engine's format."""
 

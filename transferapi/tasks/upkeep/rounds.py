@@ -21,6 +21,17 @@ def claim(intervals: Mapping[str, float]) -> list[str]:
         return [name for (name,) in cursor.fetchall()]
 
 
+def overdue(name: str) -> float | None:
+    """Seconds since this round has been due; negative where it is due later, None where no worker ever claimed it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OVERDUE, [name])
+        row = cursor.fetchone()
+    return None if row is None else float(row[0])
+
+
+_OVERDUE = """
+    SELECT extract(epoch FROM clock_timestamp() - next_at) FROM tasks_round WHERE name = %s AND isfinite(next_at)"""
+
 #: A row that another worker has locked is skipped; a round that was never done is due at the next call.
 _CLAIM = """
     WITH wanted AS (

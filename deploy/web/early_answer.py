@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _HEAD = "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n"
-#: Headers of every refusal: no cache keeps it, and a browser shows it as the type says.
+#: Headers of each: no cache keeps it, and a browser shows it as the type says.
 _FIXED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 @dataclass(frozen=True)
-class Refusal:
+class EarlyAnswer:
     """An answer after which the connection is closed. status: code and phrase, such as "411 Length Required"."""
 
     status: str
@@ -26,4 +26,4 @@ class Refusal:
         return f"{head}{more}\r\n".encode("latin-1") + text
 
 
-__all__ = ["Refusal"]
+__all__ = ["EarlyAnswer"]

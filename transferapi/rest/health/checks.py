@@ -1,0 +1,75 @@
+"""The needs of the service: the database, with the schema of this code; Redis; and a worker that sweeps.
+
+Each check returns "" where it passed, else a sentence for operators. No sentence repeats the text of a library's error,
+because that may contain an address with its password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+
+from transferapi import schema_version
+from transferapi.tasks.upkeep import rounds
+
+#: Seconds for the answer of Redis.
+REDIS_SECONDS = 1.0
+#: Seconds for which a sweep is overdue, which the workers together do every 2 s, until no worker is taken to run.
+SWEEP_SECONDS = 30.0
+
+
+def database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_is_in_recovery()")
+            (is_standby,) = cursor.fetchone()
+    except (DatabaseError, InterfaceError) as error:
+        return f"PostgreSQL does not answer ({type(error).__name__}): see DATABASE_URL and the log of PostgreSQL"
+    return "PostgreSQL is a standby, which accepts no writes: DATABASE_URL must name the primary" if is_standby else ""
+
+
+def schema() -> str:
+    try:
+        schema_version.check()
+    except schema_version.WrongSchemaError as error:
+        return str(error)
+    except (DatabaseError, InterfaceError):
+        return "PostgreSQL does not answer, so its schema is not known"
+    return ""
+
+
+def redis_server() -> str:
+    client = redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
+    )
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        return (
+            f"Redis does not answer ({type(error).__name__}): see REDIS_URL and the log of Redis. "
+            "Tasks go on, and new ones start up to 2 s later"
+        )
+    finally:
+        client.close()
+    return ""
+
+
+def sweep() -> str:
+    try:
+        late = rounds.overdue("sweep")
+    except (DatabaseError, InterfaceError):
+        return "PostgreSQL does not answer, so the time of the last sweep is not known"
+    if late is None:
+        return "No worker has ever swept this database: start a worker"
+    if late > SWEEP_SECONDS:
+        return f"A sweep has been due for {late:.0f} s: no worker runs, or none reaches the database; see their logs"
+    return ""
+
+
+CHECKS: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {"database": database, "schema": schema, "redis": redis_server, "sweep": sweep}
+)

@@ -1,0 +1,47 @@
+"""The running workers, as they report themselves: for operators, not for leases, which have a record of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.db import connection
+
+from transferapi.version import service_version
+
+#: Seconds between two reports of a worker, and after which one that has not reported is taken to be gone.
+REPORT_SECONDS, GONE_SECONDS = 5.0, 20.0
+#: Days after which the row of a worker that is gone is deleted: its last time helps operators for a while.
+KEPT_DAYS = 7
+
+
+def report(name: str, host: str) -> None:
+    """Write that this worker runs. Rows of workers that were gone for a week are deleted by the way."""
+    with connection.cursor() as cursor:
+        row = {"name": name[:128], "host": host[:255], "version": service_version()[:64]}
+        cursor.execute(_REPORT, {**row, "days": KEPT_DAYS})
+
+
+def leave(name: str) -> None:
+    """Delete the row of a worker that stops in an orderly way."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM tasks_workerprocess WHERE name = %s", [name[:128]])
+
+
+def ages(host: str | None = None) -> Mapping[str, float]:
+    """Seconds since the last report of each worker, of this host where one is given, by the workers' names."""
+    with connection.cursor() as cursor:
+        cursor.execute(_AGES, {"host": host})
+        return {name: float(age) for name, age in cursor.fetchall()}
+
+
+_REPORT = """
+    WITH old AS (
+        DELETE FROM tasks_workerprocess
+        WHERE name <> %(name)s AND seen_at < clock_timestamp() - make_interval(days => %(days)s)
+    )
+    INSERT INTO tasks_workerprocess (name, host, version, started_at, seen_at)
+    VALUES (%(name)s, %(host)s, %(version)s, clock_timestamp(), clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET host = excluded.host, version = excluded.version, seen_at = excluded.seen_at"""
+_AGES = """
+    SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM tasks_workerprocess
+    WHERE %(host)s::text IS NULL OR host = %(host)s ORDER BY name"""
