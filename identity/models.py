@@ -318,6 +318,27 @@ class SignInToken(models.Model):
     sign_in = models.ForeignKey(SignIn, on_delete=models.CASCADE, related_name="tokens")
 
 
+class Registration(models.Model):
+    """Where a program registered itself; kept for a day, to count the registrations of a network that nobody uses."""
+
+    # Without a constraint: code of an earlier version deletes applications and does not know this table.
+    application = models.OneToOneField(
+        "oauth2_provider.Application",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="registration",
+        db_constraint=False,
+    )
+    #: `identity.networks.network_of` the address of the request.
+    network = models.CharField(max_length=64)
+    #: The id of the program's template.
+    kind = models.CharField(max_length=36)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["network", "kind"], name="registration_of_network"),)
+
+
 class UserSession(AbstractBaseSession):
     """A session of the pages (`identity/sessions`). user None: nobody has signed in."""
 

@@ -41,6 +41,8 @@ def delete_expired(now: datetime | None = None) -> int:
         AccessToken.objects.filter(expires__lt=now, refresh_token__isnull=True),
         _empty_sign_ins(now),
         registration.forgotten(now),
+        registration.surplus(),
+        registration.counted(now),
     ]
     return sum(_delete(rows) for rows in over)
 

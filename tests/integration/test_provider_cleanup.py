@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import F
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from identity.models import SignIn, User
+from identity.models import ClientSecret, Registration, SignIn, User
 from identity.provider import cleanup, registration, token_limits
 from tests.integration.provider import CALLBACK, App, by_server, get, make
 from tests.integration.test_provider_api import register, registered
@@ -113,6 +114,37 @@ def test_those_that_somebody_used_go_after_half_a_year_without_tokens(alice: Use
         if days == 2:
             assert Application.objects.count() == 1
     assert Application.objects.count() == 0
+
+
+def test_the_network_of_a_registration_is_known_for_a_day(alice: User) -> None:
+    registered().tokens(alice, "openid", "http://localhost:1")
+    cleanup.delete_expired(later(hours=23))
+    assert Registration.objects.count() == 1
+    cleanup.delete_expired(later(hours=25))
+    assert (Registration.objects.count(), Application.objects.count()) == (0, 1)
+
+
+def test_an_application_that_earlier_code_deleted_leaves_nothing(alice: User) -> None:
+    registered()
+    # Earlier code does not know the table of registrations.
+    ClientSecret.objects.all().delete()
+    Application.objects.all()._raw_delete("default")
+    assert Registration.objects.count() == 1
+    cleanup.delete_expired(later(hours=25))
+    assert Registration.objects.count() == 0
+
+
+def test_who_registers_and_signs_in_for_ever_fills_no_table(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_limits, "MOST_SIGN_INS", 2)
+    monkeypatch.setattr(registration, "MOST_IDLE", 3)
+    programs = [registered() for _ in range(8)]
+    Application.objects.update(created=F("created") - timedelta(minutes=1), updated=F("updated") - timedelta(minutes=1))
+    for program in programs:
+        program.tokens(alice, "openid", "http://localhost:1")
+    assert Application.objects.count() == 8
+    cleanup.delete_expired()
+    # Two with a consent, and the latest three of the others.
+    assert set(Application.objects.values_list("client_id", flat=True)) == {one.id for one in programs[3:]}
 
 
 def test_users_own_applications_stay(portal: App) -> None:
