@@ -299,6 +299,8 @@ class SignIn(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_ins", db_index=False)
     application = models.ForeignKey("oauth2_provider.Application", on_delete=models.CASCADE, related_name="sign_ins")
     scope = models.TextField()
+    #: The scopes as requested, with their dependencies in brackets. None: none of them had any.
+    requested = models.TextField(null=True)
     #: SHA-256 of the code. A second use of the code ends the whole sign-in.
     code_digest = models.BinaryField(max_length=32, unique=True)
     #: The time when the user last authenticated.

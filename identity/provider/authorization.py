@@ -173,7 +173,7 @@ def grant(request: AuthorizationRequest, user: User, authenticated_at: datetime)
 
     Raises RequestNotTrustedError, RequestRefusedError when the request has become invalid since it was read.
     """
-    extra = {"user": user, "authenticated_at": authenticated_at}
+    extra = {"user": user, "authenticated_at": authenticated_at, "requested": request.fields.get("scope", "")}
     names = [scope.name for scope in request.scopes]
     try:
         headers, _, _ = server().create_authorization_response(

@@ -44,6 +44,9 @@ MAX_TEXT = 8192
 #: Scopes of one request, without dependencies, and the services of which they are: each gets tokens of its own.
 MAX_SCOPES = 100
 MAX_SERVICES = 32
+#: Dependencies of the scopes of one request, and how deep they are.
+MAX_DEPENDENCIES = 500
+MAX_DEPTH = 8
 #: Scopes that OpenID Connect defines, and for which this service has nothing (Core section 5.4).
 _EMPTY = frozenset({"address", "phone"})
 #: The forms of the scopes of a service: by its name, and by the id that it has at Globus.
@@ -126,19 +129,32 @@ def roots(text: str) -> list[str]:
     The grammar: `scope scope[dependency *optional[deeper]]`. Dependencies are served by this same service and need no
     consent of their own. Raises ScopeSyntaxError.
     """
+    return list(dict.fromkeys(path[0] for path, _ in paths(text) if len(path) == 1))
+
+
+def paths(text: str) -> list[tuple[tuple[str, ...], bool]]:
+    """Each requested scope and dependency by its way from a root, a parent before its children; whether it is optional.
+
+    Raises ScopeSyntaxError, also where the dependencies are too many or too deep.
+    """
     if len(text) > MAX_TEXT:
         raise ScopeSyntaxError
-    found: dict[str, None] = {}
-    depth = 0
-    before = " "
+    found: dict[tuple[str, ...], bool] = {}
+    above: list[str] = []
+    depth, before, last = 0, " ", ""
     for word in _TOKEN.findall(text):
         depth = _depth(word, before, depth)
-        if depth == 0 and not word.isspace() and word not in "[]*":
-            found[word] = None
+        if word == "[":
+            above.append(last)
+        elif word == "]":
+            above.pop()
+        elif not word.isspace() and word != "*":
+            found.setdefault((*above, word), before == "*")
+            last = word
         before = word
-    if depth or before == "*":
+    if depth or before == "*" or sum(len(path) > 1 for path in found) > MAX_DEPENDENCIES:
         raise ScopeSyntaxError
-    return list(found)
+    return list(found.items())
 
 
 def _depth(word: str, before: str, depth: int) -> int:
@@ -147,6 +163,8 @@ def _depth(word: str, before: str, depth: int) -> int:
         raise ScopeSyntaxError
     if word == "[":
         if before in "[]*" or before.isspace():
+            raise ScopeSyntaxError
+        if depth == MAX_DEPTH:
             raise ScopeSyntaxError
         return depth + 1
     if word == "]":

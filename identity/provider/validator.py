@@ -107,7 +107,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             code_challenge=request.code_challenge or "",
             code_challenge_method=request.code_challenge_method or "",
             nonce=request.nonce or "",
-            claims=json.dumps({"offline": offline, "authenticated_at": authenticated_at.timestamp()}),
+            claims=json.dumps(
+                {"offline": offline, "authenticated_at": authenticated_at.timestamp(), "requested": request.requested}
+            ),
         )
         token_limits.bound_codes(request.user)
         _record(What.CONSENT_GIVEN, request.user, request.client, request.scopes)
@@ -236,10 +238,13 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
 
     def _sign_in(self, grant: Grant, first: str) -> list[issue.IssuedTokens]:
         facts = json.loads(grant.claims)
+        # A code of the version before this has none.
+        requested = facts.get("requested", "")
         sign_in = SignIn.objects.create(
             user=grant.user,
             application=grant.application,
             scope=grant.scope,
+            requested=requested if "[" in requested else None,
             code_digest=bytes.fromhex(grant.code),
             authenticated_at=datetime.fromtimestamp(facts["authenticated_at"], UTC),
         )

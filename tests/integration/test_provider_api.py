@@ -191,6 +191,70 @@ def test_a_user_sees_what_he_has_allowed_and_takes_it_back(portal: App, api: Api
     assert portal.token(grant_type="authorization_code", code=pending, redirect_uri=CALLBACK).status == 400
 
 
+def shown(answer: Answer) -> dict[int, tuple[str, list[int]]]:
+    assert answer.status == 200, answer.body
+    return {one["id"]: (one["scope_name"], one["dependency_path"]) for one in answer.body["consents"]}
+
+
+def test_an_application_with_an_openid_token_sees_what_it_was_granted(portal: App, alice: User, bob: User) -> None:
+    other = make(bob, CALLBACK, name="other")
+    theirs = other.tokens(alice, f"openid profile {scopes.VIEW_CONSENTS}")["access_token"]
+    own = portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}")
+    path = f"/v2/api/identities/{alice.pk}/consents"
+    for all_of_them in ("false", "False", "0"):
+        assert shown(get(path, own["access_token"], all=all_of_them)) == {
+            1: ("openid", [1]), 2: (scopes.TRANSFER_ALL, [2])
+        }  # fmt: skip
+    assert shown(get(path, own["access_token"])) == {1: ("openid", [1]), 2: (scopes.TRANSFER_ALL, [2])}
+    for all_of_them in ("true", "True", "1"):
+        refused = get(path, own["access_token"], all=all_of_them)
+        assert (refused.code, refused.body["required_scopes"]) == ("ConsentRequired", [scopes.VIEW_CONSENTS])
+        assert len(shown(get(path, theirs, all=all_of_them))) == 5
+    assert len(shown(get(path, theirs))) == 3
+    transfer = by_server(own)[scopes.TRANSFER]["access_token"]
+    assert get(path, transfer).body["required_scopes"] == ["openid"]
+    assert get(f"/v2/api/identities/{bob.pk}/consents", own["access_token"]).status == 404
+
+
+def test_dependencies_are_listed_after_their_parents(portal: App, alice: User) -> None:
+    data = [f"https://auth.globus.org/scopes/{uuid.uuid4()}/data_access" for _ in range(2)]
+    portal.tokens(alice, f"{scopes.TIMERS_ALL}[{scopes.TRANSFER_ALL}[*{data[0]}]] openid")
+    token = portal.tokens(alice, f"openid {scopes.TIMERS_ALL}[{scopes.TRANSFER_ALL}[{data[1]}]]")["access_token"]
+    answer = get(f"/v2/api/identities/{alice.pk}/consents", token)
+    by_name = {one["scope_name"]: one for one in answer.body["consents"]}
+    assert len(by_name) == len(answer.body["consents"]) == 5, "those of both sign-ins are one tree"
+    timer, transfer = by_name[scopes.TIMERS_ALL]["id"], by_name[scopes.TRANSFER_ALL]["id"]
+    assert by_name["openid"]["dependency_path"] == [by_name["openid"]["id"]]
+    assert by_name[scopes.TRANSFER_ALL]["dependency_path"] == [timer, transfer]
+    assert by_name[scopes.TRANSFER_ALL]["client"] == scopes.TIMERS
+    for number, optional in ((0, True), (1, False)):
+        one = by_name[data[number]]
+        assert (one["dependency_path"], one["atomically_revocable"]) == ([timer, transfer, one["id"]], optional)
+        assert str(uuid.UUID(one["client"])) == one["client"]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "openid" + "[a" * 9 + "]" * 9,
+        "openid[" + " ".join(f"d{number}" for number in range(501)) + "]",
+        "openid" + "[a" * 2000 + "]" * 2000,
+    ],
+)
+def test_dependencies_have_bounds(portal: App, scope: str) -> None:
+    answer = portal.own(scope)
+    assert (answer.status, answer.body["error"]) == (400, "invalid_scope")
+    assert portal.own("openid" + "[a" * 8 + "]" * 8).status == 200
+
+
+def test_the_list_of_consents_has_a_bound(portal: App, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consents, "MOST", 3)
+    token = portal.tokens(alice, f"openid[a[b] c] {scopes.TRANSFER_ALL}[d]")["access_token"]
+    assert shown(get(f"/v2/api/identities/{alice.pk}/consents", token)) == {
+        1: ("openid", [1]), 2: ("a", [1, 2]), 3: ("b", [1, 2, 3])
+    }  # fmt: skip
+
+
 def test_of_what_others_have_allowed_nothing_is_told(api: Api, bob: User) -> None:
     for wrong in (str(bob.pk), "x", str(uuid.uuid4())):
         assert_error(api.get(f"/v2/api/identities/{wrong}/consents"), 404, "ClientError.NotFound")

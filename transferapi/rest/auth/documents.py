@@ -10,9 +10,10 @@ from typing import Any
 from oauth2_provider.models import Application
 
 from identity.hidden import Secret
-from identity.models import ClientSecret, SignIn, User
+from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
 from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
+from identity.provider.consents import Consent
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
     Always,
@@ -126,37 +127,23 @@ IDENTITY_PROVIDER = ResponseDocument[None](
 IDENTITY_PROVIDERS = wrapped("identity_providers", "identity_providers", IDENTITY_PROVIDER, many=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """One scope of a sign-in. Nothing depends on anything: each is a root."""
-
-    number: int
-    sign_in: SignIn
-    scope: str
-
-
-_made = AsJson(lambda one: one.sign_in.created_at.isoformat())
 CONSENT = ResponseDocument[Consent](
     "consent",
     Field("id", t.about("a number in this list", t.NUMBER), "number", 1),
-    Field("client", t.UUID, "sign_in.application.client_id", _CLIENT),
+    Field("client", t.about("of a dependency: the service above it", t.UUID), example=_CLIENT),
     Field("scope", t.UUID, lambda one: uuid.uuid5(uuid.NAMESPACE_URL, one.scope)),
     Field("scope_name", t.TEXT, "scope", "urn:globus:auth:scope:transfer.api.globus.org:all"),
-    Field("effective_identity", t.UUID, "sign_in.user_id", _ALICE),
-    Field("dependency_path", t.list_of(t.NUMBER), lambda one: [one.number], [1]),
+    Field("effective_identity", t.UUID, "user_id", _ALICE),
+    Field("dependency_path", t.about("ids from the root to this one", t.list_of(t.NUMBER)), "way", [1]),
     Field("status", t.one_of("approved"), Always("approved")),
-    *(Field[Consent](name, _MOMENT, _made) for name in ("created", "updated", "last_used")),
+    Field("created", _MOMENT, AsJson(lambda one: one.created.isoformat())),
+    *(Field[Consent](name, _MOMENT, AsJson(lambda one: one.updated.isoformat())) for name in ("updated", "last_used")),
     Field("allows_refresh", t.FLAG, Always(True), True),
-    *each("auto_approved atomically_revocable", t.FLAG, Always(False)),
+    Field("auto_approved", t.FLAG, Always(False)),
+    Field("atomically_revocable", t.FLAG, "optional", False),
     data_type=None,
 )
 CONSENTS = wrapped("consents", "consents", CONSENT, many=True)
-
-
-def consents(sign_ins: Collection[SignIn]) -> list[Document]:
-    """One for each scope of each sign-in."""
-    pairs = ((sign_in, name) for sign_in in sign_ins for name in sign_in.scope.split())
-    return [CONSENT.document(Consent(number, *pair)) for number, pair in enumerate(pairs, 1)]
 
 
 # ---- applications

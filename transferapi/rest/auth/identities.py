@@ -78,15 +78,24 @@ class IdentityDetail(Directory):
 
 
 class Consents(AuthView):
-    """The user's own."""
+    """The user's own. An application sees what it was granted itself; with `all=true`, what others were granted too."""
 
-    scope = scopes.VIEW_CONSENTS
+    @property
+    def scope(self) -> str:  # type: ignore[override]
+        auth = self.request.auth
+        widest = isinstance(auth, Bearer) and auth.covers(scopes.VIEW_CONSENTS)
+        return scopes.VIEW_CONSENTS if widest or self._wants_all() else scopes.OPENID
+
+    def _wants_all(self) -> bool:
+        return self.request.query_params.get("all", "").lower() in ("true", "1")
 
     @description.operation("List what you have allowed to applications", answer="consents", query=["all"])
     def get(self, request: Request, identity: str) -> Response:
         if _known_uuid(identity) != self.user.pk:
             raise NotFound("No such identity")
-        return Response({"consents": documents.consents(consents.of_user(self.user))})
+        client_id = request.auth.client_id if isinstance(request.auth, Bearer) and not self._wants_all() else None
+        found = consents.forest(consents.of_user(self.user, client_id))
+        return Response({"consents": [documents.CONSENT.document(one) for one in found]})
 
 
 class IdentityProviders(Directory):
