@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import asyncssh
 
@@ -27,28 +26,14 @@ from identity.gsi.printable import readable
 
 from . import forwarded_data
 from .account import HostKeyError, JumpHost, SshAccount, connect
+from .found import OWN, SFTP, TOOLKIT, Found
 from .program import Program, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
 from .remote_shell import SFTP_INIT, cleaning, command
+from .server_link import ServerLink, shared_links
 
 #: Seconds to log in and start the server: as long as another login, and the time to send 60 KB over a slow line.
 TIMEOUT = 2 * CONNECT_TIMEOUT
-
-TOOLKIT, OWN, SFTP = "toolkit", "own", "sftp"
-
-
-class Found(NamedTuple):
-    """The offer of an account. kind: TOOLKIT, OWN or SFTP. words: for an event, what was found and what runs.
-
-    address: where the ssh server was reached, as the host knows it; "" where that is not known.
-    note: how our server got there.
-    """
-
-    kind: str
-    words: str
-    address: str = ""
-    note: str = ""
-
 
 #: An account whose ssh server forwards no connections: a worker reads and writes its files by SFTP.
 NO_FORWARDING = Found(SFTP, "Its ssh server forwards no data connections.")
@@ -96,12 +81,30 @@ class AccountLogin:
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
         """A control connection to a server that the account runs. Raises OnlySftpError, FaultError."""
         timeout = max(timeout, TIMEOUT)
+        links = shared_links(self.key, host, port)
+        taken = await links.take(lambda: self._start_server(host, port, timeout))
+        if isinstance(taken, AccountConnection):
+            return taken
+        connection = self._connection(host, taken.ssh, taken.running, taken.found, own_ssh=False)
+        taken.open(connection)
+        return connection
+
+    async def _start_server(self, host: str, port: int, timeout: float) -> ServerLink | AccountConnection:
+        """A server of ours for several sessions, or one session of the toolkit's. Raises OnlySftpError, FaultError."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
+        making = loop.run_in_executor(None, program)  # a tenth of a second, once in a process, while the login waits
         ssh = await self.log_in(host, port, timeout=timeout)
         try:
             async with asyncio.timeout_at(until):
-                return await self._serve(ssh, host)
+                running, found = await self._start(ssh, await making)
+                if found.kind == OWN:
+                    link: ServerLink = running.hand_over(lambda: ServerLink(ssh, running, found))
+                    return link
+                single: AccountConnection = running.hand_over(
+                    lambda: self._connection(host, ssh, running, found, own_ssh=True)
+                )
+                return single
         except TimeoutError:
             ssh.abort()
             late = f"the account's shell started no server within {timeout:g} s"
@@ -122,12 +125,13 @@ class AccountLogin:
                 await asyncio.to_thread(self.note_host_key, error.shown)
             raise
 
-    async def _serve(self, ssh: asyncssh.SSHClientConnection, host: str) -> ControlConnection:
-        running, found = await self._start(ssh)
-        connection: AccountConnection = running.hand_over(
-            lambda: AccountConnection(host, ssh, running, found, lambda: _remember_unforwarded(self._place(host)))
-        )
-        return connection
+    def _connection(
+        self, host: str, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: Found, *, own_ssh: bool
+    ) -> AccountConnection:
+        def refuse_forwarding() -> None:
+            _remember_unforwarded(self._place(host))
+
+        return AccountConnection(host, ssh, running, found, refuse_forwarding, own_ssh=own_ssh)
 
     def _place(self, host: str) -> tuple[str, str]:
         return self.key, host
@@ -157,8 +161,7 @@ class AccountLogin:
         session.round_trip = (loop.time() - begun) / _SFTP_ROUND_TRIPS
         return session
 
-    async def _start(self, ssh: asyncssh.SSHClientConnection) -> tuple[RemoteProgram, Found]:
-        sent = await asyncio.to_thread(program)
+    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: Program) -> tuple[RemoteProgram, Found]:
         mark = _new_mark()
         try:
             running = await run(ssh, mark, command(mark, sent, self._arguments))
@@ -170,8 +173,7 @@ class AccountLogin:
 
     @property
     def _arguments(self) -> tuple[str, ...]:
-        ports = ("--data-ports", self.data_ports) if self.data_ports else ()
-        return ("--stdio", "--root", "/", "--home", *ports)
+        return (self.data_ports,) if self.data_ports else ()
 
 
 def _why_only(error: NoMarkError) -> str:
@@ -256,7 +258,7 @@ def _new_mark() -> str:
 
 
 class AccountConnection(ControlConnection):
-    """A control connection over a channel of ssh. found: what the account offered."""
+    """A control connection over ssh. found: what the account offered. own_ssh: no other session uses the same ssh."""
 
     def __init__(
         self,
@@ -265,6 +267,8 @@ class AccountConnection(ControlConnection):
         running: RemoteProgram,
         found: Found,
         refuse_forwarding: Callable[[], object],
+        *,
+        own_ssh: bool,
     ) -> None:
         super().__init__()
         self._refuse_forwarding = refuse_forwarding
@@ -272,6 +276,7 @@ class AccountConnection(ControlConnection):
         self.forward_data = self._forward
         self._host = host
         self._ssh = ssh
+        self._own_ssh = own_ssh
         self._running = running
 
     @property
@@ -295,11 +300,15 @@ class AccountConnection(ControlConnection):
 
     def abort(self, fault: Fault | None = None) -> None:
         super().abort(fault)
-        self._ssh.abort()
+        self._end_ssh()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._ssh.abort()
+        self._end_ssh()
+
+    def _end_ssh(self) -> None:
+        if self._own_ssh:
+            self._ssh.abort()
 
     def _lose(self, event: Lost) -> None:
         """Add what the server wrote to its standard error."""

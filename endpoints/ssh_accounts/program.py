@@ -1,4 +1,4 @@
-"""Our server as one blob: the sources of `endpoints.gridftp.server` and of all that it imports, compressed.
+"""Our server as one blob: the sources of `endpoints.gridftp.agent.ssh_account` and of all it imports, compressed.
 
 It is sent to hosts on which nothing is installed, and run there from memory (`bootstrap`). The blob is the same for the
 same sources, so that its SHA-256 names it.
@@ -19,9 +19,9 @@ import endpoints
 
 #: The folder in which our packages lie.
 _TOP = Path(endpoints.__file__).parent.parent
-#: The package that is sent whole, and the module that is started.
-PACKAGE = "endpoints/gridftp/server"
-MODULE = "endpoints.gridftp.server.__main__"
+#: The module that is started, and the package of the server's commands, which it finds by their files.
+MODULE = "endpoints.gridftp.agent.ssh_account"
+_COMMANDS = "endpoints/gridftp/server/commands"
 
 
 class Program(NamedTuple):
@@ -40,10 +40,14 @@ def program() -> Program:
 
 
 def closure(*packages: str) -> set[str]:
-    """The paths of the modules of packages (none: `PACKAGE`), of those that they import, and of the packages around."""
+    """The paths of the modules of packages, of those that they import, and of the packages around.
+
+    packages: none: `MODULE` alone, and the commands.
+    """
     found: set[str] = set()
-    folders = [_TOP / package for package in packages or (PACKAGE,)]
+    folders = [_TOP / package for package in packages or (_COMMANDS,)]
     waiting = [str(path.relative_to(_TOP)) for folder in folders for path in folder.rglob("*.py")]
+    waiting += [] if packages else _files(MODULE)
     while waiting:
         path = waiting.pop()
         if path not in found:

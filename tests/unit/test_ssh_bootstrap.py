@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from endpoints.gridftp.agent.tunnel import frames, octet_stream
+from endpoints.gridftp.agent.tunnel.frames import FrameType
 from endpoints.ssh_accounts import bootstrap, remote_shell
 from endpoints.ssh_accounts.program import MODULE, closure, program
 
@@ -24,7 +26,7 @@ def _pythons() -> list[str]:
 
 def test_the_program_has_our_server_and_nothing_of_the_service():
     paths = closure()
-    assert {"endpoints/gridftp/server/__main__.py", "endpoints/gridftp/facts.py", "endpoints/__init__.py"} <= paths
+    assert {"endpoints/gridftp/agent/ssh_account.py", "endpoints/gridftp/facts.py", "endpoints/__init__.py"} <= paths
     rooms = {"/".join(path.split("/")[:2]) for path in paths}
     assert rooms <= {"endpoints/__init__.py", "endpoints/gridftp", "identity/__init__.py", "identity/gsi"}
     assert len(program().blob) < 128 * 1024
@@ -67,14 +69,30 @@ def test_a_program_that_arrives_by_half_does_not_run(tmp_path):
 
 @pytest.mark.parametrize("python", _pythons())
 def test_every_python_that_is_here_runs_it(tmp_path, python):
-    talk = remote_shell.SFTP_INIT + program().blob + b"USER x\r\nPASS x\r\nPWD\r\nQUIT\r\n"
+    said = b"USER x\r\nPASS x\r\nPWD\r\nQUIT\r\n"
+    talk = remote_shell.SFTP_INIT + program().blob
+    for frame in (
+        frames.document(FrameType.OPEN, 1, {"kind": "control"}),
+        frames.encode(FrameType.DATA, 1, said),
+        frames.credit(1, 4096),
+    ):
+        talk += octet_stream.packed(frame)
     with begin(python, tmp_path) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(talk)
         process.stdin.flush()
-        lines = process.stdout.read().decode().splitlines()
-    assert lines[1:4] == ["mark send new", "mark kept", "220 Waybill GridFTP server ready."]
+        reports = [process.stdout.readline().decode().strip() for _ in range(3)]
+        channel = b""
+        unpacker = octet_stream.Unpacker()
+        while b"221" not in channel:
+            arrived = [frames.decode(frame) for frame in unpacker.feed(os.read(process.stdout.fileno(), 4096))]
+            channel += b"".join(frame.payload for frame in arrived if frame.type is FrameType.DATA)
+        process.stdin.close()
+        assert process.wait(20) == 0
+    assert reports[1:] == ["mark send new", "mark kept"]
+    lines = channel.decode().splitlines()
+    assert lines[0] == "220 Waybill GridFTP server ready."
     assert any(line.startswith(f'257 "{os.path.realpath(tmp_path)}"') for line in lines)
 
 
@@ -85,7 +103,7 @@ def test_arguments_that_a_shell_could_misread_are_refused():
 
 
 def test_the_command_is_one_line_for_every_shell():
-    line = remote_shell.command("mark", program(), ("--stdio",))
+    line = remote_shell.command("mark", program(), ("50000-50010",))
     assert line.count("'") == 2
     assert not set(line) & set("\n!\\")
     assert len(line) < 16 * 1024
@@ -113,7 +131,7 @@ def begin(python: str, home: Path) -> subprocess.Popen[bytes]:
         (folder / name).symlink_to(str(shutil.which(name)))
     (folder / "python3").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
     (folder / "python3").chmod(0o755)
-    line = remote_shell.command("mark", program(), ("--stdio", "--root", "/", "--home"))
+    line = remote_shell.command("mark", program(), ())
     environment = {"PATH": str(folder), "HOME": str(home)}
     return subprocess.Popen(
         ["/bin/sh", "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=home, env=environment

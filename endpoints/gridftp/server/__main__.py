@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 
@@ -13,12 +12,7 @@ from .limits import ServerLimits
 from .roots.parts import RootPart
 from .security.control_security import ControlSecurity
 from .server import GridFtpServer
-from .stdio import host_of_ssh, serve_stdio
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+from .stdio import allow_many_files, home_folder, host_of_ssh, serve_stdio
 
 
 def main() -> int:
@@ -32,13 +26,13 @@ def main() -> int:
             read_only=options.read_only,
             data_ports=options.data_ports,
             own_account=options.own_account,
-            home=_home() if options.home else "/",
+            home=home_folder() if options.home else "/",
             limits=ServerLimits(sessions=options.sessions, sessions_per_address=options.sessions_per_address),
         )
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    _allow_many_files()
+    allow_many_files()
     try:
         if options.stdio:
             serve_stdio(server)
@@ -59,14 +53,6 @@ async def _serve(server: GridFtpServer) -> None:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await server.serve(lambda: print(f"listening on {server.host}:{server.port}", flush=True))
-
-
-def _allow_many_files() -> None:
-    """Raise the soft limit of open files: each session may hold dozens. The usual limit of 1024 is for select()."""
-    if resource is None:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,11 +101,6 @@ def _parser() -> argparse.ArgumentParser:
         help="of one client address (default: as many as there are places left, so that half are for others)",
     )
     return parser
-
-
-def _home() -> str:
-    home = os.path.realpath(os.path.expanduser("~"))
-    return home if os.path.isdir(home) else "/"
 
 
 def _security(options: argparse.Namespace) -> ControlSecurity | None:

@@ -46,7 +46,8 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
             self._transport.abort()
         elif self.channel.got_finish:
             self.finished()
-        self.choose_reading()
+        # Later: asyncio of some Pythons (3.11.2) begins to read after this call, although reading was paused in it.
+        asyncio.get_event_loop().call_soon(self.choose_reading)
 
     def get_buffer(self, sizehint: int) -> Any:
         return memoryview(self._buffer)[: max(1, min(len(self._buffer), self.channel.credit))]
