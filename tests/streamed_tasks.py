@@ -21,7 +21,7 @@ from workers.sessions import Place, Places, RealSessions
 from workers.streaming.host import StreamingHost
 
 #: Seconds for a whole task, ours.
-HANG = 150.0
+HANG = 60.0
 
 
 @dataclass(frozen=True)
