@@ -2,8 +2,8 @@
 
     log.record(What.ROLE_GIVEN, user, {"endpoint": name, "role": role}, actor=manager)
 
-No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. What
-a program can repeat as often as it likes is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
+No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. An
+act that a program can repeat without end is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
 (`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW: nobody fills the disk.
 """
 
@@ -30,7 +30,7 @@ MOST_REFUSALS, WINDOW = 1000, 300
 #: Acts of one user in DAY seconds that a program can repeat: grants, and changes of ways to sign in.
 MOST_ACTS, DAY = 5000, 24 * 3600
 
-#: What is known of an act, by name; None and "" are left out.
+#: Details of an act, by name; None and "" are left out.
 Facts = Mapping[str, object]
 
 
