@@ -7,6 +7,7 @@ from logging import LogRecord
 from typing import Any
 from urllib.parse import urlsplit
 
+from identity.federation.providers import Provider, parse_providers
 from identity.issuers.oauth_clients import OAuthClient, clients_of
 from identity.provider import scopes
 from identity.vault.keys import Key, parse_keys
@@ -117,6 +118,9 @@ MYPROXY_SECONDS = min(CONFIG.myproxy_seconds, CONFIG.operation_seconds)
 #: Private addresses that the address gate allows: for servers of endpoints, and for webhooks.
 ALLOW_TARGETS = CONFIG.allow_targets
 ALLOW_WEBHOOKS = CONFIG.allow_webhooks
+ALLOW_PROVIDERS = CONFIG.allow_providers
+#: The providers by which users sign in, by name.
+PROVIDERS: Mapping[str, Provider] = parse_providers(CONFIG.providers.value) if CONFIG.providers else {}
 PUBLIC_URL = CONFIG.public_url
 #: The rule of sign-up (`identity.sign_up`).
 SIGN_UP = CONFIG.sign_up

@@ -31,6 +31,15 @@ KNOWN = (
     _("You have no passkey that sign-in could ask for: add one first."),
     _("A name is one line of 1 to 128 characters."),
     _("Sign-in asks for a passkey after your password, and this is the last. Turn that off first."),
+    # identity/linked/errors.py
+    _("The provider did not say who you are in a way that this service can use."),
+    _("The user of this identity is not active. Ask those who run this service."),
+    _("This identity belongs to another user of this service. It must be unlinked there first."),
+    _("You could not sign in any more. Set a password, or add a passkey or another identity first."),
+    _("Too much time has passed. Sign in again, and then at the provider."),
+    # identity/federation/errors.py
+    _("This sign-in was not begun in this browser, was used already, or took too long. Try again."),
+    _("You did not allow it, or your provider refused it."),
     # identity/passwords
     _("This link was used, or is too old. Ask for another one."),
     _("The service is busy. Try again in a few minutes."),

@@ -12,7 +12,7 @@ from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
 from .groups import urls as groups
-from .sign_in import code, consent, one_time, passkey, password, recovery
+from .sign_in import code, consent, one_time, passkey, password, providers, recovery
 from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
@@ -22,6 +22,8 @@ urlpatterns: list[URLPattern] = [
     path("signin/passkey", passkey.sign_in),
     path("signin/passkey/options", passkey.options),
     path("signin/passkey/second", passkey.second_factor),
+    path("signin/with/<slug:name>", providers.begin),
+    path("signin/with/<slug:name>/callback", providers.callback),
     path("signout", password.sign_out),
     path("recover", recovery.ask),
     path("recover/link", recovery.link),

@@ -1,4 +1,4 @@
-"""The claims of a provider about a person, after its answer was checked."""
+"""Identities that a provider has proven, after its answer was checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Proven:
 
     @classmethod
     def of(cls, provider: str, subject: object, username: str, proven_at: float, **facts: Any) -> Proven:
-        """The claims of the provider, in the form of the table. Raises IdentityNotUsableError for an unusable subject.
+        """Bring the words of the provider into the form of the table. Raises IdentityNotUsableError.
 
         facts: email, email_verified, name, organization; what is not usable of these is left out.
         """

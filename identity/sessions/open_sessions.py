@@ -24,7 +24,10 @@ class SessionNotFoundError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """way: how the user signed in ("password", "code", "passkey", "link"; "": unknown). browser: its User-Agent."""
+    """way: how the user signed in ("password", "code", "passkey", "link", "provider"; "": unknown).
+
+    browser: its User-Agent.
+    """
 
     id: str
     begun_at: datetime | None

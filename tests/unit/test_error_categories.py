@@ -17,6 +17,7 @@ from endpoints.permissions import Permission
 from identity import certificate_subjects as subjects
 from identity import error_categories, tokens, user_accounts
 from identity.error_categories import CategorizedError, Category
+from identity.federation import errors as federation
 from identity.groups import errors as groups
 from identity.gsi.errors import UntrustedError
 from identity.issuers import myproxy_errors as myproxy
@@ -135,6 +136,22 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (passkeys.LastSecondFactorError(), 409, "Conflict", passkeys.LastSecondFactorError.reason),
     (passkeys.TooManyPasskeysError(9), 409, LIMIT, "A user has at most 9 passkeys"),
     (passkeys.PasskeyNotFoundError("p"), 404, MISSING, "No such passkey 'p'"),
+    (federation.ProviderUnknownError("p"), 404, MISSING, "No such identity provider 'p'"),
+    (federation.ProviderUnreachableError(WHY), 502, "ExternalError", WHY),
+    (federation.ProviderAnswerError(WHY), 502, "ExternalError", WHY),
+    (
+        federation.ProviderRefusedError("access_denied"), 403, "PermissionDenied",
+        "You did not allow it, or your provider refused it.",
+    ),
+    (
+        federation.SignInNotBegunError(), 400, BAD,
+        "This sign-in was not begun in this browser, was used already, or took too long. Try again.",
+    ),
+    (
+        federation.ServiceBusyError(), 429, "ClientError.TooManyRequests",
+        "The service is busy or restarts. Try again in a moment.",
+    ),
+    (federation.ProofRefusedError(WHY), 403, "PermissionDenied", WHY),
     (linked.IdentityNotUsableError(), 502, "ExternalError", linked.IdentityNotUsableError.reason),
     (linked.IdentityInactiveError(), 403, "PermissionDenied", linked.IdentityInactiveError.reason),
     (linked.IdentityTakenError(), 409, "Exists", linked.IdentityTakenError.reason),
@@ -271,6 +288,7 @@ ROOTS = {
     codes.OneTimeCodeError,
     passkeys.PasskeyError,
     linked.LinkedIdentityError,
+    federation.FederationError,
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from endpoints.addresses.openings import Opening, parse_openings
 from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
+from identity.federation.providers import parse_providers
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
 from identity.sign_up.policy import SignUpPolicy
@@ -143,6 +144,12 @@ class TargetSettings:
         "",
         "the same for webhooks, which get nowhere by WAYBILL_ALLOW_TARGETS (default: nothing)",
     )
+    allow_providers: tuple[Opening, ...] = variable(
+        "WAYBILL_ALLOW_PROVIDERS",
+        parse_openings,
+        "",
+        "the same for the providers by which users sign in, inside an institution (default: nothing)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +220,13 @@ class SignInSettings:
         "WAYBILL_OIDC_KEY",
         values.rsa_key,
         "RSA private key (PEM) that signs identity tokens (or ..._FILE; `make up` makes one)",
+    )
+    #: Lines; `identity.federation.providers` reads them.
+    providers: Secret | None = secret(
+        "WAYBILL_PROVIDERS",
+        parse_providers,
+        "OpenID Connect and OAuth2 providers by which users sign in, one a line: "
+        "google|github|orcid|cilogon|https://issuer id [secret] [domain=...] [label=...] (or ..._FILE; default: none)",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from django.conf import settings
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
@@ -93,8 +94,19 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect("/signin")
 
 
-def form(request: HttpRequest, after: str, *, username: str = "", reason: str = "", status: int = 200) -> HttpResponse:
-    """The first page of a sign-in. reason: why the last attempt was refused."""
+def form(
+    request: HttpRequest,
+    after: str,
+    *,
+    username: str = "",
+    reason: str = "",
+    status: int = 200,
+    is_answer: bool = False,
+) -> HttpResponse:
+    """The first page of a sign-in. reason: why the last attempt was refused.
+
+    is_answer: the address of the request is the answer of a provider, which no page shows.
+    """
     user = request.user
     context = {
         "title": _("Sign in"),
@@ -103,7 +115,9 @@ def form(request: HttpRequest, after: str, *, username: str = "", reason: str = 
         "reason": said(reason),
         "again": user.is_authenticated,
         "recovery": recovery.is_offered(),
+        "providers": list(settings.PROVIDERS.values()),
         **place(request),
+        **({"back": ""} if is_answer else {}),
     }
     return show(request, "signin.html", context, status, leads_to=application(request, after))
 

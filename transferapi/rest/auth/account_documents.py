@@ -114,7 +114,7 @@ SESSION = ResponseDocument[OpenSession](
     Field("begun_time", t.MAYBE_TIME, "begun_at"),
     Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
     Field("expire_time", t.TIME, "expires_at"),
-    Field("way", t.about("password, code, second, passkey, link; empty: unknown", t.TEXT), example="passkey"),
+    Field("way", t.about("password, code, second, passkey, link, provider; empty: unknown", t.TEXT), example="passkey"),
     Field("address", t.TEXT, example="192.0.2.7"),
     Field("browser", t.about("the User-Agent", t.TEXT), example="Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"),
     Field("is_this", t.about("whether this request was sent with it", t.FLAG), example=False),

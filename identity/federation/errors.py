@@ -1,0 +1,79 @@
+"""Errors of providers by which users sign in. `reason` is a sentence for people; none holds text of a provider.
+
+FederationError
+|- ProviderUnknownError(ref)      the operator has configured no such provider
+|- ProviderUnreachableError       it cannot be reached, is too slow, or its TLS is not trusted
+|- ProviderAnswerError            its answer breaks the protocol
+|- ProviderRefusedError(code)     it refuses, or the user does: an error code of the standard
+|- SignInNotBegunError            the answer belongs to no sign-in of this browser: used, too old, or of another one
+|- ServiceBusyError               Redis is not reachable, so nobody knows what was used before
+|- ProofRefusedError              what it says proves nothing to this service: another issuer, audience, signature, time
+"""
+
+from __future__ import annotations
+
+import re
+
+from identity.error_categories import CategorizedError, Category, NotFoundError
+
+_CODE = re.compile(r"[a-z_]{1,64}")
+
+
+class FederationError(CategorizedError):
+    """The root of this tree."""
+
+    category = Category.EXTERNAL
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ProviderUnknownError(FederationError, NotFoundError):
+    category = Category.NOT_FOUND
+    template = NotFoundError.template
+    kind = "identity provider"
+
+    def __init__(self, ref: object) -> None:
+        NotFoundError.__init__(self, ref)
+
+
+class ProviderUnreachableError(FederationError):
+    pass
+
+
+class ProviderAnswerError(FederationError):
+    pass
+
+
+class ProviderRefusedError(FederationError):
+    category = Category.PERMISSION_DENIED
+
+    def __init__(self, code: object) -> None:
+        self.code = code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown"
+        super().__init__(
+            "You did not allow it, or your provider refused it."
+            if self.code == "access_denied"
+            else f"The provider refuses ({self.code})."
+        )
+
+
+class SignInNotBegunError(FederationError):
+    category = Category.INVALID
+
+    def __init__(self) -> None:
+        super().__init__("This sign-in was not begun in this browser, was used already, or took too long. Try again.")
+
+
+class ServiceBusyError(FederationError):
+    category = Category.TOO_MANY_REQUESTS
+
+    def __init__(self) -> None:
+        super().__init__("The service is busy or restarts. Try again in a moment.")
+
+
+class ProofRefusedError(FederationError):
+    category = Category.PERMISSION_DENIED

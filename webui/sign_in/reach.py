@@ -1,0 +1,26 @@
+"""The way to providers: through the address gate, and with TLS to the authorities that this service trusts."""
+
+from __future__ import annotations
+
+import ssl
+
+from django.conf import settings
+
+from endpoints.addresses import gate
+from identity.federation.errors import ProviderUnreachableError
+from identity.federation.requests import SECONDS
+from identity.http.https_client import Site
+from identity.http.web_address import Url
+
+
+def reach(url: Url) -> Site:
+    """Raises ProviderUnreachableError."""
+    try:
+        addresses = gate.resolve_target(url.host, url.port, allow=settings.ALLOW_PROVIDERS)
+    except gate.TargetRefusedError as error:
+        raise ProviderUnreachableError(error.reason) from None
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.CERTIFICATES.is_dir():
+        context.load_verify_locations(capath=str(settings.CERTIFICATES))
+    return Site(url, addresses, context, SECONDS, kind="provider")
