@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -467,3 +468,32 @@ def test_github_tells_who_somebody_is_by_its_api(settings: Any, alice: User) -> 
             browser = begun()
             state = parse_qs(urlsplit(led_to(browser)).query)["state"][0]
             assert_refused(browser, come_back(browser, {"code": "c", "state": state}), "who you are")
+
+
+def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, alice: User) -> None:
+    browser, _ = signed_in_by(op, at_home(alice), link="1")
+    browser.get("/account")
+    row = LinkedIdentity.objects.get()
+    assert LINKED in browser.text
+    assert "Link an identity of The Lab" in browser.text
+    browser.post(f"/account/identities/{row.pk}/primary")
+    assert services.primary_of(alice) == row
+    browser.get("/account")
+    browser.post(f"/account/identities/{alice.pk}/primary")
+    assert services.primary_of(alice) is None
+    browser.get("/account")
+    assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink").status_code == 404
+    browser.get("/account")
+    assert browser.post(f"/account/identities/{row.pk}/unlink").headers["Location"] == "/account#identities"
+    assert not LinkedIdentity.objects.exists()
+
+
+def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
+    browser, _ = signed_in_by(op, at_home(alice), link="1")
+    session = browser.client.session
+    session["signed_in_at"] -= services.MOST_AGE + 1
+    session.save()
+    browser.get("/account")
+    seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink")
+    assert seen.headers["Location"].startswith("/signin?next=")  # type: ignore[attr-defined]
+    assert LinkedIdentity.objects.exists()

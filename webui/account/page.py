@@ -29,7 +29,7 @@ from transferapi.rest.http.errors import meaning
 from webui.page import ACCOUNT, show, signed_in, user_of
 from webui.reasons import said
 
-from . import credentials, mails, passkeys, qr_code, sessions, webhooks
+from . import credentials, identities, mails, passkeys, qr_code, sessions, webhooks
 from .answers import Refusal, Shown
 
 P = ParamSpec("P")
@@ -103,6 +103,7 @@ def page(
         **webhooks.context(user),
         **credentials.context(user),
         **mails.context(user),
+        **identities.context(user),
         "enrolment": enrolment,
         "scanning": enrolment is not None,
         "qr_code": qr_code.svg(enrolment.uri) if enrolment else "",

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.urls import URLPattern, path
 
-from . import credentials, mails, one_time_codes, passkeys, sessions, ssh_keys, views, webhooks
+from . import credentials, identities, mails, one_time_codes, passkeys, sessions, ssh_keys, views, webhooks
 from .page import change_in
 
 
@@ -47,5 +47,7 @@ urlpatterns: list[URLPattern] = [
     _form("webhooks/<uuid:webhook>/enable", webhooks.enable, webhooks.SECTION),
     _form("webhooks/<uuid:webhook>/remove", webhooks.remove, webhooks.SECTION),
     _form("credentials/<uuid:credential>/remove", credentials.remove, credentials.SECTION),
+    _form("identities/<uuid:identity>/unlink", identities.unlink, identities.SECTION),
+    _form("identities/<uuid:identity>/primary", identities.make_primary, identities.SECTION),
     _form("mails", mails.choose, mails.SECTION),
 ]

@@ -1,0 +1,42 @@
+"""The section "Identities": linked identities of other providers; `webui.sign_in.providers` links a new one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from identity.linked import services
+from identity.linked.errors import ProofTooOldError
+from identity.models import User
+from webui.page import ACCOUNT, to_sign_in
+from webui.sign_in.session_start import signed_in_at
+
+SECTION = "identities"
+
+
+def context(user: User) -> dict[str, Any]:
+    linked = services.of(user)
+    return {
+        "linked": linked,
+        "own_is_primary": not any(one.primary for one in linked),
+        "providers": list(settings.PROVIDERS.values()),
+    }
+
+
+def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str | HttpResponse:
+    """Only just after a sign-in: a stolen session must not take the ways to sign in from its owner."""
+    try:
+        services.check_fresh(signed_in_at(request))
+    except ProofTooOldError:
+        return to_sign_in(f"{ACCOUNT}#{SECTION}", again=True)
+    services.unlink(user, identity)
+    return _("The identity is no longer linked.")
+
+
+def make_primary(request: HttpRequest, user: User, identity: uuid.UUID) -> str:
+    services.set_primary(user, identity)
+    return _("This identity is shown for you from now on.")
