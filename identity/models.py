@@ -19,6 +19,8 @@ class User(AbstractUser):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     #: Whether sign-in by password also asks for a passkey, or for a one-time code where the user has codes.
     passkey_after_password = models.BooleanField(default=False)
+    #: The language of mails to the user (`identity/languages`); "": not known yet.
+    language = models.CharField(max_length=16, blank=True, default="", db_default="")
 
 
 @receiver(models.signals.pre_delete, sender=User)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from logging import LogRecord
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,8 +99,9 @@ CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"
-#: The pages have languages (`webui.language`); the API speaks English.
+#: Pages and mails have languages (`identity.languages`); the API speaks English.
 USE_I18N = True
+LOCALE_PATHS = [str(Path(__file__).parents[1] / folder / "locale") for folder in ("webui", "transferapi/tasks")]
 LANGUAGE_CODE = "en-us"
 
 #: The limit for forms of pages, which are read before the user has signed in and hold no files. Documents of the API

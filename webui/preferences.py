@@ -6,19 +6,26 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
+from identity.languages import preferences
+
 from . import language
 from .frame import THEME_COOKIE, THEMES
-from .page import own_path
+from .page import own_path, user_of
 
 _YEAR = 365 * 86400
 
 
 @require_POST
 def choose(request: HttpRequest) -> HttpResponse:
-    """Set what the form has, and lead back. A theme that is none of ours removes the choice: as the system has it."""
+    """Set what the form has, and lead back. A theme that is none of ours removes the choice: as the system has it.
+
+    The language holds also for mails to the user who is signed in.
+    """
     answer = HttpResponseRedirect(own_path(request.POST.get("next")))
     if request.POST.get("language") in language.LANGUAGES:
         _keep(answer, language.COOKIE, request.POST["language"])
+        if request.user.is_authenticated:
+            preferences.choose(user_of(request), request.POST["language"])
     if request.POST.get("theme") in THEMES:
         _keep(answer, THEME_COOKIE, request.POST["theme"])
     elif "theme" in request.POST:

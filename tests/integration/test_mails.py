@@ -17,6 +17,7 @@ from django.db import IntegrityError, transaction
 from endpoints import registry
 from endpoints.models import Endpoint
 from identity.clock import moment
+from identity.languages import catalog
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.test_renewal import ENDED, give, put_to_bed, share_myproxy, unchecked
@@ -155,6 +156,49 @@ def test_what_is_rolled_back_is_not_told(alice: User, ep1: Endpoint, ep2: Endpoi
     with pytest.raises(IntegrityError):
         fail_then_break()
     assert subjects() == []
+
+
+# ---- languages
+
+
+@pytest.fixture
+def german(alice: User) -> User:
+    alice.language = "de"
+    alice.save()
+    return alice
+
+
+def test_a_mail_is_in_the_language_of_its_reader_and_events_stay_english(
+    german: User, bob: User, ep1: Endpoint, ep2: Endpoint, gsi1: Endpoint
+) -> None:
+    succeed(submit(german, ep1, ep2, label="nightly run"))
+    fail(submit(german, ep1, ep2))
+    put_to_bed(german, gsi1, ep2)
+    done, failed, waits = Mail.objects.order_by("id")
+    assert done.subject == 'Waybill: die Übertragung "nightly run" war erfolgreich'
+    assert "übertragene Dateien: 1\n" in done.body
+    assert "Der Grund: The quota is used up. (QUOTA_EXCEEDED)" in failed.body
+    assert waits.subject.endswith("wartet auf Zugangsdaten für alice#gsi1")
+    assert "Aktivieren Sie alice#gsi1" in waits.body
+    assert "Die Zugangsdaten sind abgelaufen." in waits.body
+    assert waits.task is not None
+    assert str(waits.task.nice_status_details).startswith("The task waits for a credential")
+
+
+def test_a_page_in_german_writes_events_and_the_mails_of_others_in_english(
+    alice: User, gsi1: Endpoint, gsi2: Endpoint
+) -> None:
+    """A credential that is given on a German page moves the wait of a task to its other endpoint."""
+    task = put_to_bed(alice, gsi2, gsi1)
+    with catalog.speaking("de"):
+        assert task.waits_at is not None
+        give(alice, task.waits_at)
+        renewal.resume_waiting()
+    task.refresh_from_db()
+    assert task.phase == "suspended"
+    assert str(task.nice_status_details).startswith("The task waits for a credential")
+    assert all(" waits for a credential for " in subject for subject in subjects())
+    assert len(subjects()) == 2
 
 
 # ---- waiting for a credential

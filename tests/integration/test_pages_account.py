@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from ipaddress import ip_network
 from typing import Any
 
@@ -18,6 +19,7 @@ from identity.provider.applications import ApplicationSpec
 from tests.integration.pages import PASSWORD, Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
+NOBODY = uuid.UUID(int=7)
 SUBJECT = "/O=Grid/OU=Site/CN=Alice"
 
 
@@ -36,6 +38,34 @@ def shown(browser: Browser, label: str) -> str:
     return str(found)
 
 
+def test_what_removes_something_asks_first_where_no_script_has_asked(browser: Browser, alice: User) -> None:
+    row, _secret = tokens.make(alice, "nightly <b>backup</b>", timedelta(days=3))
+    browser.get("/account")
+    assert 'data-confirm="Revoke nightly &lt;b&gt;backup&lt;/b&gt;?"' in browser.page
+    [called] = re.findall(r'name="called" value="([^"]*)"', browser.page)
+    answer = browser.post(f"/account/tokens/{row.pk}/revoke", called=unescape(called))
+    assert answer.status_code == 200
+    assert '<h1 id="confirm-h">Revoke nightly &lt;b&gt;backup&lt;/b&gt;?</h1>' in browser.page
+    assert "Scripts that use it stop working at once." in browser.text
+    assert ApiToken.objects.filter(pk=row.pk).exists()
+    assert browser.post(f"/account/tokens/{row.pk}/revoke", confirmed="yes").status_code == 302
+    assert not ApiToken.objects.filter(pk=row.pk).exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"apps/{'x' * 40}/delete", f"apps/{'x' * 40}/withdraw", f"certificates/{NOBODY}/remove",
+        f"ssh-keys/{NOBODY}/remove", f"passkeys/{NOBODY}/remove", "sessions/others/end", f"webhooks/{NOBODY}/remove",
+        f"credentials/{NOBODY}/remove",
+    ],
+)  # fmt: skip
+def test_each_form_that_removes_something_asks(browser: Browser, path: str) -> None:
+    assert browser.post(f"/account/{path}").status_code == 200
+    assert 'name="confirmed" value="yes"' in browser.page
+    assert "Leave it as it is" in browser.text
+
+
 def test_a_token_is_shown_once_and_works(browser: Browser, alice: User) -> None:
     assert browser.post("/account/tokens", label="nightly backup", days="30").status_code == 200
     token = shown(browser, "Token")
@@ -52,12 +82,12 @@ def test_a_token_that_is_revoked_works_no_more(browser: Browser, alice: User) ->
     browser.post("/account/tokens", label="nightly", days="0")
     token, row = shown(browser, "Token"), ApiToken.objects.get(user=alice)
     assert row.expires_at is None
-    answer = browser.post(f"/account/tokens/{row.pk}/revoke")
+    answer = browser.post(f"/account/tokens/{row.pk}/revoke", confirmed="yes")
     assert answer.headers["Location"] == "/account#tokens"
     browser.get("/account")
     assert "The token is revoked." in browser.text
     assert tokens.authenticate(token) is None
-    assert browser.post(f"/account/tokens/{row.pk}/revoke").status_code == 404
+    assert browser.post(f"/account/tokens/{row.pk}/revoke", confirmed="yes").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -88,7 +118,7 @@ def test_nobody_touches_what_is_anothers(browser: Browser, bob: User) -> None:
         f"/account/apps/{uuid.uuid4()}/delete",
         "/account/apps/nonsense/delete",
     ):
-        assert browser.post(path).status_code == 404, path
+        assert browser.post(path, confirmed="yes").status_code == 404, path
     assert "bob" not in browser.page
     assert tokens.of(bob) == [row]
     assert certificate_subjects.of(bob) == [subject]
@@ -119,7 +149,7 @@ def test_an_application_is_made_gets_another_secret_and_goes(browser: Browser, a
     browser.get("/account")
     assert secret not in browser.page
     assert other not in browser.page
-    assert browser.post(f"/account/apps/{client_id}/delete").status_code == 302
+    assert browser.post(f"/account/apps/{client_id}/delete", confirmed="yes").status_code == 302
     assert clients.authenticate(client_id, secret) is None
 
 
@@ -146,7 +176,7 @@ def test_a_certificate_that_the_connection_shows_is_added(alice: User, settings:
     assert (row.subject, row.label) == (SUBJECT, "laptop")
     browser.get("/account")
     assert f"<option>{SUBJECT}</option>" not in browser.page
-    browser.post(f"/account/certificates/{row.pk}/remove")
+    browser.post(f"/account/certificates/{row.pk}/remove", confirmed="yes")
     assert certificate_subjects.of(alice) == []
 
 

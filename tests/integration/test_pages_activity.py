@@ -407,3 +407,14 @@ def test_every_page_says_which_credential_tasks_wait_for(browser: Browser, task:
         assert "Renew the credential for alice#ep1 (2 tasks wait)" in browser.text
         assert f'href="/endpoints/{task.source_id}/activate"' in browser.page
         assert "<title>(2) " in browser.page
+
+
+@pytest.mark.parametrize("phase", ["queued", "running", "paused"])
+def test_a_bar_whose_end_is_not_known_moves_only_while_the_task_does(browser: Browser, task: Task, phase: str) -> None:
+    changes = {"paused_at": later(0), "deadline_before_pause": later(9)} if phase == "paused" else {}
+    Task.objects.filter(pk=task.pk).update(phase=phase, **changes)
+    for path in ("/activity", f"/activity/{task.pk}"):
+        browser.get(path)
+        bars = re.findall(r"<progress[^>]*>", browser.page)
+        assert bars
+        assert all(("still" in bar) == (phase != "running") for bar in bars)

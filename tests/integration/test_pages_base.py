@@ -14,14 +14,16 @@ from django.template import Context, Template
 from django.test import RequestFactory
 
 import webui
+from identity.languages.catalog import Key
 from identity.models import User
 from tests.integration.pages import Browser
 from webui import assets, icons, language, style
-from webui.language import Key
 from webui.templatetags import waybill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 SOURCES = Path(webui.__file__).parent
+#: They write the mails.
+TASKS = SOURCES.parent / "transferapi" / "tasks"
 #: CSS and scripts of a page, in octets.
 MOST_OCTETS = 150_000
 
@@ -156,7 +158,7 @@ def _texts() -> Iterator[tuple[Key, Path]]:
             first, *others = re.split(r"{%\s*plural\s*%}", block)
             words = re.sub(r"{{\s*(\w+)\s*}}", r"%(\1)s", " ".join(first.split()))
             yield (words, 1) if others else words, path
-    for path in sources("*.py"):
+    for path in [*sources("*.py"), *TASKS.rglob("*.py")]:
         text = path.read_text()
         yield from (("".join(map(literal_eval, re.findall(_STRING, group))), path) for group in _IN_CODE.findall(text))
         yield from (((literal_eval(found), 1), path) for found in _PLURALS.findall(text))
@@ -176,6 +178,11 @@ def test_a_translation_has_the_values_of_its_text() -> None:
         text = key if isinstance(key, str) else key[0]
         for value in re.findall(r"%\(\w+\)[sd]|\{\w+\}", text):
             assert value in words or isinstance(key, tuple), text
+
+
+def test_german_says_sie() -> None:
+    familiar = re.compile(r"\b([Dd]u|[Dd]ein(e[mnrs]?)?|[Dd]ir|[Dd]ich)\b")
+    assert [words for words in language.messages("de").values() if familiar.search(words)] == []
 
 
 # ---- names, amounts and times

@@ -196,7 +196,7 @@ def test_what_was_allowed_before_needs_no_second_click(browser: Browser, portal:
     portal.tokens(alice, scopes.TRANSFER_ALL)
     assert "code" in sent_to(browser.get(offline))
     browser.get("/account")
-    browser.post(f"/account/apps/{portal.id}/withdraw")
+    browser.post(f"/account/apps/{portal.id}/withdraw", confirmed="yes")
     assert browser.get(asked).status_code == 200
 
 
@@ -216,11 +216,11 @@ def test_what_was_allowed_is_seen_and_taken_back(browser: Browser, portal: App, 
     assert scopes.KNOWN[scopes.TRANSFER_ALL].words in browser.text
     client, headers = Client(), {"Authorization": f"Bearer {tokens['access_token']}"}
     assert client.get("/v0.10/task_list", headers=headers).status_code == 200
-    assert browser.post(f"/account/apps/{portal.id}/withdraw").headers["Location"] == "/account#given"
+    assert browser.post(f"/account/apps/{portal.id}/withdraw", confirmed="yes").headers["Location"] == "/account#given"
     assert client.get("/v0.10/task_list", headers=headers).status_code == 401
     assert portal.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status == 400
-    assert browser.post(f"/account/apps/{portal.id}/withdraw").status_code == 404
-    assert browser.post("/account/apps/nonsense/withdraw").status_code == 404
+    assert browser.post(f"/account/apps/{portal.id}/withdraw", confirmed="yes").status_code == 404
+    assert browser.post("/account/apps/nonsense/withdraw", confirmed="yes").status_code == 404
 
 
 def test_somebody_else_can_answer(browser: Browser, alice: User, charlie: User, portal: App) -> None:

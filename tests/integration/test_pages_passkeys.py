@@ -109,7 +109,7 @@ def test_a_passkey_is_added_named_used_and_removed(browser: Browser, alice: User
     [row] = services.of(alice)
     assert (row.sign_count, row.last_used_at is not None) == (1, True)
 
-    browser.post(f"/account/passkeys/{row.pk}/remove")
+    browser.post(f"/account/passkeys/{row.pk}/remove", confirmed="yes")
     third = begun()
     assert third.post("/signin/passkey", credential=key.get(asked(third, OPTIONS))).status_code == 400
     assert "not known here" in third.text
@@ -281,7 +281,7 @@ def test_nobody_touches_the_passkey_of_another(key: Authenticator, bob: User, al
     [row] = services.of(alice)
     other = at_account(bob)
     for form in ("rename", "remove"):
-        assert other.post(f"/account/passkeys/{row.pk}/{form}", label="mine").status_code == 404
+        assert other.post(f"/account/passkeys/{row.pk}/{form}", label="mine", confirmed="yes").status_code == 404
     with pytest.raises(PasskeyNotFoundError):
         services.remove(bob, "nonsense")
     assert services.of(alice) == [row]
@@ -329,9 +329,9 @@ def test_after_the_password_a_passkey_is_asked_for_where_the_user_wants_it(
     assert "with your password and a passkey" in other.text
 
     [row] = services.of(alice)
-    assert browser.post(f"/account/passkeys/{row.pk}/remove").status_code == 409
+    assert browser.post(f"/account/passkeys/{row.pk}/remove", confirmed="yes").status_code == 409
     assert "this is the last" in browser.text
-    browser.post("/account/passkeys/second-factor", wanted="no")
+    browser.post("/account/passkeys/second-factor", wanted="no", confirmed="yes")
     assert Browser().sign_in(alice).status_code == 302
 
 

@@ -482,9 +482,9 @@ def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, 
     browser.post(f"/account/identities/{alice.pk}/primary")
     assert services.primary_of(alice) is None
     browser.get("/account")
-    assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink").status_code == 404
+    assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink", confirmed="yes").status_code == 404
     browser.get("/account")
-    assert browser.post(f"/account/identities/{row.pk}/unlink").headers["Location"] == "/account#identities"
+    assert browser.post(f"/account/identities/{row.pk}/unlink", confirmed="yes").headers["Location"] == "/account#identities"
     assert not LinkedIdentity.objects.exists()
 
 
@@ -494,6 +494,6 @@ def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
     session["signed_in_at"] -= services.MOST_AGE + 1
     session.save()
     browser.get("/account")
-    seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink")
+    seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink", confirmed="yes")
     assert seen.headers["Location"].startswith("/signin?next=")  # type: ignore[attr-defined]
     assert LinkedIdentity.objects.exists()

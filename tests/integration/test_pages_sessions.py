@@ -66,7 +66,7 @@ def test_one_session_is_ended_and_then_all_others(browser: Browser, alice: User)
     alive = [one for one in (phone, laptop, tablet) if one.get("/account").status_code == 200]
     assert len(alive) == 2
     browser.get("/account")
-    browser.post("/account/sessions/others/end")
+    browser.post("/account/sessions/others/end", confirmed="yes")
     assert all(one.get("/account").status_code == 302 for one in alive)
     browser.get("/account")
     assert "2 other sessions have ended." in browser.text
@@ -81,7 +81,7 @@ def test_nobody_ends_the_session_of_another(browser: Browser, bob: User) -> None
     for wrong in (ref, "0" * 32, "nonsense"):
         assert browser.post(f"/account/sessions/{wrong}/end").status_code == 404
     assert UserSession.objects.filter(user=bob).count() == 2
-    browser.post("/account/sessions/others/end")
+    browser.post("/account/sessions/others/end", confirmed="yes")
     assert UserSession.objects.filter(user=bob).count() == 2
 
 
@@ -157,7 +157,7 @@ def test_a_webhook_is_added_tested_and_removed(browser: Browser, alice: User) ->
     assert "disabled: It answered with status 503." in browser.text
     browser.post(f"/account/webhooks/{row.pk}/enable")
     assert Webhook.objects.get().disabled_at is None
-    browser.post(f"/account/webhooks/{row.pk}/remove")
+    browser.post(f"/account/webhooks/{row.pk}/remove", confirmed="yes")
     assert webhooks.listing(alice) == []
 
 
@@ -173,7 +173,7 @@ def test_an_address_that_cannot_be_stays_in_its_field_with_the_reason(browser: B
 def test_nobody_touches_the_webhook_of_another(browser: Browser, bob: User) -> None:
     row, _ = webhooks.create(bob, "https://127.0.0.1/bob")
     for form in ("test", "enable", "remove"):
-        assert browser.post(f"/account/webhooks/{row.pk}/{form}").status_code == 404
+        assert browser.post(f"/account/webhooks/{row.pk}/{form}", confirmed="yes").status_code == 404
     assert "127.0.0.1/bob" not in browser.page
     assert webhooks.listing(bob) == [row]
 
@@ -194,15 +194,15 @@ def test_credentials_are_listed_with_their_end_and_removed(browser: Browser, ali
     assert "alice#gsi" in browser.text
     assert "expired" in browser.text
     assert "m.example.org:7512" in browser.text
-    assert browser.post(f"/account/credentials/{row.pk}/remove").status_code == 302
-    assert browser.post(f"/account/credentials/{row.pk}/remove").status_code == 400
+    assert browser.post(f"/account/credentials/{row.pk}/remove", confirmed="yes").status_code == 302
+    assert browser.post(f"/account/credentials/{row.pk}/remove", confirmed="yes").status_code == 400
     assert Credential.objects.filter(user=alice).count() == 1
 
 
 def test_nobody_removes_the_credential_of_another(browser: Browser, bob: User) -> None:
     row = credential(bob, "myproxy:bob.example.org:7512")
-    assert browser.post(f"/account/credentials/{row.pk}/remove").status_code == 400
-    assert browser.post(f"/account/credentials/{uuid.uuid4()}/remove").status_code == 400
+    assert browser.post(f"/account/credentials/{row.pk}/remove", confirmed="yes").status_code == 400
+    assert browser.post(f"/account/credentials/{uuid.uuid4()}/remove", confirmed="yes").status_code == 400
     assert "bob.example.org" not in browser.page
     assert Credential.objects.filter(pk=row.pk).exists()
 
@@ -221,6 +221,26 @@ def test_mails_are_turned_off_and_on(alice: User) -> None:
     assert "You get no mails about tasks." in browser.text
     browser.post("/account/mails", enabled="yes")
     assert mail_preferences.enabled(alice)
+
+
+def test_the_language_of_mails_is_that_of_the_first_sign_in_and_can_be_chosen(alice: User) -> None:
+    alice.email = "alice@example.org"
+    alice.save()
+    browser = Browser(HTTP_ACCEPT_LANGUAGE="de")
+    browser.sign_in(alice)
+    alice.refresh_from_db()
+    assert alice.language == "de"
+    browser.get("/account")
+    assert '<option value="de" lang="de" selected>' in browser.page
+    browser.post("/account/mails/language", language="en")
+    alice.refresh_from_db()
+    assert alice.language == "en"
+    browser.post("/preferences", language="de")
+    alice.refresh_from_db()
+    assert alice.language == "de"
+    assert browser.post("/account/mails/language", language="xx").status_code == 400
+    alice.refresh_from_db()
+    assert alice.language == "de"
 
 
 def test_who_has_no_address_is_told_so(browser: Browser) -> None:

@@ -29,10 +29,10 @@ def test_a_key_is_added_shown_and_removed(alice: User, browser: Browser) -> None
     browser.get("/account")
     assert key.fingerprint in browser.text
     assert "laptop" in browser.text
-    browser.post(f"/account/ssh-keys/{key.id}/remove")
+    browser.post(f"/account/ssh-keys/{key.id}/remove", confirmed="yes")
     assert ssh_keys.list_of(alice) == []
     browser.get("/account")
-    assert browser.post(f"/account/ssh-keys/{key.id}/remove").status_code == 404
+    assert browser.post(f"/account/ssh-keys/{key.id}/remove", confirmed="yes").status_code == 404
 
 
 def test_restrictions_are_lists_of_names(alice: User, browser: Browser, ep1: Endpoint) -> None:
@@ -68,5 +68,5 @@ def test_the_keys_of_others_are_neither_shown_nor_removed(alice: User, bob: User
     key = ssh_keys.add(bob, new_line(), "of bob")
     browser.get("/account")
     assert "of bob" not in browser.text
-    assert browser.post(f"/account/ssh-keys/{key.id}/remove").status_code == 404
+    assert browser.post(f"/account/ssh-keys/{key.id}/remove", confirmed="yes").status_code == 404
     assert ssh_keys.list_of(bob) == [key]

@@ -93,11 +93,12 @@ def test_mails_are_turned_off_and_on(shell: Shell, ep1: Endpoint, ep2: Endpoint)
 
 def test_rest_turns_mails_off_and_on_for_its_user_only(shell: Shell, bob: User) -> None:
     api = Api(shell.user)
-    assert api.get("/mail_preference").body == {"DATA_TYPE": "mail_preference", "enabled": True}
+    assert api.get("/mail_preference").body == {"DATA_TYPE": "mail_preference", "enabled": True, "language": "en"}
     assert api.put("/mail_preference", {"enabled": False}).body["enabled"] is False
     assert (mail_preferences.enabled(shell.user), mail_preferences.enabled(bob)) == (False, True)
     assert api.put("/mail_preference", {"enabled": True}).body["enabled"] is True
-    for wrong in ({}, {"enabled": "no"}, {"enabled": None}):
+    assert api.put("/mail_preference", {"enabled": True, "language": "de"}).body["language"] == "de"
+    for wrong in ({}, {"enabled": "no"}, {"enabled": None}, {"enabled": False, "language": "xx"}):
         assert_error(api.put("/mail_preference", wrong), 400)
     assert mail_preferences.enabled(shell.user)
 

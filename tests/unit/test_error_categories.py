@@ -22,6 +22,7 @@ from identity.groups import errors as groups
 from identity.gsi.errors import UntrustedError
 from identity.issuers import myproxy_errors as myproxy
 from identity.issuers import oauth_errors as oauth
+from identity.languages.preferences import LanguageUnknownError
 from identity.linked import errors as linked
 from identity.models import User
 from identity.one_time_codes import errors as codes
@@ -168,6 +169,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         codes.CodesUnreadableError(), 501, "ServiceError.NotConfigured",
         codes.CodesUnreadableError.reason,
     ),
+    (LanguageUnknownError(), 400, BAD, "language: one of en, de is wanted"),
     (user_accounts.NotStaffError(""), 403, "PermissionDenied", user_accounts.NotStaffError.reason),
     (user_accounts.OwnAccountError(""), 409, "Conflict", user_accounts.OwnAccountError.reason),
     (user_accounts.UserNotFoundError("u"), 404, MISSING, "No such user 'u'"),

@@ -1,17 +1,21 @@
-"""The sentences of services that pages translate are sentences that services have."""
+"""The sentences of services that pages and mails translate are sentences that services have."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from transferapi.config import CHECKOUT
+from transferapi.tasks.notify import reasons as mail_reasons
 from webui import reasons
 
 
 def _constants() -> set[str]:
-    trees = (ast.parse(path.read_text()) for path in (CHECKOUT / "identity").rglob("*.py"))
+    places = [CHECKOUT / place for place in ("identity", "transferapi/tasks", "workers/engine", "endpoints/gridftp")]
+    paths = {path for place in places for path in place.rglob("*.py")} - {Path(mail_reasons.__file__)}
+    trees = (ast.parse(path.read_text()) for path in paths)
     return {node.value for tree in trees for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)}  # fmt: skip
 
@@ -19,7 +23,7 @@ def _constants() -> set[str]:
 SAID = _constants()
 
 
-@pytest.mark.parametrize("text", reasons.KNOWN)
+@pytest.mark.parametrize("text", [*reasons.KNOWN, *mail_reasons.KNOWN])
 def test_a_sentence_that_is_translated_is_one_of_the_services(text: str) -> None:
     assert text in SAID
 

@@ -16,6 +16,8 @@ from identity.models import User
 from identity.vault import store as vault
 from identity.vault.store import CredentialInfo
 
+from .questions import asking
+
 SECTION = "credentials"
 _SOON = timedelta(hours=2)
 
@@ -37,6 +39,7 @@ def context(user: User) -> dict[str, Any]:
     return {"credentials": [_shown(one, names) for one in held]}
 
 
+@asking("credential")
 def remove(request: HttpRequest, user: User, credential: uuid.UUID) -> str:
     vault.remove(user, credential)
     return _("The credential is removed. Tasks that need it wait for another one.")

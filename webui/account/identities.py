@@ -15,6 +15,8 @@ from identity.models import User
 from webui.page import ACCOUNT, to_sign_in
 from webui.sign_in.session_start import signed_in_at
 
+from .questions import asking
+
 SECTION = "identities"
 
 
@@ -27,6 +29,7 @@ def context(user: User) -> dict[str, Any]:
     }
 
 
+@asking("identity")
 def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str | HttpResponse:
     """Only just after a sign-in: a stolen session must not take the ways to sign in from its owner."""
     try:

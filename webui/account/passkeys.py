@@ -21,6 +21,8 @@ from webui.reasons import said
 from webui.sign_in.passkey_site import place
 from webui.sign_in.session_start import FRESH, signed_in_at
 
+from .questions import ask, asking
+
 SECTION = "passkeys"
 
 
@@ -57,6 +59,7 @@ def rename(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
     return _("The passkey has a new name.")
 
 
+@asking("passkey")
 def remove(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
     services.remove(user, passkey)
     return _("The passkey is removed.")
@@ -67,6 +70,8 @@ def second_factor(request: HttpRequest, user: User) -> str | HttpResponse:
     if not _is_recent(request):
         return _again()
     wanted = request.POST.get("wanted") == "yes"
+    if not wanted and (question := ask(request, "password_alone")):
+        return question
     services.ask_after_password(user, wanted=wanted)
     return _("Sign-in asks for a passkey after your password.") if wanted else _("Your password alone signs you in.")
 

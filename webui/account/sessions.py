@@ -13,6 +13,8 @@ from identity.models import User
 from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession
 
+from .questions import asking
+
 SECTION = "sessions"
 _WAYS = {
     "password": gettext_lazy("with your password"),
@@ -60,6 +62,7 @@ def end(request: HttpRequest, user: User, session: str) -> str:
     return _("The session has ended.")
 
 
+@asking("sessions")
 def end_others(request: HttpRequest, user: User) -> str:
     ended = open_sessions.end_all(user, request.session.session_key or "")
     return ngettext("One other session has ended.", "%(ended)d other sessions have ended.", ended) % {"ended": ended}

@@ -22,6 +22,7 @@ from webui.reasons import said
 
 from .answers import Refusal
 from .page import LIFETIMES, done, page
+from .questions import asking
 
 SECTION = "ssh-keys"
 #: The fields of the form by their names in `KeyFieldInvalidError`.
@@ -52,6 +53,7 @@ def add(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 @require_POST
+@asking("ssh_key")
 def remove(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
     try:
         ssh_keys.remove(user_of(request), key)

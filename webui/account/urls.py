@@ -50,4 +50,5 @@ urlpatterns: list[URLPattern] = [
     _form("identities/<uuid:identity>/unlink", identities.unlink, identities.SECTION),
     _form("identities/<uuid:identity>/primary", identities.make_primary, identities.SECTION),
     _form("mails", mails.choose, mails.SECTION),
+    _form("mails/language", mails.choose_language, mails.SECTION, "language"),
 ]

@@ -33,6 +33,7 @@ from webui.sign_in.session_start import device, refused
 
 from .answers import Refusal, Shown
 from .page import LIFETIMES, done, given_access, line, page, proven
+from .questions import asking
 
 
 @signed_in
@@ -61,6 +62,7 @@ def make_token(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 @require_POST
+@asking("token")
 def revoke_token(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
     try:
         tokens.revoke_own(user_of(request), token)
@@ -98,6 +100,7 @@ def new_secret(request: HttpRequest, client_id: str) -> HttpResponse:
 
 @signed_in
 @require_POST
+@asking("app")
 def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
     try:
         applications.delete(applications.find(user_of(request), client_id))
@@ -108,6 +111,7 @@ def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
 
 @signed_in
 @require_POST
+@asking("given")
 def withdraw(request: HttpRequest, client_id: str) -> HttpResponse:
     application = clients.find(client_id)
     if application is None or client_id not in {one.client_id for one in given_access(user_of(request))}:
@@ -137,6 +141,7 @@ def add_certificate(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 @require_POST
+@asking("certificate")
 def remove_certificate(request: HttpRequest, subject: uuid.UUID) -> HttpResponse:
     try:
         certificate_subjects.remove(user_of(request), subject)

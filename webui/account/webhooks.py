@@ -17,6 +17,7 @@ from transferapi.tasks.notify import webhooks
 from transferapi.tasks.states import Status
 
 from .answers import Shown
+from .questions import asking
 
 SECTION = "webhooks"
 #: The states of tasks, with the words of the pages.
@@ -64,6 +65,7 @@ def enable(request: HttpRequest, user: User, webhook: uuid.UUID) -> str:
     return _("The webhook is enabled again.")
 
 
+@asking("webhook")
 def remove(request: HttpRequest, user: User, webhook: uuid.UUID) -> str:
     webhooks.delete(user, str(webhook))
     return _("The webhook is removed.")

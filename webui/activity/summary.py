@@ -62,6 +62,11 @@ class Summary:
         return self.task.phase == Phase.DONE
 
     @property
+    def stands(self) -> bool:
+        """Whether nothing moves now: a bar without an end must not look as if something did."""
+        return self.state.key != DisplayState.ACTIVE.value
+
+    @property
     def percent(self) -> float | None:
         """The progress of the whole; None while it cannot be known. It is 100 only at the end."""
         if self.is_over:

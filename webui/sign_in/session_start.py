@@ -10,8 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 from django.conf import settings
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import translation
 
 from identity import password_sign_in
+from identity.languages import preferences
 from identity.models import User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
@@ -41,6 +43,7 @@ def complete(request: HttpRequest, user: User, after: str, way: str) -> HttpResp
     request.session[SIGNED_IN_FOR] = _digest(after)
     browser = request.headers.get("User-Agent", "")
     request.session[open_sessions.ORIGIN] = open_sessions.origin_of(way, address_of(request), browser, now)
+    preferences.begin_with(user, translation.get_language() or "")
     answer = HttpResponseRedirect(after)
     if not password_sign_in.device_of(device(request), user.username):
         _remember_device(answer, user)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from identity.languages import preferences as language_preferences
+from identity.languages.catalog import LANGUAGES
+from identity.models import User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, LISTED, done
 from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, optional
 from transferapi.tasks.models import Delivery, Webhook
+from transferapi.tasks.notify import mail_preferences
 from transferapi.tasks.notify.webhooks import MAX_URL
 from transferapi.tasks.states import Status
 
@@ -100,9 +104,12 @@ DELIVERY = ResponseDocument[Delivery](
 )
 DELIVERY_LIST = Page("webhook_delivery_list", DELIVERY, *LISTED, Field("total", t.NUMBER, example=1))
 
-_MAILS = Field[bool]("enabled", t.about("false: no mail is sent", t.FLAG), lambda enabled: enabled, True)
-MAIL_PREFERENCE = ResponseDocument[bool]("mail_preference", _MAILS)
-MAIL_PREFERENCE_REQUEST = RequestDocument("mail_preference", "enabled", _MAILS)
+_MAILS = Field[User]("enabled", t.about("false: no mail about tasks is sent", t.FLAG), mail_preferences.enabled, True)
+_LANGUAGE = Field[User](
+    "language", t.about("of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
+)
+MAIL_PREFERENCE = ResponseDocument[User]("mail_preference", _MAILS, _LANGUAGE)
+MAIL_PREFERENCE_REQUEST = RequestDocument("mail_preference", "enabled", _MAILS, *optional(_LANGUAGE))
 
 EVENT_STREAM: t.Schema = {
     "type": "string",

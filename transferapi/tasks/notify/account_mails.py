@@ -10,8 +10,11 @@ import uuid
 from datetime import timedelta
 
 from django.conf import settings
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
 from identity.clock import moment
+from identity.languages.preferences import speaking_to
 from identity.models import User
 from identity.passwords import recovery
 from transferapi.tasks.models import Mail
@@ -24,27 +27,29 @@ ACCOUNT, RECOVER = "/account", "/recover/link?code="
 _RECOVERY = "recovery:"
 #: The subjects, by the kind of the change.
 _SUBJECTS = {
-    "passkey_added": "a passkey was added to your account",
-    "passkey_removed": "a passkey of your account was removed",
-    "passkey_copied": "a passkey of yours seems to have been copied",
-    "second_factor_on": "sign-in asks for a passkey after your password",
-    "second_factor_off": "sign-in no longer asks for a passkey after your password",
-    "codes_on": "one-time codes were turned on",
-    "codes_off": "one-time codes were turned off",
-    "recovery_codes_new": "you have new recovery codes",
-    "ssh_key_added": "an ssh key was added to your account",
-    "ssh_key_removed": "an ssh key of your account was removed",
-    "token_made": "an API token was made",
-    "token_revoked": "an API token was revoked",
-    "subject_added": "a certificate subject signs in to your account",
-    "subject_removed": "a certificate subject no longer signs in to your account",
-    "identity_linked": "an identity of another provider signs in to your account",
-    "identity_unlinked": "an identity of another provider no longer signs in to your account",
-    "password_changed": "your password was changed",
+    "passkey_added": _("a passkey was added to your account"),
+    "passkey_removed": _("a passkey of your account was removed"),
+    "passkey_copied": _("a passkey of yours seems to have been copied"),
+    "second_factor_on": _("sign-in asks for a passkey after your password"),
+    "second_factor_off": _("sign-in no longer asks for a passkey after your password"),
+    "codes_on": _("one-time codes were turned on"),
+    "codes_off": _("one-time codes were turned off"),
+    "recovery_codes_new": _("you have new recovery codes"),
+    "ssh_key_added": _("an ssh key was added to your account"),
+    "ssh_key_removed": _("an ssh key of your account was removed"),
+    "token_made": _("an API token was made"),
+    "token_revoked": _("an API token was revoked"),
+    "subject_added": _("a certificate subject signs in to your account"),
+    "subject_removed": _("a certificate subject no longer signs in to your account"),
+    "identity_linked": _("an identity of another provider signs in to your account"),
+    "identity_unlinked": _("an identity of another provider no longer signs in to your account"),
+    "password_changed": _("your password was changed"),
 }
 _MORE = {
-    "passkey_copied": "Its counter went back, as that of a copy does. It signs in no more; remove it.",
-    "password_changed": "All other sessions of your account have ended. API tokens and applications keep their access.",
+    "passkey_copied": _("Its counter went back, as that of a copy does. It signs in no more; remove it."),
+    "password_changed": _(
+        "All other sessions of your account have ended. API tokens and applications keep their access."
+    ),
 }
 
 
@@ -53,25 +58,26 @@ def changed(user: User, what: str, name: str, **_: object) -> None:
     now, prefix = moment(None), f"account:{user.pk}:"
     if Mail.objects.filter(key__startswith=prefix, created_at__gt=now - timedelta(days=1)).count() >= MOST_A_DAY:
         return
-    subject = _SUBJECTS[what]
-    lines = [f"{subject[0].upper()}{subject[1:]}{f': {name}' if name else ''}.", ""]
-    lines += [_MORE[what], ""] if what in _MORE else []
-    lines += [f"The account: {user.username}", f"The time: {now:%Y-%m-%d %H:%M:%S} UTC", ""]
-    lines += [
-        "If it was not you, set a new password, and look through your account:",
-        f"{settings.PUBLIC_URL}{ACCOUNT}",
-    ]
-    _put(user, f"{prefix}{uuid.uuid4()}", subject, lines)
+    with speaking_to(user):
+        subject = gettext(_SUBJECTS[what])
+        lines = [f"{subject[0].upper()}{subject[1:]}{f': {name}' if name else ''}.", ""]
+        lines += [gettext(_MORE[what]), ""] if what in _MORE else []
+        lines.append(gettext("The account: %(user)s") % {"user": user.username})
+        lines += [gettext("The time: %(time)s") % {"time": f"{now:%Y-%m-%d %H:%M:%S} UTC"}, ""]
+        lines.append(gettext("If it was not you, set a new password, and look through your account:"))
+        _put(user, f"{prefix}{uuid.uuid4()}", subject, [*lines, f"{settings.PUBLIC_URL}{ACCOUNT}"])
 
 
 def recovery_wanted(user: User, link_id: uuid.UUID, **_: object) -> None:
     """Write the mail that will have a link for a new password (`identity.signals.recovery_wanted`)."""
     minutes = int(recovery.LIFETIME.total_seconds() // 60)
-    lines = [f"Somebody, probably you, asked for a new password for the account {user.username}.", ""]
-    lines += [f"This link sets one. It serves once, for {minutes} minutes:", "", "{link}", ""]
-    lines += ["All sessions of the account end then. Sign-in asks for your second factor as before.", ""]
-    lines += ["If you did not ask for it, you need not do anything: your password stays as it is."]
-    _put(user, f"{_RECOVERY}{link_id}", "a new password for your account", lines)
+    with speaking_to(user):
+        who = {"user": user.username, "minutes": minutes}
+        lines = [gettext("Somebody, probably you, asked for a new password for the account %(user)s.") % who, ""]
+        lines += [gettext("This link sets one. It serves once, for %(minutes)d minutes:") % who, "", "{link}", ""]
+        lines += [gettext("All sessions of the account end then. Sign-in asks for your second factor as before."), ""]
+        lines.append(gettext("If you did not ask for it, you need not do anything: your password stays as it is."))
+        _put(user, f"{_RECOVERY}{link_id}", gettext("a new password for your account"), lines)
 
 
 def body_of(mail: Mail) -> str | None:

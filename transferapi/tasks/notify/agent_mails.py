@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from endpoints.models import Agent
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.languages.preferences import speaking_to
 
 from . import mails
 
@@ -28,14 +30,19 @@ def clone_refused(endpoint_id: uuid.UUID, address: str, now: datetime | None = N
     if not Agent.objects.filter(due, pk=endpoint_id).update(clone_reported_at=time):
         return
     endpoint = Agent.objects.select_related("endpoint__owner").get(pk=endpoint_id).endpoint
-    name = canonical_name(endpoint)
-    where = f" at {address}" if address else ""
-    lines = [
-        f"Two computers use the key of your endpoint {name}.",
-        f"The second one{where} was refused; the first goes on.",
-    ]
-    lines += ["", "If you copied the folder of the program to another computer, or restored a backup there, set that"]
-    lines += ["one up by a setup key of its own. If you did not, somebody has read the key: revoke it, and set your"]
-    lines += ["computer up again. Both are done here:", f"{settings.PUBLIC_URL}/endpoints/{endpoint.pk}#agent"]
-    key = f"clone:{endpoint.pk}:{time.isoformat()}"
-    mails.put(endpoint.owner, None, key, f"a second computer uses the key of {name}", lines, time)
+    with speaking_to(endpoint.owner):
+        name = {"endpoint": canonical_name(endpoint), "address": address}
+        refused = _("The second one at %(address)s was refused; the first goes on.")
+        lines = [
+            _("Two computers use the key of your endpoint %(endpoint)s.") % name,
+            (refused if address else _("The second one was refused; the first goes on.")) % name,
+            "",
+            _(
+                "If you copied the folder of the program to another computer, or restored a backup there, set "
+                "that one up by a setup key of its own. If you did not, somebody has read the key: revoke it, "
+                "and set your computer up again. Both are done here:"
+            ),
+            f"{settings.PUBLIC_URL}/endpoints/{endpoint.pk}#agent",
+        ]
+        key = f"clone:{endpoint.pk}:{time.isoformat()}"
+        mails.put(endpoint.owner, None, key, _("a second computer uses the key of %(endpoint)s") % name, lines, time)

@@ -1,5 +1,7 @@
 """Mails to users: rows of an outbox, written in the transaction of the change that they report, and sent later.
 
+A mail is in the language of its reader (`identity.languages`): a paragraph is one line, which mail programs wrap.
+
 One mail for the end of each task; one for all tasks that wait for the same credential, until there is a new one; one
 for each credential that expires too early. A user without an address gets none. `mail_sender.py` sends the mails.
 
@@ -11,23 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Cast, Concat
+from django.utils.translation import gettext as _
 
 from endpoints.activation import status as activation
 from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.languages.preferences import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
 from transferapi.tasks.models import WITH_OWNERS, Event, Mail, Task, Webhook
 from transferapi.tasks.states import Phase, Status, TaskType
 
-from . import mail_preferences
+from . import mail_preferences, reasons
 
 #: A task that has waited more often than this causes no further mails.
 MAX_WAITS = 30
@@ -36,7 +40,8 @@ CREDENTIAL_TROUBLES = ("NO_CREDENTIALS", "AUTH")
 MAX_ACCESS_MAILS = 20
 #: Characters of a subject.
 MAX_SUBJECT = 200
-TASK = "/v0.10/task/"
+TASK, TASK_PAGE = "/v0.10/task/", "/activity/"
+ENDPOINT, ENDPOINT_PAGE = "/v0.10/endpoint/", "/endpoints/"
 WEBHOOK = "/v0.10/webhook/"
 #: The owner has done this, unless a manager of an endpoint has.
 SILENT = frozenset({"CANCELED"})
@@ -49,15 +54,23 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
     option = "notify_on_succeeded" if succeeded else "notify_on_failed"
     if (task.fatal_error_code in SILENT and not task.canceled_by_admin) or not _wanted(task, option):
         return
-    how = "succeeded" if succeeded else "failed"
-    lines = [f"{_what(task)} has {how}.", ""]
-    if not succeeded:
-        lines += [f"The reason: {task.fatal_error_description} ({task.fatal_error_code})", ""]
-    lines += _numbers(task)
-    if not succeeded:
-        lines += ["", "Files that arrived are complete. Remove the cause, then submit the rest again; with a"]
-        lines += ["sync_level, only missing files are moved. The events of the task:", _link(task, "/event_list")]
-    _write(task, f"ended:{task.pk}", f"{_short(task)} {how}", lines, option, now)
+    with speaking_to(task.owner):
+        lines = [_ended_line(task, succeeded), ""]
+        if not succeeded:
+            why, code = reasons.said(task.fatal_error_description or ""), task.fatal_error_code
+            lines += [_("The reason: %(why)s (%(code)s)") % {"why": why, "code": code}, ""]
+        lines += _numbers(task)
+        if not succeeded:
+            lines += [
+                "",
+                _(
+                    "Files that arrived are complete. Remove the cause, then submit the rest again; with a "
+                    "sync_level, only missing files are moved. The events of the task:"
+                ),
+            ]
+            lines.append(_link(task, "/event_list"))
+        subject = _("%(task)s succeeded") if succeeded else _("%(task)s failed")
+        _write(task, f"ended:{task.pk}", subject % {"task": _short(task)}, lines, option, now)
 
 
 def giver(task: Task, endpoint: Endpoint) -> User:
@@ -65,65 +78,97 @@ def giver(task: Task, endpoint: Endpoint) -> User:
     return task.owner if endpoint.host_id is None else endpoint.owner
 
 
-def waiting(task: Task, endpoint: Endpoint, why: str, how: str, now: datetime) -> None:
-    """Write the mails about a wait for a credential, once for all tasks that wait for it. how: instructions."""
+def waiting(task: Task, endpoint: Endpoint, why: Callable[[], str], how: Callable[[], str], now: datetime) -> None:
+    """Write the mails about a wait for a credential, once for all tasks that wait for it.
+
+    why, how: give the reason and the instructions in the language that is active.
+    """
     if _has_waited_often(task):
         return
     if giver(task, endpoint).pk != task.owner_id:
-        _ask_giver(task, endpoint, how, now)
-    _notify_owner(task, endpoint, why, now)
+        with speaking_to(endpoint.owner):
+            _ask_giver(task, endpoint, how(), now)
+    if _wanted(task, "notify_on_inactive"):
+        with speaking_to(task.owner):
+            _notify_owner(task, endpoint, why(), now)
 
 
 def _ask_giver(task: Task, share: Endpoint, how: str, now: datetime) -> None:
-    name = canonical_name(share)
-    lines = [f"Tasks of other users wait for you at your shared endpoint {name}; the first is a task of"]
-    lines += [f"{task.owner.username}. They use your credential for its host, and no credential is valid now.", "", how]
-    lines += ["", "The tasks continue within seconds of a new credential. There is no further mail before that."]
+    names = {"endpoint": canonical_name(share), "user": task.owner.username}
+    lines = [
+        _(
+            "Tasks of other users wait for you at your shared endpoint %(endpoint)s; the first is a task of "
+            "%(user)s. They use your credential for its host, and no credential is valid now."
+        )
+        % names,
+        "",
+    ]
+    lines += [how, ""]
+    lines.append(_("The tasks continue within seconds of a new credential. There is no further mail before that."))
     key = _wave(share.owner_id, share)
     _free(key, share.owner_id, task)
-    put(share.owner, None, key, f"{name} waits for a credential of yours", lines, now)
+    put(share.owner, None, key, _("%(endpoint)s waits for a credential of yours") % names, lines, now)
 
 
 def _notify_owner(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
-    if not _wanted(task, "notify_on_inactive"):
-        return
     key = _wave(task.owner_id, endpoint)
     _free(key, task.owner_id, task)
-    whom = "you" if giver(task, endpoint).pk == task.owner_id else "somebody else"
-    lines = [f"{_what(task)} waits for {whom}.", "", why, ""]
-    lines += ["Files that have arrived stay. The task continues within seconds of a new credential, with all"]
-    lines += ["your other tasks that wait for the same one; there is no further mail about them."]
-    lines += [f"The deadline of the task is {_time(task.deadline)}; you can change it.", "", *_numbers(task)]
-    subject = f"{_short(task)} waits for a credential for {canonical_name(endpoint)}"
+    own = giver(task, endpoint).pk == task.owner_id
+    first = _("%(task)s waits for you.") if own else _("%(task)s waits for somebody else.")
+    lines = [first % {"task": _what(task)}, "", why, ""]
+    lines.append(
+        _(
+            "Files that have arrived stay. The task continues within seconds of a new credential, with all your "
+            "other tasks that wait for the same one; there is no further mail about them."
+        )
+    )
+    deadline = {"time": _time(task.deadline)}
+    lines += [_("The deadline of the task is %(time)s; you can change it.") % deadline, "", *_numbers(task)]
+    names = {"task": _short(task), "endpoint": canonical_name(endpoint)}
+    subject = _("%(task)s waits for a credential for %(endpoint)s") % names
     _write(task, key, subject, lines, "notify_on_inactive", now)
 
 
-def expiring(task: Task, endpoint: Endpoint, held: CredentialInfo, why: str, how: str, now: datetime) -> None:
+def expiring(
+    task: Task, endpoint: Endpoint, held: CredentialInfo, why: Callable[[], str], how: Callable[[], str], now: datetime
+) -> None:
     """Write the mail about a credential that expires before its task ends: once for each, to its user."""
     key = f"expiring:{held.user_id}:{_digest(held.bound_to)}:{held.stored_at.isoformat()}"
     if held.user_id != task.owner_id and held.expires_at is not None:
-        name = canonical_name(endpoint)
-        ends = f"Your credential for the host of your shared endpoint {name} expires at {_time(held.expires_at)},"
-        lines = [ends, f"and a task of {task.owner.username} that uses it will not be done by then. {how}"]
-        put(endpoint.owner, None, key, f"{name} will need a new credential of yours", lines, now)
+        with speaking_to(endpoint.owner):
+            _warn_giver(task, endpoint, held.expires_at, key, how(), now)
         return
     if not _wanted(task, "notify_on_inactive"):
         return
-    lines = [f"{_what(task)} will have to wait for you.", "", why, ""]
-    lines.append("The task uses a new credential as soon as you store it.")
-    _write(task, key, f"{_short(task)} will need a new credential", lines, "notify_on_inactive", now)
+    with speaking_to(task.owner):
+        lines = [_("%(task)s will have to wait for you.") % {"task": _what(task)}, "", why(), ""]
+        lines.append(_("The task uses a new credential as soon as you store it."))
+        subject = _("%(task)s will need a new credential") % {"task": _short(task)}
+        _write(task, key, subject, lines, "notify_on_inactive", now)
+
+
+def _warn_giver(task: Task, share: Endpoint, ends: datetime, key: str, how: str, now: datetime) -> None:
+    names = {"endpoint": canonical_name(share), "time": _time(ends), "user": task.owner.username}
+    text = _(
+        "Your credential for the host of your shared endpoint %(endpoint)s expires at %(time)s, and a task of "
+        "%(user)s that uses it will not be done by then."
+    )
+    lines = [text % names, "", how]
+    put(share.owner, None, key, _("%(endpoint)s will need a new credential of yours") % names, lines, now)
 
 
 def webhook_disabled(webhook: Webhook, why: str, now: datetime) -> None:
     """Write the mail about a webhook that was disabled because it has failed for too long."""
-    lines = [f"Your webhook {webhook.url.partition('?')[0]} has failed for days and was disabled.", ""]
-    lines += [f"The error of the last attempt: {why}", "", "Repair it, then enable it again:"]
-    lines.append(f"{settings.PUBLIC_URL}{WEBHOOK}{webhook.pk}")
-    key = f"webhook:{webhook.pk}:{now.isoformat()}"
-    put(webhook.owner, None, key, "a webhook of yours was disabled", lines, now)
+    with speaking_to(webhook.owner):
+        address = {"address": webhook.url.partition("?")[0]}
+        lines = [_("Your webhook %(address)s has failed for days and was disabled.") % address, ""]
+        lines += [_("The error of the last attempt: %(error)s") % {"error": why}, ""]
+        lines += [_("Repair it, then enable it again:"), f"{settings.PUBLIC_URL}{WEBHOOK}{webhook.pk}"]
+        key = f"webhook:{webhook.pk}:{now.isoformat()}"
+        put(webhook.owner, None, key, _("a webhook of yours was disabled"), lines, now)
 
 
-def access_given(rule: AccessRule, recipient: User | None, grantor: User, **_: object) -> None:
+def access_given(rule: AccessRule, recipient: User | None, grantor: User, **_more: object) -> None:
     """Write the mail about access to a shared folder (`endpoints.signals`).
 
     The number a day is limited, because rules can be created and deleted without end. For an address without a user,
@@ -133,17 +178,26 @@ def access_given(rule: AccessRule, recipient: User | None, grantor: User, **_: o
     prefix = f"access:{recipient.pk}:" if recipient else f"access to nobody:{grantor.pk}:"
     if Mail.objects.filter(key__startswith=prefix, created_at__gt=now - timedelta(days=1)).count() >= MAX_ACCESS_MAILS:
         return
-    share = rule.endpoint
-    what = "read and change" if rule.permissions == "rw" else "read"
-    lines = [f"{grantor.username} lets you {what} the folder {rule.path} of the shared endpoint", ""]
+    with speaking_to(recipient or grantor):
+        subject = _("%(user)s shares %(endpoint)s with you")
+        subject %= {"user": grantor.username, "endpoint": canonical_name(rule.endpoint)}
+        lines = _access_lines(rule, grantor)
+        put(recipient or grantor, None, f"{prefix}{rule.pk}", subject, lines, now, sent=recipient is not None)
+
+
+def _access_lines(rule: AccessRule, grantor: User) -> list[str]:
+    share, names = rule.endpoint, {"user": grantor.username, "path": rule.path}
+    may_write = rule.permissions == "rw"
+    read = _("%(user)s lets you read the folder %(path)s of the shared endpoint")
+    write = _("%(user)s lets you read and change the folder %(path)s of the shared endpoint")
+    lines = [(write if may_write else read) % names, ""]
     lines += [f"  {canonical_name(share)} ({share.display_name or share.name})", f"  id {share.pk}", ""]
     if rule.expires_at is not None:
-        lines += [f"The access ends on {_time(rule.expires_at.astimezone(UTC))}.", ""]
+        lines += [_("The access ends on %(time)s.") % {"time": _time(rule.expires_at.astimezone(UTC))}, ""]
     if rule.notify_message:
-        lines += [f"{grantor.username} writes:", "", *(f"  {line}" for line in rule.notify_message.splitlines()), ""]
-    lines += ["You need no credential for it. The endpoint:", f"{settings.PUBLIC_URL}/v0.10/endpoint/{share.pk}"]
-    subject = f"{grantor.username} shares {canonical_name(share)} with you"
-    put(recipient or grantor, None, f"{prefix}{rule.pk}", subject, lines, now, sent=recipient is not None)
+        lines += [_("%(user)s writes:") % names, "", *(f"  {line}" for line in rule.notify_message.splitlines()), ""]
+    lines.append(_("You need no credential for it. The endpoint, as a page and for programs:"))
+    return [*lines, f"{settings.PUBLIC_URL}{ENDPOINT_PAGE}{share.pk}", f"{settings.PUBLIC_URL}{ENDPOINT}{share.pk}"]
 
 
 def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:
@@ -206,7 +260,8 @@ def _wanted(task: Task, option: str) -> bool:
 
 def _write(task: Task, key: str, subject: str, lines: Sequence[str], option: str, now: datetime) -> None:
     """Write a mail to the owner of a task, once for each key."""
-    foot = ["", "The task:", _link(task), "", f"Submit a task with {option} false to get no such mail."]
+    foot = ["", _("The task, as a page and for programs:"), f"{settings.PUBLIC_URL}{TASK_PAGE}{task.pk}", _link(task)]
+    foot += ["", _("Submit a task with %(option)s false to get no such mail.") % {"option": option}]
     put(task.owner, task, key, subject, [*lines, *foot], now)
 
 
@@ -237,36 +292,47 @@ def printable(line: str) -> str:
 
 
 def _short(task: Task) -> str:
-    kind = "the transfer" if task.type == TaskType.TRANSFER else "the deletion"
-    return f'{kind} "{task.label}"' if task.label else f"{kind} {way(task)}"
+    text = _("the transfer %(way)s") if task.type == TaskType.TRANSFER else _("the deletion %(way)s")
+    return text % {"way": f'"{task.label}"' if task.label else way(task)}
 
 
 def _what(task: Task) -> str:
-    kind = "transfer" if task.type == TaskType.TRANSFER else "deletion"
-    return f"Your {kind} {way(task)}" + (f' ("{task.label}")' if task.label else "")
+    text = _("Your transfer %(way)s") if task.type == TaskType.TRANSFER else _("Your deletion %(way)s")
+    return text % {"way": way(task)} + (f' ("{task.label}")' if task.label else "")
+
+
+def _ended_line(task: Task, succeeded: bool) -> str:
+    text = _("%(task)s has succeeded.") if succeeded else _("%(task)s has failed.")
+    return text % {"task": _what(task)}
 
 
 def way(task: Task) -> str:
-    """The endpoints of a task, in words."""
+    """The endpoints of a task, in words of the language that is active."""
     source = canonical_name(task.source)
-    return f"from {source} to {canonical_name(task.destination)}" if task.destination else f"on {source}"
+    if task.destination is None:
+        return _("on %(endpoint)s") % {"endpoint": source}
+    return _("from %(source)s to %(destination)s") % {
+        "source": source,
+        "destination": canonical_name(task.destination),
+    }
 
 
 def _numbers(task: Task) -> list[str]:
     deletion = task.type == TaskType.DELETE
     pending = task.files - task.files_transferred - task.files_skipped - task.files_failed
-    lines = [
-        f"  files {'deleted' if deletion else 'moved'}: {task.files_transferred}",
-        f"  files left as they were: {task.files_skipped}",
-        f"  files that failed: {task.files_failed}",
-        f"  files not reached: {pending}",
+    pairs = [
+        (_("files deleted") if deletion else _("files moved"), str(task.files_transferred)),
+        (_("files left as they were"), str(task.files_skipped)),
+        (_("files that failed"), str(task.files_failed)),
+        (_("files not reached"), str(pending)),
     ]
     if not deletion:
-        lines.append(f"  bytes: {task.bytes_transferred} of {task.bytes_total}")
-    lines.append(f"  asked for: {_time(task.request_time)}")
+        values = {"moved": task.bytes_transferred, "total": task.bytes_total}
+        pairs.append((_("bytes"), _("%(moved)d of %(total)d") % values))
+    pairs.append((_("asked for"), _time(task.request_time)))
     if task.completion_time:
-        lines.append(f"  ended: {_time(task.completion_time)}")
-    return lines
+        pairs.append((_("ended"), _time(task.completion_time)))
+    return [f"  {name}: {value}" for name, value in pairs]
 
 
 def _time(moment: datetime) -> str:

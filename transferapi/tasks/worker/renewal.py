@@ -14,22 +14,25 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from endpoints.activation import status as activation
 from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.languages.catalog import ENGLISH, speaking
 from identity.vault.store import CredentialInfo
 from transferapi.tasks import events, moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.models import WITH_HOSTS, Event, Task
-from transferapi.tasks.notify import mails
+from transferapi.tasks.notify import mails, reasons
 from transferapi.tasks.states import Phase
 
 from . import host_keys
@@ -57,7 +60,7 @@ def suspend(task: Task, fault: Fault, had_credential: datetime | None, now: date
         host_keys.suspend(task, fault, now)
         return
     waits_at = _endpoint(task, fault.side)
-    text = _why(task, waits_at, fault)
+    text = _in_english(task, waits_at, fault)
     # A server's reply about another user's credential is not shown to this one.
     raw = fault.raw if mails.giver(task, waits_at).pk == task.owner_id else ""
     event = events.NewEvent(fault.kind, text, raw, is_error=True)
@@ -69,7 +72,18 @@ def suspend(task: Task, fault: Fault, had_credential: datetime | None, now: date
         "had_credential": had_credential,
     }
     moves.move(task.pk, moves.RUNNING, moves.SUSPENDED, now=now, event=event, changes=changes)
-    mails.waiting(task, waits_at, text, how_to_renew(_host(waits_at)), now)
+    _tell(task, waits_at, fault, now)
+
+
+def _in_english(task: Task, waits_at: Endpoint, fault: Fault) -> str:
+    """The reason for events, which are in English, also where a page in another language resumes the task."""
+    with speaking(ENGLISH):
+        return _why(task, waits_at, fault)
+
+
+def _tell(task: Task, waits_at: Endpoint, fault: Fault, now: datetime) -> None:
+    """Write the mails, each in the language of its reader."""
+    mails.waiting(task, waits_at, lambda: _why(task, waits_at, fault), lambda: how_to_renew(_host(waits_at)), now)
 
 
 def _endpoint(task: Task, side: str) -> Endpoint:
@@ -97,20 +111,30 @@ def _host(endpoint: Endpoint) -> Endpoint:
 
 
 def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
-    where = _where(task, waits_at)
+    where = {"endpoint": _where(task, waits_at)}
     if fault.kind is Kind.AUTH:
-        text = f"{where} refused the login; the task waits for another credential."
+        text = _("%(endpoint)s refused the login; the task waits for another credential.") % where
     else:
-        text = f"The task waits for a credential for {where}. {fault.advice or NONE_VALID}"
+        text = (
+            _("The task waits for a credential for %(endpoint)s.") % where
+            + f" {reasons.said(fault.advice or NONE_VALID)}"
+        )
     others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task, end)]
-    more = [f" {_where(task, end)} needs one, too. {_who_renews(task, end)}" for end in others]
-    return f"{text} {_who_renews(task, waits_at)}{''.join(more)}"
+    more = [_("%(endpoint)s needs one, too.") % {"endpoint": _where(task, end)} for end in others]
+    renewals = [_who_renews(task, end) for end in others]
+    also = "".join(f" {needs} {renewal}" for needs, renewal in zip(more, renewals, strict=True))
+    return f"{text} {_who_renews(task, waits_at)}{also}"
 
 
 def _where(task: Task, endpoint: Endpoint) -> str:
     """The name of the endpoint, with its side in the task."""
-    sides = [side for side, end in _ends(task).items() if end.pk == endpoint.pk]
-    return f"{canonical_name(endpoint)} (the {' and the '.join(sides)})"
+    sides = " ".join(side for side, end in _ends(task).items() if end.pk == endpoint.pk)
+    words = {
+        "source": _("%(endpoint)s (the source)"),
+        "destination": _("%(endpoint)s (the destination)"),
+    }
+    text = words.get(sides, _("%(endpoint)s (the source and the destination)"))
+    return text % {"endpoint": canonical_name(endpoint)}
 
 
 def _active(task: Task, endpoint: Endpoint) -> bool:
@@ -122,19 +146,24 @@ def _who_renews(task: Task, endpoint: Endpoint) -> str:
     giver = mails.giver(task, endpoint)
     if giver.pk == task.owner_id:
         return how_to_renew(_host(endpoint))
-    return f"{giver.username}, the owner of this shared endpoint, must activate its host."
+    text = _("%(user)s, the owner of this shared endpoint, must activate its host.")
+    return text % {"user": giver.username}
 
 
 def how_to_renew(endpoint: Endpoint) -> str:
     """Instructions to give a credential for the endpoint."""
     page, call = (f"{settings.PUBLIC_URL}{path.format(endpoint.pk)}" for path in (PAGE, ACTIVATE))
-    text = f"Activate {canonical_name(endpoint)} at {page} or by POST {call}"
+    places = {"endpoint": canonical_name(endpoint), "page": page, "call": call}
+    text = _("Activate %(endpoint)s at %(page)s or by POST %(call)s") % places
     ways = []
     if endpoint.myproxy_server:
-        ways.append(f"your name and passphrase at the MyProxy server {endpoint.myproxy_server}")
+        at = {"server": endpoint.myproxy_server}
+        ways.append(_("your name and passphrase at the MyProxy server %(server)s") % at)
     if endpoint.oauth_server:
-        ways.append(f"a login at {endpoint.oauth_server}")
-    return f"{text}, with {' or '.join(ways)}." if ways else f"{text}."
+        ways.append(_("a login at %(server)s") % {"server": endpoint.oauth_server})
+    if not ways:
+        return f"{text}."
+    return _("%(activate)s, with %(ways)s.") % {"activate": text, "ways": _(" or ").join(ways)}
 
 
 # ---- resume
@@ -187,12 +216,12 @@ def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     fault = Fault(Kind.NO_CREDENTIALS, advice=NONE_VALID)
     with transaction.atomic():
         now = moment(now)
-        text = _why(task, other, fault)
+        text = _in_english(task, other, fault)
         changes = {"waits_at": other, "had_credential": None, "nice_status_details": events.printable(text)}
         changed = Task.objects.filter(pk=task.pk, phase=Phase.SUSPENDED, waits_at=renewed)
         if changed.update(nice_status=fault.kind, **changes):
             events.append(task.pk, [events.NewEvent(fault.kind, text, is_error=True)], now)
-            mails.waiting(task, other, text, how_to_renew(_host(other)), now)
+            _tell(task, other, fault, now)
     return False
 
 
@@ -223,16 +252,20 @@ def foresee(
     if held.expires_at is None or not _is_too_short(task, held.expires_at - now, rest, _notice(held)):
         return False
     details = {"endpoint": canonical_name(endpoint), "expires_at": held.expires_at.isoformat(timespec="seconds")}
-    text = (
-        f"The credential for {_where(task, endpoint)} expires at {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, and "
-        f"{_how_long(rest, held.expires_at - now)} {_who_renews(task, endpoint)}"
-    )
-    new = events.NewEvent(EXPIRES_SOON, text, details)
+    soon = partial(_expires_soon, task, endpoint, held.expires_at, rest, now)
+    with speaking(ENGLISH):
+        new = events.NewEvent(EXPIRES_SOON, soon(), details)
     with hold(task_id, epoch) as at:
         if not Event.objects.filter(task=task_id, code=EXPIRES_SOON, details=events.text(details)).exists():
             events.append(task_id, [new], at)
-            mails.expiring(task, endpoint, held, text, how_to_renew(_host(endpoint)), at)
+            mails.expiring(task, endpoint, held, soon, lambda: how_to_renew(_host(endpoint)), at)
     return True
+
+
+def _expires_soon(task: Task, endpoint: Endpoint, ends: datetime, rest: float | None, now: datetime) -> str:
+    places = {"endpoint": _where(task, endpoint), "time": f"{ends:%Y-%m-%d %H:%M:%S} UTC"}
+    first = _("The credential for %(endpoint)s expires at %(time)s, and") % places
+    return f"{first} {_how_long(rest, ends - now)} {_who_renews(task, endpoint)}"
 
 
 def _notice(held: CredentialInfo) -> timedelta:
@@ -250,15 +283,17 @@ def _is_too_short(task: Task, left: timedelta, rest: float | None, notice: timed
 
 def _how_long(rest: float | None, left: timedelta) -> str:
     if rest is None:
-        return "the time that the task takes is not known yet. If it is not done by then, it will wait."
+        return _("the time that the task takes is not known yet. If it is not done by then, it will wait.")
+    duration = {"duration": _duration(rest)}
     if rest <= left.total_seconds():
-        return f"the rest of the task takes about {_duration(rest)}. If it gets slower, it will wait then."
-    return f"the rest of the task takes about {_duration(rest)}. The task will wait then."
+        return _("the rest of the task takes about %(duration)s. If it gets slower, it will wait then.") % duration
+    return _("the rest of the task takes about %(duration)s. The task will wait then.") % duration
 
 
 def _duration(seconds: float) -> str:
     """The duration in words."""
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    if seconds >= 7200:
+        return _("%(count)s hours") % {"count": f"{seconds / 3600:.0f}"}
+    if seconds >= 120:
+        return _("%(count)s minutes") % {"count": f"{seconds / 60:.0f}"}
+    return _("%(count)s seconds") % {"count": f"{seconds:.0f}"}

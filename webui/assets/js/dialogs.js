@@ -79,6 +79,8 @@ document.addEventListener("submit", async (event) => {
   const yes = await confirmDialog({ title: confirm, text: confirmText ?? "", act: confirmAct ?? t("Do it"), danger: target.hasAttribute("data-danger"), must: confirmMust });
   if (yes) {
     target.dataset.confirmed = "yes";
+    // The service asks by a page where no script has asked.
+    if (!target.elements.confirmed) target.append(el("input", { type: "hidden", name: "confirmed", value: "yes" }));
     target.requestSubmit(submitter);
     delete target.dataset.confirmed;
   }
