@@ -289,6 +289,8 @@ class ClientOptions(models.Model):
     )
     #: Whether each use replaces a refresh token, and a second use of an old one ends the sign-in.
     rotates_refresh_tokens = models.BooleanField(db_default=False, default=False)
+    #: By which its identity tokens are signed: RS256 or RS512; empty: by what is known of the program.
+    id_token_algorithm = models.CharField(max_length=8, blank=True, db_default="", default="")
 
 
 class SignIn(models.Model):

@@ -142,6 +142,8 @@ OAUTH_CLIENTS: Mapping[str, OAuthClient] = clients_of(CONFIG.oauth_clients.value
 OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth2_provider.Application"
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth2_provider.AccessToken"  # noqa: S105
 
+#: The keys of identity tokens; the file, if any, is read again when it changes (`identity.provider.signing_keys`).
+OIDC_KEY_FILE = CONFIG.oidc_key_file
 #: Our own OAuth2 server (`identity.provider`). Tokens, codes and secrets are kept as digests only (RFC 9700).
 OAUTH2_PROVIDER: dict[str, Any] = {
     "OIDC_ENABLED": True,

@@ -156,6 +156,9 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        file.flush()
+        # Before the rename: after a power cut the name must not stand for an empty file.
+        os.fsync(file.fileno())
         if os.geteuid() == 0 and path.exists():
             before = path.stat()
             os.fchown(file.fileno(), before.st_uid, before.st_gid)

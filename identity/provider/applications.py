@@ -24,6 +24,7 @@ MAX_NAME = 255
 MAX_SECRET_NAME = 128
 MAX_REDIRECT_URIS = 20
 MAX_URI = 1024
+ID_TOKEN_ALGORITHMS = ("RS256", "RS512")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class ApplicationSpec:
     redirect_uris: Sequence[str] = ()
     #: Whether each use replaces a refresh token, and a second use of an old one ends the sign-in (RFC 9700, 4.14.2).
     rotate_refresh_tokens: bool = False
+    #: By which identity tokens are signed; empty: by what is known of the program.
+    id_token_algorithm: str = ""
 
 
 def of_user(user: User) -> list[Application]:
@@ -147,8 +150,11 @@ def is_loopback(host: str) -> bool:
 
 
 def _keep_options(application: Application, spec: ApplicationSpec) -> None:
+    if spec.id_token_algorithm not in ("", *ID_TOKEN_ALGORITHMS):
+        raise ClientInvalidError("id_token_signed_response_alg", " or ".join(ID_TOKEN_ALGORITHMS))
     row = clients.options(application)
     row.rotates_refresh_tokens = spec.rotate_refresh_tokens
+    row.id_token_algorithm = spec.id_token_algorithm
     row.save()
 
 

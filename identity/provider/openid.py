@@ -1,35 +1,43 @@
-"""OpenID Connect: identity tokens, and the public half of the signing key."""
+"""OpenID Connect: identity tokens, and the public halves of the signing keys."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from jwcrypto import jwk, jwt
-from oauth2_provider.utils import jwk_from_pem
+from oauth2_provider.models import Application
 
 from identity.models import User
 
-from . import scopes
+from . import clients, scopes
+from .applications import ID_TOKEN_ALGORITHMS
+from .signing_keys import current
 
-ALGORITHM = "RS256"
-
-
-def _pem() -> str:
-    return str(settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"])
+#: Both with the same keys. Globus signs by the second, and some programs written for it accept no other.
+ALGORITHMS = ID_TOKEN_ALGORITHMS
+_HASHES = {"RS256": hashlib.sha256, "RS512": hashlib.sha512}
+#: The way back to the Globus backend of the framework python-social-auth, which may accept RS512 only.
+_FRAMEWORK = "/complete/globus/"
 
 
 def is_configured() -> bool:
     """Without a key (WAYBILL_OIDC_KEY) the server issues no identity tokens; everything else works."""
-    return bool(_pem())
+    return current.is_configured()
 
 
-def _key() -> jwk.JWK:
-    return jwk_from_pem(_pem())
+def algorithm(application: Application, redirect_uri: str) -> str:
+    """The one that the application has chosen; else the one that the program at this address is known to accept."""
+    if chosen := clients.options(application).id_token_algorithm:
+        return chosen
+    return ALGORITHMS[urlsplit(redirect_uri).path == _FRAMEWORK]
 
 
 def issuer() -> str:
@@ -50,28 +58,45 @@ def name_of(user: User) -> str:
     return user.get_full_name() or user.username
 
 
-def signed(start: Mapping[str, Any], user: User, names: Collection[str], authenticated_at: float) -> str:
-    """An identity token. start: the claims that the protocol sets (aud, iat, nonce, at_hash)."""
+def signed(
+    start: Mapping[str, Any], user: User, names: Collection[str], authenticated_at: float, access_token: str, by: str
+) -> str:
+    """An identity token. start: the claims that the protocol sets (aud, iat, nonce); by: the algorithm."""
     now = int(time.time())
-    lifetime = int(settings.OAUTH2_PROVIDER["ID_TOKEN_EXPIRE_SECONDS"])
+    lifetime = int(current.lifetime().total_seconds())
     all_claims = {
         **claims(user, names),
         **start,
         "iss": issuer(),
         "exp": now + lifetime,
         "auth_time": int(authenticated_at),
+        "at_hash": _half_hash(access_token, by),
         "jti": str(uuid.uuid4()),
     }
-    key = _key()
-    token = jwt.JWT(
-        header=json.dumps({"typ": "JWT", "alg": ALGORITHM, "kid": key.thumbprint()}), claims=json.dumps(all_claims)
-    )
+    key = current.signer()
+    header = json.dumps({"typ": "JWT", "alg": by, "kid": _key_id(key, by)})
+    token = jwt.JWT(header=header, claims=json.dumps(all_claims))
     token.make_signed_token(key)
     return str(token.serialize())
 
 
+def _half_hash(access_token: str, by: str) -> str:
+    """OpenID Connect Core section 3.1.3.6: the hash of the algorithm that signs."""
+    whole = _HASHES[by](access_token.encode()).digest()
+    return base64.urlsafe_b64encode(whole[: len(whole) // 2]).decode().rstrip("=")
+
+
+def _key_id(key: jwk.JWK, by: str) -> str:
+    """One for each algorithm: some clients check by the algorithm that the key names."""
+    return str(key.thumbprint()) if by == ALGORITHMS[0] else f"{key.thumbprint()}-{by}"
+
+
 def public_keys() -> dict[str, Any]:
-    """The key set (RFC 7517): one RSA key."""
-    key = _key()
-    shown = {"alg": ALGORITHM, "use": "sig", "kid": key.thumbprint(), **json.loads(key.export_public())}
-    return {"keys": [shown]}
+    """The key set (RFC 7517): each RSA key once for each algorithm."""
+    return {
+        "keys": [
+            {**json.loads(key.export_public()), "alg": by, "use": "sig", "kid": _key_id(key, by)}
+            for key in current.published()
+            for by in ALGORITHMS
+        ]
+    }

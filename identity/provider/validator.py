@@ -290,7 +290,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     ) -> str | None:
         if request.grant_type != "authorization_code" or not openid.is_configured():
             return None
-        return openid.signed(id_token, request.user, request.scopes, request.authenticated_at)
+        by = openid.algorithm(request.client, request.grant.redirect_uri)
+        first: str = token["access_token"]
+        return openid.signed(id_token, request.user, request.scopes, request.authenticated_at, first, by)
 
 
 def _record(what: What, user: User, application: Application, names: Sequence[str], grant: str = "") -> None:

@@ -7,10 +7,7 @@ was sealed. Nonces are random: one key may seal 2^32 envelopes (NIST SP 800-38D,
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from identity.hidden import Hidden
 
 from .errors import VaultKeyMissingError, VaultKeyNotConfiguredError, VaultSealBrokenError
 from .keys import Key, parse_keys
+from .watched_file import WatchedFile
 
 VERSION = b"\x01"
 ID_OCTETS = 8
@@ -30,56 +28,14 @@ HEAD_OCTETS = len(VERSION) + ID_OCTETS + NONCE_OCTETS
 #: The difference in length between an envelope and its plaintext.
 OVERHEAD_OCTETS = HEAD_OCTETS + 16
 
-log = logging.getLogger(__name__)
-
-
-class _KeyFile:
-    """The keys of a file. The file is read again when it changes, so a new key needs no restart.
-
-    An unreadable file is logged once per change; until it is readable again, the previous keys stay in use.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: tuple[object, ...] = ()
-        self._keys: tuple[Key, ...] = ()
-
-    def keys(self, path: Path, at_start: tuple[Key, ...]) -> tuple[Key, ...]:
-        with self._lock:
-            look = (path, at_start, *_stamp(path))
-            if look != self._seen:
-                if look[:2] != self._seen[:2]:
-                    self._keys = at_start
-                self._seen = look
-                self._read(path)
-            return self._keys
-
-    def _read(self, path: Path) -> None:
-        try:
-            self._keys = parse_keys(path.read_text(encoding="utf-8"))
-            if path.stat().st_mode & stat.S_IROTH:
-                log.warning("Every account of this machine can read the vault keys in %s: chmod 600 it", path)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            log.error("The vault keys in %s cannot be read, the previous ones stay in use: %s", path, reason)
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-_file = _KeyFile()
+_file = WatchedFile("vault keys", parse_keys)
 
 
 def configured() -> tuple[Key, ...]:
     """All configured keys, the newest first; empty when none is configured."""
     at_start: tuple[Key, ...] = tuple(settings.VAULT_KEYS)
     path: Path | None = settings.VAULT_KEY_FILE
-    return at_start if path is None else _file.keys(path, at_start)
+    return at_start if path is None else _file.read(path, at_start)
 
 
 def newest() -> Key:

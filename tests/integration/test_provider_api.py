@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,15 @@ from django.core.cache import cache
 from django.db import connection
 from django.db.models import F
 from django.test import Client
+from jwcrypto import jwk, jwt
 from oauth2_provider.models import AccessToken, Application
 
+from deploy.stack.home import new_rsa_key, write_private
 from identity.models import ClientSecret, Registration, SignIn, User
 from identity.provider import applications, consents, registration, scopes
+from identity.provider.applications import ApplicationSpec
+from identity.provider.signing_keys import key_file
+from identity.provider.signing_keys.key_file import SigningKey
 from tests.integration.provider import CALLBACK, App, basic, by_server, get, make, post
 from tests.integration.rest import Answer, Api, assert_error, read
 
@@ -606,7 +613,7 @@ def number(text: str) -> int:
 def test_the_configuration_names_every_place(db: None) -> None:
     found = get("/.well-known/openid-configuration")
     assert found.status == 200
-    assert found.body["id_token_signing_alg_values_supported"] == ["RS256"]
+    assert found.body["id_token_signing_alg_values_supported"] == ["RS256", "RS512"]
     here = "http://127.0.0.1:8000"
     assert found.body["issuer"] == here
     for name in ("token", "revocation", "introspection", "userinfo"):
@@ -625,7 +632,8 @@ def test_an_identity_token_says_who_signed_in_and_for_whom(portal: App, alice: U
     before = int(time.time())
     tokens = portal.tokens(alice, "openid profile", nonce="n-1", prompt="login")
     head, body, signature = tokens["id_token"].split(".")
-    [key] = get("/jwk.json").body["keys"]
+    key, other = get("/jwk.json").body["keys"]
+    assert (other["n"], other["alg"], other["kid"]) == (key["n"], "RS512", key["kid"] + "-RS512")
     assert (key["kty"], key["alg"], key["use"]) == ("RSA", "RS256", "sig")
     assert not {"d", "p", "q"} & set(key)
     assert decoded(head) == {"alg": "RS256", "kid": key["kid"], "typ": "JWT"}
@@ -637,6 +645,75 @@ def test_an_identity_token_says_who_signed_in_and_for_whom(portal: App, alice: U
     assert (told["nonce"], told["preferred_username"]) == ("n-1", "alice")
     assert before - 1 <= told["auth_time"] <= told["iat"] <= told["exp"] - 3600
     assert "email" not in told
+
+
+FRAMEWORK = "https://portal.example.org/complete/globus/"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "redirect_uri", "algorithm"),
+    [
+        ("", CALLBACK, "RS256"),
+        ("", FRAMEWORK, "RS512"),
+        ("RS512", CALLBACK, "RS512"),
+        ("RS256", FRAMEWORK, "RS256"),
+    ],
+)
+def test_an_application_gets_the_signature_that_it_checks(
+    bob: User, alice: User, chosen: str, redirect_uri: str, algorithm: str
+) -> None:
+    """As PyJWT does it in globus-sdk and in python-social-auth: by the key that the head names, with its algorithm."""
+    spec = ApplicationSpec("portal", redirect_uris=[redirect_uri], id_token_algorithm=chosen)
+    application, secret = applications.make(bob, spec)
+    assert secret is not None
+    tokens = App(application.client_id, secret.value).tokens(alice, f"openid {scopes.TRANSFER_ALL}", redirect_uri)
+    keys = {key["kid"]: key for key in get("/jwk.json").body["keys"]}
+    key = jwk.JWK(**keys[decoded(tokens["id_token"].split(".")[0])["kid"]])
+    token = jwt.JWT(jwt=tokens["id_token"], key=key, algs=[algorithm])
+    hashed = {"RS256": hashlib.sha256, "RS512": hashlib.sha512}[algorithm](tokens["access_token"].encode()).digest()
+    at_hash = base64.urlsafe_b64encode(hashed[: len(hashed) // 2]).decode().rstrip("=")
+    assert json.loads(token.claims)["at_hash"] == at_hash
+    assert keys[json.loads(token.header)["kid"]]["alg"] == algorithm
+
+
+def test_a_new_key_is_published_and_signs_without_a_restart(
+    portal: App, alice: User, settings: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "keys"
+    old, new = (SigningKey(new_rsa_key().strip(), begin) for begin in (None, datetime.now(UTC) + timedelta(hours=2)))
+    settings.OIDC_KEY_FILE = path
+
+    def signed_by() -> str:
+        head = decoded(portal.tokens(alice, "openid")["id_token"].split(".")[0])
+        return str(head["kid"])
+
+    def published() -> list[str]:
+        return [key["kid"] for key in get("/jwk.json").body["keys"] if key["alg"] == "RS256"]
+
+    write_private(path, key_file.text_of([old]))
+    [first] = published()
+    assert signed_by() == first
+    write_private(path, key_file.text_of([old, new]))
+    assert published()[0] == signed_by() == first
+    [second] = published()[1:]
+    begun = SigningKey(new.pem, datetime.now(UTC) - timedelta(seconds=1))
+    write_private(path, key_file.text_of([old, begun]))
+    assert published() == [second, first]
+    assert signed_by() == second
+    over = SigningKey(new.pem, datetime.now(UTC) - timedelta(hours=49))
+    write_private(path, key_file.text_of([old, over]))
+    assert published() == [second]
+
+
+def test_the_choice_of_an_algorithm_is_a_field_of_the_application(api: Api) -> None:
+    name = "id_token_signed_response_alg"
+    made = api.post(CLIENTS, {"client": {"name": "x", name: "RS512"}}).body["client"]
+    assert made[name] == "RS512"
+    path = f"{CLIENTS}/{made['id']}"
+    assert api.put(path, {"client": {"name": "y"}}).body["client"][name] == "RS512"
+    assert api.put(path, {"client": {name: None}}).body["client"][name] is None
+    for wrong in ("none", "HS256", "rs512", "RS512 "):
+        assert api.put(path, {"client": {name: wrong}}).status == 400, wrong
 
 
 def test_a_renewal_makes_no_identity_token(portal: App, alice: User) -> None:

@@ -11,6 +11,7 @@ from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.federation.providers import parse_providers
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
+from identity.provider.signing_keys import key_file
 from identity.sign_up.policy import SignUpPolicy
 from identity.sign_up.policy import parse as parse_sign_up
 from identity.vault.keys import parse_keys
@@ -218,8 +219,9 @@ class SignInSettings:
     )
     oidc_key: Secret | None = secret(
         "WAYBILL_OIDC_KEY",
-        values.rsa_key,
-        "RSA private key (PEM) that signs identity tokens (or ..._FILE; `make up` makes one)",
+        key_file.parse,
+        "RSA private key (PEM) that signs identity tokens (or ..._FILE, in which `waybill oidc rotate` puts a new one; "
+        "`make up` makes one)",
     )
     #: Lines; `identity.federation.providers` reads them.
     providers: Secret | None = secret(
@@ -228,6 +230,8 @@ class SignInSettings:
         "OpenID Connect and OAuth2 providers by which users sign in, one a line: "
         "google|github|orcid|cilogon|https://issuer id [secret] [domain=...] [label=...] (or ..._FILE; default: none)",
     )
+    #: The file of the text, if any: it is read again while the service runs.
+    oidc_key_file: Path | None = variable("WAYBILL_OIDC_KEY_FILE", values.path_or_none, "")
 
 
 @dataclass(frozen=True, kw_only=True)

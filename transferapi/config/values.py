@@ -136,21 +136,6 @@ def header_value(text: str) -> None:
         raise ValueError("a header carries it: letters and digits only (openssl rand -hex 32)")
 
 
-def rsa_key(text: str) -> None:
-    # Imported only where a key is given.
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(text.encode(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The text of the error could hold a part of the key.
-        raise ValueError("it is not a private key in PEM without a passphrase") from None
-    if not isinstance(key, RSAPrivateKey) or key.key_size < 2048:
-        raise ValueError("it is not an RSA key of at least 2048 bits")
-
-
 def rate(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 6:
         raise ValueError("a whole number of requests a second")

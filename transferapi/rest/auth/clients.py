@@ -134,7 +134,11 @@ def _spec(asked: Document, before: Application | None = None) -> ApplicationSpec
     rotate = given["rotate_refresh_tokens"]
     if rotate is None:
         rotate = before is not None and clients.rotates(before)
-    return ApplicationSpec(name, public, uris, rotate)
+    algorithm = given["id_token_signed_response_alg"]
+    # null takes the choice back.
+    if before and "id_token_signed_response_alg" not in asked.fields:
+        algorithm = clients.options(before).id_token_algorithm
+    return ApplicationSpec(name, public, uris, rotate, algorithm or "")
 
 
 _PUBLIC, _CONFIDENTIAL = "public_installed_client", ("confidential_client", "client_identity")

@@ -31,7 +31,7 @@ def configuration(request: HttpRequest) -> HttpResponse:
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
         "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": [openid.ALGORITHM],
+        "id_token_signing_alg_values_supported": list(openid.ALGORITHMS),
         "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         "code_challenge_methods_supported": ["S256"],
         "claims_supported": ["sub", "name", "preferred_username", "email", "auth_time"],

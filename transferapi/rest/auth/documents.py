@@ -158,6 +158,9 @@ def _template(application: Application) -> str | None:
     return next(iter(registration.TEMPLATES)) if clients.is_registered_by_template(application) else None
 
 
+_ALGORITHM = t.about(
+    "null: by the redirect URI, RS512 for the framework of portals", t.maybe(t.one_of("RS256", "RS512"))
+)
 _ROTATE = "each use replaces a refresh token, and a second use of an old one ends the sign-in"
 _GRANTS = ("authorization_code", "refresh_token", "client_credentials")
 _KINDS = ("confidential_client", "public_installed_client")
@@ -185,6 +188,12 @@ CLIENT = ResponseDocument[Application](
     Field("parent_client", t.MAYBE_UUID, _template, None),
     *each("project required_idp preselect_idp", t.MAYBE_UUID, Always(None)),
     Field("rotate_refresh_tokens", t.about(_ROTATE, t.FLAG), clients.rotates, False),
+    Field(
+        "id_token_signed_response_alg",
+        _ALGORITHM,
+        lambda row: clients.options(row).id_token_algorithm or None,
+        None,
+    ),
     Field("prompt_for_named_grant", t.FLAG, Always(False)),
     Field("userinfo_from_effective_identity", t.FLAG, Always(True), True),
     data_type=None,
@@ -247,6 +256,7 @@ _SPEC = (
         ),
     ),
     Field[Any]("rotate_refresh_tokens", t.about(_ROTATE, t.MAYBE_FLAG)),
+    Field[Any]("id_token_signed_response_alg", _ALGORITHM),
 )
 CLIENT_SPEC = RequestDocument("client_spec", "", *optional(_NAME), *_SPEC, data_type=None)
 CLIENT_REQUEST = RequestDocument(
