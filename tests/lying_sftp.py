@@ -12,6 +12,7 @@ from typing import Any
 import asyncssh
 
 from endpoints.sftp.login import SftpLogin
+from endpoints.ssh.account import SshAccount
 from endpoints.ssh.keys import fingerprint_of, parse_ssh_key
 from tests.ssh_grid import key_pair
 from tests.streamed_tasks import End
@@ -44,7 +45,7 @@ async def lying(folder: Path, kind: type[asyncssh.SFTPServer] = LyingSftp) -> As
     )
     try:
         pinned = fingerprint_of(host_key.public_data)
-        yield End(server.get_port(), SftpLogin("alice", parse_ssh_key(key.read_text()).pem, pinned))
+        yield End(server.get_port(), SftpLogin(SshAccount("alice", parse_ssh_key(key.read_text()).pem, pinned)))
     finally:
         server.close()
         await server.wait_closed()

@@ -21,6 +21,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 django.setup()
 
 from endpoints.sftp.login import SftpLogin  # noqa: E402
+from endpoints.ssh.account import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from tests.streamed_tasks import End, StreamedTask  # noqa: E402
 
@@ -42,7 +43,7 @@ async def move(end: End, source: Path, there: Path) -> None:
 
 def main(port: str, key_file: str, fingerprint: str, source: str, there: str) -> None:
     user = pwd.getpwuid(os.geteuid()).pw_name
-    end = End(int(port), SftpLogin(user, parse_ssh_key(Path(key_file).read_text()).pem, fingerprint))
+    end = End(int(port), SftpLogin(SshAccount(user, parse_ssh_key(Path(key_file).read_text()).pem, fingerprint)))
     asyncio.run(move(end, Path(source) / "small", Path(there) / "small"))
     before = memory("VmRSS")
     RESET.write_text("5")

@@ -31,6 +31,7 @@ from bench.wan.network import Host, Network  # noqa: E402
 from bench.wan.ssh import ssh_server  # noqa: E402
 from deploy.endpoint.sshd import fingerprint  # noqa: E402
 from endpoints.sftp.login import SftpLogin  # noqa: E402
+from endpoints.ssh.account import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from tests.streamed_tasks import End, StreamedTask, tree  # noqa: E402
 
@@ -52,7 +53,7 @@ class RealClock:
 def end_of(host: Host, keys: Path) -> End:
     """The account of root on this host."""
     pem = parse_ssh_key((keys / "key").read_text()).pem
-    return End(22, SftpLogin("root", pem, fingerprint(keys / "host-key")), host.address)
+    return End(22, SftpLogin(SshAccount("root", pem, fingerprint(keys / "host-key"))), host.address)
 
 
 def ours(source: End, destination: End, data: Path, there: Path) -> None:

@@ -28,9 +28,9 @@ from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
 from endpoints.models import Endpoint
 from endpoints.sftp.login import SftpLogin
+from endpoints.ssh.account import JumpHost, SshAccount
 from endpoints.ssh.host_keys import note_host_key
 from endpoints.ssh.login import SshLogin
-from endpoints.ssh_accounts.account import JumpHost, SshAccount
 from endpoints.ssh_accounts.account_login import AccountLogin
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
@@ -187,7 +187,7 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
     if schemes == {"ssh"}:
         through = jump(user_id, endpoint.jump_host, now)
         return Logins(found.credential, _with_account(endpoint, secret, through), through is not None)
-    return Logins(found.credential, _with_ssh_key(secret, SftpLogin if schemes == {"sftp"} else SshLogin))
+    return Logins(found.credential, (_with_sftp if schemes == {"sftp"} else _with_sshftp)(endpoint, secret))
 
 
 @sensitive_variables()
@@ -277,11 +277,22 @@ def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None)
 
 
 @sensitive_variables()
-def _with_ssh_key(secret: bytes, kind: type[SshLogin]) -> _Maker:
+def _with_sftp(endpoint: Endpoint, secret: bytes) -> _Maker:
     username, private_key = unpack_ssh(secret)
 
     def make(hostname: str, port: int, subject: str) -> Login:
-        return kind(username, private_key, subject)
+        note = functools.partial(note_host_key, endpoint.pk, hostname, port)
+        return SftpLogin(SshAccount(username, private_key, subject), note)
+
+    return make
+
+
+@sensitive_variables()
+def _with_sshftp(endpoint: Endpoint, secret: bytes) -> _Maker:
+    username, private_key = unpack_ssh(secret)
+
+    def make(hostname: str, port: int, subject: str) -> Login:
+        return SshLogin(username, private_key, subject)
 
     return make
 

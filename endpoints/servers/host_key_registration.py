@@ -19,7 +19,7 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import SSH_SCHEMES, ServerSpec
-from endpoints.ssh_accounts.account import shown_host_key
+from endpoints.ssh.account import shown_host_key
 from identity.models import User
 from identity.vault.errors import VaultError
 

@@ -207,6 +207,11 @@ def remember_family(host_key: str, family: str) -> None:
     _families[host_key] = family
 
 
+def forget_family(host_key: str) -> None:
+    """The host has another key, or another kind of key."""
+    _families.pop(host_key, None)
+
+
 async def connect_socket(host: str, port: int) -> socket.socket:
     """Connect to an address, not to a name. Raises FaultError."""
     connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)

@@ -21,11 +21,12 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, ses
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.streams.tls_streams import DataConnection
+from endpoints.sftp.login import begin_session
 from endpoints.sftp.session import SftpSession
+from endpoints.ssh.account import JumpHost, NoteHostKey, SshAccount, connect
 from identity.gsi.printable import readable
 
 from . import forwarded_data
-from .account import HostKeyError, JumpHost, SshAccount, connect
 from .found import OWN, SFTP, TOOLKIT, Found
 from .program import Program, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
@@ -42,10 +43,6 @@ _unforwarded: set[tuple[str, str]] = set()
 _MOST_UNFORWARDED = 1000
 
 
-#: Round trips until an SFTP session can be used: its channel, the subsystem, the version, the home folder.
-_SFTP_ROUND_TRIPS = 4
-
-
 class OnlySftpError(FaultError):
     """The account runs neither the toolkit's server nor ours: it has SFTP, if anything."""
 
@@ -60,13 +57,12 @@ class AccountLogin:
     """A `Login` (see `gridftp.login`) to an account by an ssh key, through a jump host where there is one.
 
     data_ports: "LOW-HIGH", the ports at which our server awaits data connections; "": any.
-    note_host_key: called in a thread with the fingerprint that the host shows in place of the registered one.
     """
 
     account: SshAccount
     jump: JumpHost | None = None
     data_ports: str = ""
-    note_host_key: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
+    note_host_key: NoteHostKey | None = field(default=None, repr=False, compare=False)
 
     protected = True
     #: Both servers expect these commands and ignore their values: they run as the account already.
@@ -118,12 +114,9 @@ class AccountLogin:
 
     async def log_in(self, host: str, port: int, *, timeout: float) -> asyncssh.SSHClientConnection:
         """The account's connection, for a command or for SFTP. Raises FaultError."""
-        try:
-            return await connect(host, port, self.account, timeout=timeout, jump=self.jump)
-        except HostKeyError as error:
-            if self.note_host_key and error.host_key == self.account.host_key:
-                await asyncio.to_thread(self.note_host_key, error.shown)
-            raise
+        return await connect(
+            host, port, self.account, timeout=timeout, jump=self.jump, note_host_key=self.note_host_key
+        )
 
     def _connection(
         self, host: str, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: Found, *, own_ssh: bool
@@ -148,17 +141,8 @@ class AccountLogin:
             return await self._open_sftp(host, port, timeout, error.found)
 
     async def _open_sftp(self, host: str, port: int, timeout: float, found: Found) -> SftpSession:
-        loop = asyncio.get_running_loop()
-        ssh = await self.log_in(host, port, timeout=timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                begun = loop.time()
-                session = await SftpSession.begin(ssh, self, 0.0)
-        except TimeoutError:
-            ssh.abort()
-            raise FaultError(session_fault(Kind.TIMEOUT, f"no SFTP session within {timeout:g} s")) from None
+        session = await begin_session(await self.log_in(host, port, timeout=timeout), self, timeout)
         session.offer = found.words
-        session.round_trip = (loop.time() - begun) / _SFTP_ROUND_TRIPS
         return session
 
     async def _start(self, ssh: asyncssh.SSHClientConnection, sent: Program) -> tuple[RemoteProgram, Found]:

@@ -13,6 +13,7 @@ import pytest
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.sftp.login import SftpLogin
+from endpoints.ssh.account import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from tests.streamed_tasks import End, StreamedTask, tree
@@ -29,7 +30,10 @@ def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[End]:
     key = key_pair(folder)
     with SshServer(folder, sftp_only=True) as server:
         server.authorize(key)
-        yield End(server.port, SftpLogin(server.username, parse_ssh_key(key.read_text()).pem, server.fingerprint()))
+        yield End(
+            server.port,
+            SftpLogin(SshAccount(server.username, parse_ssh_key(key.read_text()).pem, server.fingerprint())),
+        )
 
 
 def test_a_task_of_many_large_streams_takes_less_than_64_mb(

@@ -15,9 +15,9 @@ import pytest
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.ssh.account import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh_accounts import account_login
-from endpoints.ssh_accounts.account import JumpHost, SshAccount
 from endpoints.ssh_accounts.account_login import AccountLogin, OnlySftpError, remove_program
 from endpoints.ssh_accounts.found import OWN, SFTP, TOOLKIT, Found
 from endpoints.ssh_accounts.program import program

@@ -64,9 +64,9 @@ def alice() -> User:
     return User.objects.create(username="alice", email="alice@example.org")
 
 
-def account(owner: User, name: str, server: SshServer, key: Path, **fields: object) -> Endpoint:
+def account(owner: User, name: str, server: SshServer, key: Path, *, scheme: str = "ssh", **fields: object) -> Endpoint:
     """An activated endpoint, whose host key is read at registration."""
-    endpoint = registry.create(owner, {"name": name, **fields}, [ServerSpec("127.0.0.1", server.port, "ssh")])
+    endpoint = registry.create(owner, {"name": name, **fields}, [ServerSpec("127.0.0.1", server.port, scheme)])
     activate(owner, endpoint, server, key)
     return endpoint
 
@@ -97,10 +97,17 @@ def test_a_server_that_does_not_answer_needs_a_given_fingerprint(alice, host, wo
     assert not Endpoint.objects.exists()
 
 
-def test_a_changed_host_key_holds_tasks_until_the_owner_accepts_it(alice, servers, key, grid_home):
+@pytest.mark.parametrize("scheme", ["ssh", "sftp"])
+def test_a_changed_host_key_holds_tasks_until_the_owner_accepts_it(
+    alice, servers, key, grid_home, scheme, ssh_server_factory
+):
     first, second = servers
-    source, destination = account(alice, "source", first, key), account(alice, "target", second, key)
-    data = grid_home / "ssh-data"
+    if scheme == "sftp":
+        second = ssh_server_factory(sftp_only=True)
+        second.authorize(key)
+    source = account(alice, "source", first, key)
+    destination = account(alice, "target", second, key, scheme=scheme)
+    data = grid_home / f"{scheme}-data"
     data.mkdir()
     (data / "file").write_bytes(os.urandom(200_000))
     before = second.fingerprint()
@@ -125,7 +132,7 @@ def test_a_changed_host_key_holds_tasks_until_the_owner_accepts_it(alice, server
     mail = Mail.objects.get(user=alice, subject__contains="host key")
     assert row.shown_host_key in mail.body
     assert host_keys.resume_settled() == 0
-    registry.update_server(alice, "target", row.pk, ServerSpec("127.0.0.1", second.port, "ssh", row.shown_host_key))
+    registry.update_server(alice, "target", row.pk, ServerSpec("127.0.0.1", second.port, scheme, row.shown_host_key))
     task.refresh_from_db()
     assert task.status == "ACTIVE"
     run(task)

@@ -18,9 +18,9 @@ import pytest
 
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
+from endpoints.ssh.account import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh_accounts import account_login
-from endpoints.ssh_accounts.account import JumpHost, SshAccount
 from endpoints.ssh_accounts.account_login import AccountLogin
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from tests.streamed_tasks import End, StreamedTask, tree

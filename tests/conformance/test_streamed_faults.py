@@ -15,6 +15,7 @@ from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.faults import Kind
 from endpoints.sftp import files
 from endpoints.sftp.login import SftpLogin
+from endpoints.ssh.account import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.lying_sftp import LyingSftp, full_disk, lying, never
@@ -33,7 +34,10 @@ def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[End]:
     key = key_pair(folder)
     with SshServer(folder, sftp_only=True) as server:
         server.authorize(key)
-        yield End(server.port, SftpLogin(server.username, parse_ssh_key(key.read_text()).pem, server.fingerprint()))
+        yield End(
+            server.port,
+            SftpLogin(SshAccount(server.username, parse_ssh_key(key.read_text()).pem, server.fingerprint())),
+        )
 
 
 def file_of(folder: Path, octets: int) -> Path:

@@ -16,10 +16,11 @@ import asyncssh
 
 from endpoints.gridftp.connection import session_fault
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
-from endpoints.ssh.channel import FAMILIES
-from endpoints.ssh.keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key
-from endpoints.ssh.login import valid_fingerprint
 from identity.gsi.printable import error_text
+
+from .channel import FAMILIES
+from .keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key
+from .login import forget_family, known_families, remember_family, valid_fingerprint
 
 #: Seconds between two messages that keep a connection through firewalls, and how many may stay unanswered.
 KEEPALIVE_SECONDS = 30
@@ -34,9 +35,6 @@ _EXCHANGES = (
     "diffie-hellman-group14-sha256"
 )
 _MACS = "hmac-sha2-256-etm@openssh.com,hmac-sha2-512-etm@openssh.com,hmac-sha2-256,hmac-sha2-512"
-#: Hosts whose key family is remembered by fingerprint, to save a failing connection.
-_REMEMBERED = 1000
-_families: dict[str, str] = {}
 
 # asyncssh logs each connection, and hostile peers with a traceback; the resulting fault has all information.
 logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
@@ -68,13 +66,34 @@ class JumpHost:
     resolve: Callable[[], Awaitable[Sequence[str]]] = field(repr=False, compare=False)
 
 
+#: Called in a thread with the fingerprint that a host shows in place of the registered one.
+NoteHostKey = Callable[[str], object]
+
+
 async def connect(
-    host: str, port: int, account: SshAccount, *, timeout: float, jump: JumpHost | None = None
+    host: str,
+    port: int,
+    account: SshAccount,
+    *,
+    timeout: float,
+    jump: JumpHost | None = None,
+    note_host_key: NoteHostKey | None = None,
 ) -> asyncssh.SSHClientConnection:
     """Log in. timeout: seconds for all of it. Raises FaultError.
 
     The connection closes a jump host's connection with its own end.
     """
+    try:
+        return await _connect_in_time(host, port, account, timeout, jump)
+    except HostKeyError as error:
+        if note_host_key and error.host_key == account.host_key:
+            await asyncio.to_thread(note_host_key, error.shown)
+        raise
+
+
+async def _connect_in_time(
+    host: str, port: int, account: SshAccount, timeout: float, jump: JumpHost | None
+) -> asyncssh.SSHClientConnection:
     try:
         check_username(account.username)
         async with asyncio.timeout(timeout):
@@ -158,21 +177,20 @@ async def _log_in(
     host: str, port: int, account: SshAccount, tunnel: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHClientConnection:
     """Try the key families until the host shows the registered key; a host has up to three keys. Raises FaultError."""
-    known = _families.get(account.host_key)
-    families = [known] if known else list(FAMILIES)
+    families = known_families(account.host_key) or list(FAMILIES)
     seen: list[str] = []
     while True:
         client = _Pinned(account.host_key, tunnel)
         try:
             connection = await _connect(host, port, account, client, families, tunnel)
         except asyncssh.HostKeyNotVerifiable:
-            _families.pop(account.host_key, None)
+            forget_family(account.host_key)
             seen.append(client.shown)
             families = _others(families)
             if not families or not valid_fingerprint(account.host_key):
                 raise HostKeyError(account.host_key, seen[0]) from None
         except (OSError, asyncssh.Error) as error:
-            _families.pop(account.host_key, None)
+            forget_family(account.host_key)
             if seen and isinstance(error, asyncssh.KeyExchangeFailed):  # it has no other kind of key
                 families = _others(families)
                 if families:
@@ -181,7 +199,7 @@ async def _log_in(
             raise FaultError(_fault(error, account.username)) from None
         else:
             if len(families) == 1:
-                _remember(account.host_key, families[0])
+                remember_family(account.host_key, families[0])
             return connection
 
 
@@ -231,12 +249,6 @@ async def _connect(
 
 def _algorithms(families: Sequence[str]) -> list[str]:
     return [name for family in families for name in FAMILIES[family]]
-
-
-def _remember(host_key: str, family: str) -> None:
-    if len(_families) >= _REMEMBERED:
-        _families.clear()
-    _families[host_key] = family
 
 
 class HostKeyError(FaultError):
