@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("identity", "0024_application_origins"),
+        ("identity", "0025_registrations"),
     ]
 
     operations = [

@@ -484,7 +484,10 @@ def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, 
     browser.get("/account")
     assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink", confirmed="yes").status_code == 404
     browser.get("/account")
-    assert browser.post(f"/account/identities/{row.pk}/unlink", confirmed="yes").headers["Location"] == "/account#identities"
+    assert (
+        browser.post(f"/account/identities/{row.pk}/unlink", confirmed="yes").headers["Location"]
+        == "/account#identities"
+    )
     assert not LinkedIdentity.objects.exists()
 
 
@@ -495,5 +498,5 @@ def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
     session.save()
     browser.get("/account")
     seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink", confirmed="yes")
-    assert seen.headers["Location"].startswith("/signin?next=")  # type: ignore[attr-defined]
+    assert seen.headers["Location"].startswith("/signin?next=")
     assert LinkedIdentity.objects.exists()
