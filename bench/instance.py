@@ -91,16 +91,21 @@ def seconds_until_settled(api: Api, task: dict[str, Any], begun: float) -> float
     """
     if task["status"] != "SUCCEEDED":
         raise RuntimeError(f"the task ended as {task['status']}: {task['fatal_error']}")
+    with database(api) as cursor:
+        cursor.execute("SELECT extract(epoch FROM completion_time) FROM tasks_task WHERE id = %s", [task["task_id"]])
+        row = cursor.fetchone()
+        assert row is not None
+        return float(row[0]) - begun
+
+
+@contextmanager
+def database(api: Api) -> Iterator[Any]:
+    """A cursor of the instance's database; what was done is kept at the end of the block."""
     url = urlsplit(embedded_environment(api.home)["DATABASE_URL"])
     connection = psycopg2.connect(host=parse_qs(url.query)["host"][0], user=url.username, dbname=url.path.lstrip("/"))
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT extract(epoch FROM completion_time) FROM tasks_task WHERE id = %s", [task["task_id"]]
-            )
-            row = cursor.fetchone()
-            assert row is not None
-            return float(row[0]) - begun
+        with connection, connection.cursor() as cursor:
+            yield cursor
     finally:
         connection.close()
 

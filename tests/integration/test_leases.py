@@ -184,6 +184,18 @@ def test_an_endpoint_gives_no_more_sessions_than_it_has(alice: User, ep1: Endpoi
     assert sessions_of(small, at(10)) == 20
 
 
+@pytest.mark.parametrize(("most", "sessions"), [(32, 16), (100, 50), (500, 65), (8, 4)])
+def test_a_task_from_a_server_to_an_agent_gets_more_sessions_yet_half_of_the_free_ones(
+    alice: User, most: int, sessions: int
+) -> None:
+    server = make_endpoint(alice, "server", max_sessions=most)
+    laptop = make_endpoint(alice, "laptop", max_sessions=500)
+    Endpoint.objects.filter(pk=laptop.pk).update(personal=True)
+    grant = take(submit(alice, server, laptop))
+    assert grant.spec.max_sessions == sessions
+    assert take(submit(alice, laptop, make_endpoint(alice, "other", max_sessions=500))).spec.max_sessions == 9
+
+
 def test_a_task_within_one_endpoint_counts_on_both_sides(alice: User) -> None:
     small = make_endpoint(alice, "small", max_sessions=7)
     task = submit(alice, small, small, ("/a", "/b"), now=at(0))

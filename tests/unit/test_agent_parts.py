@@ -251,3 +251,33 @@ def test_an_agent_may_name_its_own_network_to_the_other_agent_and_nothing_specia
 ) -> None:
     assert ways.accepts(address) is allowed
     assert ways.accepts(address, local=True) is local
+
+
+async def test_small_files_wait_behind_each_other_on_one_stream_and_side_by_side_on_several() -> None:
+    small = [FileRow(number, 1, f"/s/{number}", f"/d/{number}", 10) for number in range(10, 16)]
+    one, several = Streams(), Streams()
+    for streams, wanted in ((one, 1), (several, 4)):
+        streams.lane.use_streams(wanted)
+        for file in small:
+            streams.lane.feed(file)
+    assert [stream.fed for stream in await one.until_fed(1)] == [small]
+    assert [stream.fed for stream in await several.until_fed(4)] == [[file] for file in small[:4]]
+    for file in reversed(small):
+        one.all[0].say(FileSettled(file, 10))
+    assert {event.tag for event in await outcomes(one.lane, 6)} == set(small)
+    for streams in (one, several):
+        await streams.lane.close()
+
+
+async def test_no_small_file_goes_behind_a_part_of_a_large_one() -> None:
+    streams = Streams()
+    small = FileRow(10, 1, "/s/10", "/d/10", 10)
+    streams.lane.use_streams(1)
+    streams.lane.feed(FILE)
+    streams.lane.feed(small)
+    (stream,) = await streams.until_fed(1)
+    assert len(stream.fed) == 1
+    stream.arrive()
+    await outcomes(streams.lane, 1)
+    assert stream.fed[1:] == [small]
+    await streams.lane.close()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from transferapi.tasks.records import FileRow
 from workers.engine.queue.file_queue import CAPACITY, FileQueue
-from workers.engine.tuning.opening import Caps, paper_plan
+from workers.engine.tuning.opening import Caps, opening_plan, paper_plan
 from workers.engine.tuning.plan import MB, Plan, SizeClass, Summary, lane_share, make_plan, size_class
 
 SMALL, LARGE, OTHER = (2, 2, 20), (2, 8, 5), (2, 4, 10)
@@ -227,3 +227,20 @@ def test_files_to_an_agent_have_the_lanes_of_the_paper_or_go_in_parts(
     plan = paper_plan(chunk, {}, Caps(lanes=8, stream_only=True, parted=True))
     assert (plan.concurrency, plan.parallelism) == numbers
     assert plan.concurrency * plan.parallelism <= 8
+
+
+@pytest.mark.parametrize(
+    ("trip", "lanes", "files", "most"),
+    [(0.001, 8, 2560, 64), (0.06, 64, 2560, 64), (0.06, 15, 2560, 15), (0.06, 12, 101, 64), (0.02, 25, 2560, 64)],
+)
+def test_many_small_files_to_an_agent_have_more_lanes_the_farther_it_is(
+    trip: float, lanes: int, files: int, most: int
+) -> None:
+    """Each takes its lane two and a half round trips, whatever the paper's number of lanes."""
+    chunk = Summary(files, files * 100_000, 100_000)
+    plan = opening_plan(chunk, {}, Caps(lanes=most, stream_only=True, parted=True), trip)
+    assert (plan.concurrency, plan.parallelism, plan.pipelining) == (lanes, 1, 6)
+    asked = opening_plan(chunk, {"perf_cc": 3}, Caps(lanes=most, stream_only=True, parted=True), trip)
+    assert asked.concurrency == 3, "the user's number counts"
+    other = opening_plan(chunk, {}, Caps(lanes=most, stream_only=True), trip)
+    assert (other.concurrency, other.pipelining) == (8, 1), "through a worker nothing waits at a source"

@@ -1,9 +1,13 @@
-"""A lane (ports.Lane) of several pairs of sessions in MODE S: small files go side by side, large ones in parts."""
+"""A lane (ports.Lane) of several pairs of sessions in MODE S: small files go side by side, large ones in parts.
+
+With one pair, small files wait behind each other at the source (`third_party.listening_source`). With several a large
+file has all of them, and no other file goes behind a part: it would wait as long as the part takes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -13,9 +17,12 @@ from transferapi.tasks.records import DataProtection, DataWay, FileRow
 
 from .parts import Part, PartedFile, in_parts
 
+#: Files that one stream may have at once: more than any plan has for it.
+MOST_FILES = 16
+
 
 class Stream(Protocol):
-    """One pair of sessions, which moves one file, or one part, at a time (`workers.sessions.PooledLane`)."""
+    """One pair of sessions, which moves one part at a time, or some files (`workers.sessions.PooledLane`)."""
 
     protection: DataProtection
     data_way: DataWay | None
@@ -48,7 +55,8 @@ class PartedLane:
         #: Whole files that wait for a stream, and large ones by their ids.
         self._whole: deque[FileRow] = deque()
         self._parted: dict[int, PartedFile] = {}
-        self._busy: dict[Stream, FileRow | Part] = {}
+        #: Numbers of files and parts that each stream has; none for those that have nothing.
+        self._busy: Counter[Stream] = Counter()
         self._events: list[FileEvent] = []
         self._ready = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,11 +114,16 @@ class PartedLane:
 
     # ---- inside
 
+    @property
+    def _most(self) -> int:
+        """The most files that one stream may have."""
+        return MOST_FILES if self._wanted == 1 and not self._parted else 1
+
     def _advance(self) -> None:
-        """Give each idle stream something to do, and open another one where something waits."""
+        """Give the streams something to do, and open another one where something waits."""
         for stream in self._streams:
-            if stream not in self._busy and not self._give(stream):
-                return
+            while self._busy[stream] < self._most and self._give(stream):
+                pass
         waits = self._whole or any(one.waiting for one in self._parted.values())
         if waits and len(self._streams) + self._opening < self._wanted:
             self._opening += 1
@@ -120,13 +133,13 @@ class PartedLane:
         """Whether there was something for it. Parts go first: they are of files that came earlier."""
         for one in self._parted.values():
             if part := one.next():
-                self._busy[stream] = part
+                self._busy[stream] += 1
                 stream.feed_part(part)
                 return True
         if not self._whole:
             return False
-        self._busy[stream] = file = self._whole.popleft()
-        stream.feed(file)
+        self._busy[stream] += 1
+        stream.feed(self._whole.popleft())
         return True
 
     async def _open(self) -> None:
@@ -148,7 +161,7 @@ class PartedLane:
         self._spawn(self._listen(stream))
 
     async def _listen(self, stream: Stream) -> None:
-        while stream.alive or stream in self._busy:
+        while stream.alive or self._busy[stream]:
             for event in await stream.events():
                 self._hear(stream, event)
             if self.alive:
@@ -158,7 +171,7 @@ class PartedLane:
 
     def _hear(self, stream: Stream, event: FileEvent) -> None:
         if not isinstance(event, FileProgress):
-            self._busy.pop(stream, None)
+            self._busy[stream] -= 1
         if isinstance(event, FileRefused) and not stream.alive:
             self._loss = event.fault
         if isinstance(event.tag, Part):

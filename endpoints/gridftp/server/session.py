@@ -99,6 +99,8 @@ class ServerSession:
         self.current = service.home
         self.blocks = False  # MODE E, else MODE S
         self.parallelism = 1
+        #: Whether to connect for a PORT that waits behind other commands (OPTS PORT Ahead).
+        self.connects_ahead = False
         self.facts: frozenset[str] = frozenset(service.facts)
         self.intervals = MarkerIntervals()
         self.checksum_interval = 0.0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from endpoints.gridftp.commands import CONTROL
 
 from .commands import COMMANDS, ServerCommand
+from .commands.data_addresses import connect_ahead
 from .data.file_watch import FileWatch
 from .errors import ClientGoneError, RefusedError, ServerError, os_error_reply
 from .outbox import Outbox
@@ -61,6 +62,8 @@ class SessionWorker:
         """A command line without its end. ABOR ends the running transfer at once, and is answered in its turn."""
         if _TELNET.sub(b"", line).strip().upper() == b"ABOR":
             self.session.interrupt.set()
+        if self.session.connects_ahead and self.busy:
+            connect_ahead(self.session, line)
         self._octets_fed += len(line)
         self._lines.put(line)
 
@@ -98,6 +101,7 @@ class SessionWorker:
             self._outbox.close()
         finally:
             self.session.channel.close()
+            self.session.channel.early.close()
             self.session.interrupt.close()
             self._when_done()
 

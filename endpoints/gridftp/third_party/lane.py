@@ -12,6 +12,7 @@ from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
 
 from .data_path import DataAddress, DataPath
+from .listening_source import ListeningSourcePair
 from .pair import ThirdPartyPair
 from .pair_states import PairState
 from .slots import FileEvent, Flush, Transfer
@@ -57,13 +58,13 @@ class ThirdPartyLane:
         path = _data_path(source, destination, listener, several_streams=not stream_mode, token=token)
         self._flush_allowed = flushes
         self._listener = path.listener
-        self._pair = ThirdPartyPair(
-            source.connection.channel,
-            destination.connection.channel,
-            parallelism=parallelism,
-            stream_mode=stream_mode,
-            accept_address=accept_address,
-            path=path,
+        channels = (source.connection.channel, destination.connection.channel)
+        self._pair = (
+            ListeningSourcePair(*channels, accept_address=accept_address, path=path)
+            if listener is Side.SOURCE
+            else ThirdPartyPair(
+                *channels, parallelism=parallelism, stream_mode=stream_mode, accept_address=accept_address, path=path
+            )
         )
         #: The sessions' own stall timeouts, restored by `release`.
         self._limits = (source.connection.stall_timeout, destination.connection.stall_timeout)
@@ -126,6 +127,9 @@ class ThirdPartyLane:
         clean = self.idle and self.source.usable and self.destination.usable
         if not clean:
             self.abort(make_fault(Kind.CONNECTION_BROKEN, "the lane was given up"))
+        elif isinstance(self._pair, ListeningSourcePair):
+            self._pair.end()
+            self._written()
         for session, limit in zip((self.source, self.destination), self._limits, strict=True):
             session.connection.listener = None
             session.connection.stall_timeout = limit

@@ -45,7 +45,7 @@ def drained(slots: Iterable[Slot]) -> Iterator[tuple[Slot, FileRefused | FileRet
     """
     for index, slot in enumerate(slots):
         if index == 0:
-            yield slot, FileRefused(slot.transfer.tag, slot.cause, _trusted(slot))
+            yield slot, FileRefused(slot.transfer.tag, slot.cause, trusted(slot))
         elif slot.faulty and slot.cause.kind in _OPEN_REFUSALS:
             yield slot, FileRefused(slot.transfer.tag, slot.cause, None)
         else:
@@ -66,7 +66,7 @@ def lost(
     for index, slot in enumerate(slots):
         if index == 0:
             cause = replace(_cause(slot, fault), scope=FaultScope.SESSION)
-            yield FileRefused(slot.transfer.tag, cause, _trusted(slot), slot.begun)
+            yield FileRefused(slot.transfer.tag, cause, trusted(slot), slot.begun)
         else:
             yield FileReturned(slot.transfer.tag, suspect=True, begun=slot.begun)
 
@@ -85,7 +85,7 @@ def _lost_while_cleaning(slot: Slot, event: FileRefused | FileReturned) -> FileR
     return event._replace(fault=replace(event.fault, scope=FaultScope.SESSION), begun=slot.begun)
 
 
-def _trusted(first: Slot) -> RangeSet | None:
+def trusted(first: Slot) -> RangeSet | None:
     """The ranges of the first file under way that may be continued; None where there are none."""
     return (first.on_disk() if _own_when_first(first) else None) or None
 

@@ -23,6 +23,8 @@ from identity.single_row import query_rows
 MAX_PER_USER = 3
 #: Sessions to each endpoint of a task: the least that it needs, and the most that it gets.
 MIN_SESSIONS, WANTED_SESSIONS = 3, 9
+#: The most for a task from a server to an agent: small files need many, which wait most of the time (decision 0054).
+TO_AGENT_SESSIONS = 65
 
 Share = tuple[uuid.UUID, str]
 
@@ -39,6 +41,8 @@ class WaitingTask(NamedTuple):
     destination_id: uuid.UUID | None
     source_max: int
     destination_max: int | None
+    #: From a server to an agent.
+    to_agent: bool = False
 
     @property
     def share(self) -> Share:
@@ -113,7 +117,8 @@ class SchedulerSnapshot:
     def _sessions(self, task: WaitingTask) -> int:
         """The sessions for a task: at most half of the free ones, so that the next task need not wait."""
         room = min(self._room(task, *endpoint) // endpoint[1] for endpoint in task.endpoints())
-        return min(max(room // 2, MIN_SESSIONS), WANTED_SESSIONS) if room >= MIN_SESSIONS else 0
+        wanted = TO_AGENT_SESSIONS if task.to_agent else WANTED_SESSIONS
+        return min(max(room // 2, MIN_SESSIONS), wanted) if room >= MIN_SESSIONS else 0
 
     def _room(self, task: WaitingTask, endpoint_id: uuid.UUID, sides: int, max_sessions: int) -> int:
         """The free sessions of an endpoint for this task, without those that are reserved for the oldest."""
@@ -182,7 +187,7 @@ _TURNS = f"""
         AS busy(owner_id, type, tasks)
     )
     SELECT w.next_run_at, w.request_time, w.id, w.owner_id, w.type, w.source_host_id, w.destination_host_id,
-        s.max_sessions, d.max_sessions
+        s.max_sessions, d.max_sessions, coalesce(d.personal, FALSE) AND NOT s.personal
     FROM users LEFT JOIN busy USING (owner_id, type), LATERAL (
         (SELECT t.* FROM tasks_task t
         WHERE t.owner_id = users.owner_id AND t.type = users.type AND {_WAITS} {_BY_AGE} LIMIT 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
@@ -28,6 +29,12 @@ QUEUED = 256 * 10**6
 #: size of files, in octets, from which they go in parts.
 PARTS = 4
 PARTED_ABOVE = 32 * 2**20
+#: Small files to an agent (docs/decisions/0054): round trips that each takes from its lane; files that a lane has under
+#: way, to lose no time between them; files a second that all lanes are to carry; and the fewest files for one lane.
+TRIPS_A_FILE = 2.5
+AHEAD = 6
+FILES_A_SECOND = 500
+FILES_A_LANE = 8
 #: Seconds of a round trip from which the paper's lanes spend most of a short task on their start. Below it the
 #: processors of the servers are the limit, and not the network.
 FAR = 0.010
@@ -104,7 +111,21 @@ def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, roun
     plan = _preferred(_rule(chunk, {}, caps), caps)
     if round_trip is not None and chunk.count and not caps.stream_only:
         plan = _corrected(plan, chunk, caps, round_trip)
+    if round_trip is not None and caps.parted and chunk.many_small:
+        plan = _many_to_agent(plan, chunk, caps, round_trip)
     return _in_parts(asked(plan, options, caps), chunk, caps)
+
+
+def _many_to_agent(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
+    """Each file takes its lane some round trips, whatever its size: lanes are all that helps."""
+    if caps.preferred_concurrency or chunk.total >= PARTED_ABOVE * chunk.count:
+        return plan
+    wanted = ceil(FILES_A_SECOND * TRIPS_A_FILE * round_trip)
+    lanes = max(plan.concurrency, min(wanted, caps.lanes, chunk.count // FILES_A_LANE))
+    depth = min(AHEAD, caps.pipelining)
+    words = [*_words("lane", plan.concurrency, lanes), f"{counted(depth, 'file')} under way in each lane"]
+    takes = f"a round trip takes {milliseconds(round_trip)}, and a file {TRIPS_A_FILE} of them"
+    return Plan(lanes, 1, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
 
 
 def _rule(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:

@@ -6,6 +6,7 @@ this server is never made to talk to other services (RFC 2577 section 3).
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 
@@ -54,6 +55,18 @@ def active(session: ServerSession, argument: bytes) -> None:
     session.reply(200, "PORT Command successful.")
 
 
+def connect_ahead(session: ServerSession, line: bytes) -> None:
+    """Begin the connection of a PORT or EPRT that the session will execute later (OPTS PORT Ahead).
+
+    Called in the loop. An address that the command would refuse is passed over.
+    """
+    verb, _, argument = line.partition(b" ")
+    parse = {b"PORT": _parse_host_port, b"EPRT": _parse_extended}.get(verb.upper())
+    if parse and session.connects_ahead and session.logged_in and not session.blocks:
+        with contextlib.suppress(RefusedError, OSError):
+            session.channel.early.begin(_checked(*parse(argument)))
+
+
 @command("SPOR")
 def striped_active(session: ServerSession, argument: bytes) -> None:
     """The addresses of the destination's data nodes; this server can send to one."""
@@ -67,15 +80,7 @@ def striped_active(session: ServerSession, argument: bytes) -> None:
 @command("EPRT", feature="EPRT")
 def extended_active(session: ServerSession, argument: bytes) -> None:
     """`|1|132.235.1.2|6275|` or `|2|1080::8:800:200C:417A|5282|`, with any delimiter."""
-    fields = argument.decode("latin-1").split(argument[:1].decode("latin-1")) if argument else []
-    try:
-        _, protocol, host, port, _ = fields
-        address = ipaddress.ip_address(host)
-        if protocol != {4: "1", 6: "2"}[address.version] or not _DIGITS.fullmatch(port):
-            raise ValueError(protocol)
-    except ValueError:
-        raise RefusedError(501, "EPRT: not an address.") from None
-    session.channel.set_target(_checked(str(address), int(port)))
+    session.channel.set_target(_checked(*_parse_extended(argument)))
     session.reply(200, "EPRT Command successful.")
 
 
@@ -115,6 +120,18 @@ def _parse_host_port(argument: bytes) -> Address:
         return parse_host_port(argument)
     except CommandError:
         raise RefusedError(501, "Not an address: h1,h2,h3,h4,p1,p2 is wanted.") from None
+
+
+def _parse_extended(argument: bytes) -> Address:
+    fields = argument.decode("latin-1").split(argument[:1].decode("latin-1")) if argument else []
+    try:
+        _, protocol, host, port, _ = fields
+        address = ipaddress.ip_address(host)
+        if protocol != {4: "1", 6: "2"}[address.version] or not _DIGITS.fullmatch(port):
+            raise ValueError(protocol)
+    except ValueError:
+        raise RefusedError(501, "EPRT: not an address.") from None
+    return str(address), int(port)
 
 
 def _checked(host: str, port: int) -> Address:

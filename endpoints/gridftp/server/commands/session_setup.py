@@ -220,6 +220,18 @@ def retrieve_options(session: ServerSession, argument: bytes) -> None:
     session.reply(200, "OPTS Command Successful.")
 
 
+@options("PORT")
+def port_options(session: ServerSession, argument: bytes) -> None:
+    """`Ahead=1;`, an extension of ours: the connection for a PORT in MODE S is begun when the command arrives.
+
+    A client that sends PORT and STOR for many files in one go saves the opening of each connection.
+    """
+    for name, value in _pairs(argument):
+        if name == b"ahead":
+            session.connects_ahead = _number(value, 1) == 1
+    session.reply(200, "OPTS Command Successful.")
+
+
 @options("CKSM")
 def checksum_options(session: ServerSession, argument: bytes) -> None:
     """`Markers=5;`: seconds between two replies 113 while a checksum is computed; 0 for none."""

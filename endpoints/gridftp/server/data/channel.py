@@ -17,6 +17,7 @@ from endpoints.gridftp.server.security.data_protection import DataProtection
 
 from .connection import Connection
 from .connector import Address, DataConnector, OpenRelayed
+from .early import EarlyConnections
 from .openings import Openings, steps
 
 #: Seconds to free a receiver that waits for a sender that will not come.
@@ -46,6 +47,8 @@ class DataChannel:
         self._interrupt = interrupt
         self._before_wait = before_wait
         self._connector = connector
+        self.early = EarlyConnections(connector)
+        self._begun_early: socket.socket | None = None
         self._open_relayed = open_relayed
         self._admits = admits
         #: How connections that are opened from now on are protected.
@@ -70,6 +73,7 @@ class DataChannel:
         """Set the address to connect to when data is to be sent (PORT)."""
         self.close()
         self._target = target
+        self._begun_early = self.early.take(target)
 
     def set_tokens(self, tokens: Sequence[str]) -> None:
         """Set the tokens of a relay, one for each data connection (SITE WAYBILL DATA)."""
@@ -84,7 +88,9 @@ class DataChannel:
         self._openings.clear()
         if self._listener:
             self._listener.close()
-        self._listener = self._target = None
+        if self._begun_early:
+            self._begun_early.close()
+        self._listener = self._target = self._begun_early = None
         self._tokens = ()
         self._failed = False
 
@@ -235,7 +241,8 @@ class DataChannel:
             self._begin(self._open_relayed(token), connecting=False, as_client=sending, seconds=seconds)
         for _ in range(count if self._target else 0):
             assert self._target is not None
-            sock = self._connector.connect(self._target, self._set_buffers)
+            sock = self._begun_early or self._connector.connect(self._target, self._set_buffers)
+            self._begun_early = None
             self._begin(sock, connecting=True, as_client=True, seconds=seconds)
 
     def _set_buffers(self, sock: socket.socket) -> None:
