@@ -134,6 +134,9 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("file name too long", Kind.INVALID_PATH_NAME),
     ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
     ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
+    # Our own server, on Windows and macOS.
+    ("not a file name on", Kind.INVALID_PATH_NAME),
+    ("by its case only", Kind.INVALID_PATH_NAME),
     ("path not allowed", Kind.PERMISSION_DENIED),
     ("permission denied", Kind.PERMISSION_DENIED),
     ("operation not permitted", Kind.PERMISSION_DENIED),

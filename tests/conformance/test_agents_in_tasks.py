@@ -19,6 +19,8 @@ from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer
+from endpoints.gridftp.server import server as server_module
+from endpoints.gridftp.server.roots.by_path import PathRoot
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
@@ -164,6 +166,21 @@ def test_files_that_a_server_refuses_hold_up_no_other(laptops: Agents, server: P
     sent = server.hashes()
     del sent["3"]
     assert laptop.hashes() == sent, "a folder is in the place of one file"
+
+
+def test_a_name_that_the_computer_cannot_have_fails_at_once_and_holds_up_no_other(
+    laptops: Agents, server: Place, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent on Windows, as far as names go."""
+    monkeypatch.setattr(server_module, "open_parts", lambda served: PathRoot(served[0].path, as_windows=True))
+    laptop = laptops("laptop")
+    server.fill((1000,) * 3)
+    for name in ("CON", "what?", "aux.txt"):
+        (server.folder / "data" / name).write_bytes(b"no such name there")
+    task = move(alice, server, laptop)
+    assert run(task) == "FAILED", told(task)
+    assert sorted(laptop.hashes()) == ["0", "1", "2"]
+    assert set(Event.objects.filter(task=task, is_error=True).values_list("code", flat=True)) == {"INVALID_PATH_NAME"}
 
 
 def test_two_agents_that_do_not_listen_are_joined_by_the_relay_which_sees_ciphertext_only(

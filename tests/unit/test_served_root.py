@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.gridftp.faults import Kind, Side, classify
+from endpoints.gridftp.replies import Reply
+from endpoints.gridftp.server.errors import os_error_reply
 from endpoints.gridftp.server.roots.by_path import PathRoot
 from endpoints.gridftp.server.roots.root import Root, normalize
 
@@ -221,3 +224,56 @@ def test_a_folder_is_opened_by_its_own_name_or_not_at_all(root, tmp_path, path):
     with pytest.raises((OSError, NotADirectoryError)) as refused:
         root.open_without_links(path)
     assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)
+
+
+class FoldingRoot(PathRoot):
+    """A model of a disk that takes `Data` for `data`: names are looked up as Windows does it."""
+
+    def _resolved(self, path: bytes) -> bytes:
+        found = self.real
+        for part in filter(None, path.split(b"/")):
+            names = os.listdir(found) if os.path.isdir(found) else []
+            found = os.path.join(found, next((name for name in names if name.lower() == part.lower()), part))
+        return found
+
+
+def test_a_name_that_differs_by_its_case_only_changes_no_other_file_on_a_disk_that_folds_case(tmp_path: Path) -> None:
+    (tmp_path / "Folder").mkdir()
+    (tmp_path / "Data.txt").write_bytes(b"first")
+    root = FoldingRoot(tmp_path)
+    for path in (b"/data.txt", b"/DATA.TXT", b"/folder", b"/folder/new"):
+        with pytest.raises(OSError, match="by its case only"):
+            root.require_writable(path)
+    for path in (b"/Data.txt", b"/Folder/new", b"/new", b"/"):
+        root.require_writable(path)
+    assert read(root, b"/data.txt") == b"first", "what is only read is found by any case"
+
+
+def test_by_descriptors_the_name_on_the_disk_counts_too(tmp_path: Path) -> None:
+    """As on macOS: here a symlink makes another case lead to the file."""
+    (tmp_path / "Data.txt").write_bytes(b"first")
+    (tmp_path / "Folder").mkdir()
+    (tmp_path / "data.txt").symlink_to("Data.txt")
+    (tmp_path / "folder").symlink_to("Folder")
+    root = Root(tmp_path)
+    try:
+        root.require_writable(b"/data.txt")
+        root.folds_case = True
+        for path in (b"/data.txt", b"/folder", b"/folder/new"):
+            with pytest.raises(OSError, match="by its case only"):
+                root.require_writable(path)
+        for path in (b"/Data.txt", b"/Folder/new", b"/new", b"/", b"/missing/new"):
+            root.require_writable(path)
+    finally:
+        root.close()
+
+
+@pytest.mark.parametrize("name", ["CON", "nul.txt", "com1", "a:b", "what?", "ends.", "ends ", "a\\b"])
+def test_a_name_that_windows_has_not_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    root = PathRoot(tmp_path, as_windows=True)
+    with pytest.raises(OSError, match="Not a file name on Windows") as caught:
+        root.require_writable(os.fsencode(f"/{name}"))
+    reply = os_error_reply(caught.value, "STOR", naming=True).decode().rstrip().splitlines()
+    fault = classify(Reply(553, tuple(line.encode() for line in reply)), Side.DESTINATION)
+    assert (fault.kind, fault.retryable) == (Kind.INVALID_PATH_NAME, False)
+    assert not list(tmp_path.iterdir())

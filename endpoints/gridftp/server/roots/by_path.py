@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from .root import BINARY, PathLike, Root, outside
+from .root import BINARY, PathLike, Root, outside, require_same_case
 
 #: Names that Windows takes for devices, with any ending.
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{digit}" for name in ("com", "lpt") for digit in range(10))}
@@ -32,6 +32,10 @@ class PathRoot(Root):
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def require_writable(self, path: bytes) -> None:
+        """`Root.require_writable`; on Windows the real path has the case that is on the disk."""
+        require_same_case(self._joined(path), self._resolved(path))
 
     def open(self, path: bytes, flags: int, mode: int = 0o666) -> int:
         return os.open(self._resolved(path), flags | BINARY, mode)

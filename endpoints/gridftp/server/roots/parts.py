@@ -58,6 +58,8 @@ class PartedRoot(SeveralRoots):
     def require_writable(self, path: bytes) -> None:
         if not self.may_change(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        with contextlib.suppress(FileNotFoundError), self.at(path) as (root, rest):
+            root.require_writable(rest)
 
     def stat(self, path: bytes) -> os.stat_result:
         return next(iter(self._roots.values())).stat(b"/") if path == b"/" else super().stat(path)

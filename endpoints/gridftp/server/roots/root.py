@@ -89,6 +89,9 @@ def normalize(path: bytes, current: bytes = b"/") -> bytes:
 class Root:
     """The served folder. All paths are normalized; all errors are OSErrors with the kernel's number."""
 
+    #: Whether names that differ by their case only may be one name.
+    folds_case = sys.platform == "darwin"
+
     def __init__(self, folder: PathLike, *, use_openat2: bool = True) -> None:
         self.real = os.path.realpath(os.fsencode(folder))
         self.fd = os.open(self.real, _FOLDER | _CLOEXEC)
@@ -115,6 +118,16 @@ class Root:
 
     def require_writable(self, path: bytes) -> None:
         """Raises OSError where nothing may be changed at or below this path, whatever its mode is."""
+        if self.folds_case:
+            require_same_case(self.real + path, self._true_path(path))
+
+    def _true_path(self, path: bytes) -> bytes:
+        """The path as the disk has it; a last component that is not there, or cannot be opened, as it was given."""
+        folder, _, name = path.rpartition(b"/")
+        for known, rest in ((path, b""), (folder or b"/", b"/" + name)):
+            with contextlib.suppress(OSError), self.opened(known, _PATH or _NO_WAIT) as fd:
+                return _path_of(fd) + rest
+        return self.real + path
 
     def require_replaceable(self, path: bytes) -> None:
         """Raises OSError where the thing of this name must remain, although its folder may be changed."""
@@ -326,6 +339,12 @@ class _Walk:
             self._back_to_root()
         self._pending.extendleft(reversed(target.split(b"/")))
         return True
+
+
+def require_same_case(wanted: bytes, found: bytes) -> None:
+    """Raises OSError where the path leads to a thing whose name differs by its case: it is another file's."""
+    if wanted != found and os.fsdecode(wanted).casefold() == os.fsdecode(found).casefold():
+        raise OSError(errno.EINVAL, "The name differs from another one by its case only", wanted)
 
 
 def require_file(status: os.stat_result) -> None:
