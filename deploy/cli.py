@@ -8,9 +8,10 @@ import sys
 import textwrap
 from typing import Any
 
+from identity.audit.origin import OPERATOR, Origin, comes_from
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from . import check, oidc_commands, user_commands
+from . import check, oidc_commands, people_commands, user_commands
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
@@ -27,7 +28,9 @@ def main(argv: list[str] | None = None) -> int:
             return int(arguments.run(arguments))
         config = load_or_exit()
         leave_root(config, arguments)
-        return int(arguments.run(config, arguments))
+        # For the audit log. Servers that this process becomes have origins of their own in their threads.
+        with comes_from(Origin(actor=OPERATOR)):
+            return int(arguments.run(config, arguments))
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
     except OSError as error:
@@ -85,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     check.declare(commands, command)
     oidc_commands.declare(commands, command)
     user_commands.declare(commands, command)
+    people_commands.declare(commands, command)
     return main
 
 
@@ -123,14 +127,14 @@ def run_status(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def run_shell(config: Config, arguments: argparse.Namespace) -> int:
-    user_model(by_operator=False)
+    user_model()
     from transferapi.shell.server.main import serve
 
     return serve(config)
 
 
 def run_relay(config: Config, arguments: argparse.Namespace) -> int:
-    user_model(by_operator=False)
+    user_model()
     from transferapi.relay.main import serve
 
     return serve(config)

@@ -51,6 +51,9 @@ def _declare_users(commands: Any, command: Declare) -> None:
         said.add_argument("--full-name", metavar="TEXT", help="what others see beside the name")
         said.add_argument("--active", choices=("yes", "no"), help="no: the user is not let in, by no way")
         said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")
+    from . import people_commands
+
+    people_commands.declare_users(users, command)
     codes = command(users, "no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
     codes.add_argument("name")
     passkeys = command(users, "no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
@@ -75,9 +78,12 @@ def _declare_keys(commands: Any, command: Declare) -> None:
 def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from identity import user_accounts
+    from identity.accounts import deactivation
 
     try:
         user = user_accounts.add(arguments.name, _said(arguments))
+        if arguments.active == "no":
+            deactivation.deactivate(None, user)
     except user_accounts.UserExistsError as error:
         raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
     except user_accounts.UserAccountError as error:
@@ -89,12 +95,16 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
 def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
     from identity import user_accounts
+    from identity.accounts import deactivation
 
     said = _said(arguments)
-    if said == user_accounts.UserDetails():
+    if said == user_accounts.UserDetails() and arguments.active is None:
         raise StackError("nothing was said: give --email, --full-name, --active or --staff")
     try:
-        user_accounts.change(user, said)
+        if said != user_accounts.UserDetails():
+            user_accounts.change(user, said)
+        if arguments.active is not None:
+            user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
     except user_accounts.UserAccountError as error:
         raise StackError(error.reason) from None
     known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
@@ -105,8 +115,8 @@ def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
 def _said(arguments: argparse.Namespace) -> Any:
     from identity import user_accounts
 
-    active, staff = (None if said is None else said == "yes" for said in (arguments.active, arguments.staff))
-    return user_accounts.UserDetails(arguments.email, arguments.full_name, active, staff)
+    staff = None if arguments.staff is None else arguments.staff == "yes"
+    return user_accounts.UserDetails(arguments.email, arguments.full_name, staff)
 
 
 def run_token(config: Config, arguments: argparse.Namespace) -> int:
@@ -285,11 +295,8 @@ def user_of(name: str) -> Any:
     return user
 
 
-def user_model(*, by_operator: bool = True) -> Any:
-    """Django's user model, after the database answers. Raises StackError when it does not.
-
-    by_operator: the audit log names the operator for what this process does.
-    """
+def user_model() -> Any:
+    """Django's user model, after the database answers. Raises StackError when it does not."""
     use_embedded_stack()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
     import django
@@ -305,9 +312,6 @@ def user_model(*, by_operator: bool = True) -> Any:
         raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
     except schema_version.WrongSchemaError as error:
         raise StackError(str(error)) from None
-    from identity.audit import origin
     from identity.models import User
 
-    if by_operator:
-        origin.is_the_operator()
     return User

@@ -13,3 +13,7 @@ account_changed = Signal()
 recovery_wanted = Signal()
 #: A person has made an account by sign-up; sent with `user` (User), `invitation` (UUID or None). In its transaction.
 signed_up = Signal()
+#: A user was deactivated, or is deleted; sent with `user` (User), in that transaction, so that receivers end all
+#: that acts for the user.
+user_deactivated = Signal()
+user_deleted = Signal()

@@ -1,6 +1,6 @@
-"""Create and change users, as an operator does: mail address, full name, and whether the user is active or staff.
+"""Create and change users, as staff and the operator do: mail address, full name, and whether the user is staff.
 
-Staff see the list of users, and deactivate users.
+`identity.accounts.deactivation` deactivates users.
 
 UserAccountError
 |- UserExistsError(name)     a user of this name exists
@@ -12,16 +12,19 @@ UserAccountError
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
+from .audit import log as audit
+from .audit.log import What
 from .error_categories import CategorizedError, Category, NotFoundError
 from .models import User
 
+#: The beginning of the name of a deleted user.
+DELETED = "deleted-"
 #: Characters of a full name.
 MAX_FULL_NAME = 150
 
@@ -35,13 +38,17 @@ class UserAccountError(Exception):
         return self.reason
 
 
-class UserExistsError(UserAccountError):
+class UserExistsError(UserAccountError, CategorizedError):
+    category = Category.EXISTS
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.reason = f"there is a user {name} already"
 
 
-class UserInvalidError(UserAccountError):
+class UserInvalidError(UserAccountError, CategorizedError):
+    category = Category.INVALID
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -67,12 +74,12 @@ class UserDetails:
 
     email: str | None = None
     full_name: str | None = None
-    active: bool | None = None
     staff: bool | None = None
 
 
-def add(username: str, details: UserDetails) -> User:
-    """Create a user without a password. Raises UserAccountError."""
+def add(username: str, details: UserDetails, actor: User | None = None) -> User:
+    """Create a user without a password. actor: staff, or None for the operator. Raises UserAccountError."""
+    check_staff(actor)
     if User.objects.filter(username=username).exists():
         raise UserExistsError(username)
     user = User(username=username)
@@ -81,18 +88,19 @@ def add(username: str, details: UserDetails) -> User:
     try:
         with transaction.atomic():
             user.save(force_insert=True)
+            audit.record(What.USER_ADDED, user, _facts(details), actor=actor)
     except IntegrityError:
         raise UserExistsError(username) from None
     return user
 
 
-def change(user: User, details: UserDetails) -> None:
-    """Change a user. A deactivated user keeps tokens and sessions; they work again after reactivation.
-
-    Raises UserInvalidError.
-    """
+def change(user: User, details: UserDetails, actor: User | None = None) -> None:
+    """Change a user. actor: staff, or None for the operator. Raises NotStaffError, UserInvalidError."""
+    check_staff(actor)
     _fill(user, details)
-    user.save(update_fields=["email", "first_name", "last_name", "is_active", "is_staff"])
+    with transaction.atomic():
+        user.save(update_fields=["email", "first_name", "last_name", "is_staff"])
+        audit.record(What.USER_CHANGED, user, _facts(details), actor=actor)
 
 
 def named(username: str) -> User | None:
@@ -104,7 +112,7 @@ def named(username: str) -> User | None:
 
 
 def listed(
-    reader: User, text: str = "", *, active: bool | None = None, offset: int = 0, limit: int = 50
+    reader: User | None, text: str = "", *, active: bool | None = None, offset: int = 0, limit: int = 50
 ) -> tuple[list[User], int]:
     """Users by name, and the number of all that match. text: a part of the name, the full name or the address.
 
@@ -114,27 +122,21 @@ def listed(
     text = text.replace("\0", "")
     matches = Q(username__icontains=text) | Q(first_name__icontains=text) | Q(email__icontains=text)
     found = User.objects.filter(matches) if text else User.objects.all()
+    found = found.exclude(username__startswith=DELETED)
     found = found if active is None else found.filter(is_active=active)
     return list(found.order_by("username")[offset : offset + limit]), found.count()
-
-
-def set_active(actor: User, user_id: uuid.UUID, active: bool) -> User:
-    """Deactivate or reactivate a user, as `change` does. Raises NotStaffError, OwnAccountError, UserNotFoundError."""
-    check_staff(actor)
-    if user_id == actor.pk:
-        raise OwnAccountError
-    user = User.objects.filter(pk=user_id).first()
-    if user is None:
-        raise UserNotFoundError(user_id)
-    user.is_active = active
-    user.save(update_fields=["is_active"])
-    return user
 
 
 def check_staff(user: User | None) -> None:
     """None: the operator, on the machine of the service. Raises NotStaffError."""
     if user is not None and not (user.is_staff and user.is_active):
         raise NotStaffError
+
+
+def _facts(details: UserDetails) -> audit.Facts:
+    """The names of what was changed, and the value of the right that was given or taken."""
+    changed = [name for name in ("email", "full_name") if getattr(details, name) is not None]
+    return {"changed": " ".join(changed), "staff": details.staff}
 
 
 def _fill(user: User, details: UserDetails) -> None:
@@ -144,8 +146,6 @@ def _fill(user: User, details: UserDetails) -> None:
         if len(details.full_name) > MAX_FULL_NAME or not details.full_name.isprintable():
             raise UserInvalidError(f"A name is at most {MAX_FULL_NAME} characters that can be printed.")
         user.first_name, user.last_name = details.full_name, ""
-    if details.active is not None:
-        user.is_active = details.active
     if details.staff is not None:
         user.is_staff = details.staff
     try:

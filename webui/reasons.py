@@ -44,6 +44,14 @@ KNOWN = (
     _("This link was used, or is too old. Ask for another one."),
     _("The service is busy. Try again in a few minutes."),
     _("This password is made of the name of the service or of yourself. Take other words."),
+    # identity/sign_up
+    _("The operator of this service makes the accounts. Ask there for one."),
+    _("You need an invitation to make an account here."),
+    _("This invitation was used, is too old, or is for another mail address."),
+    _("This is no mail address."),
+    _("Too many people sign up at present. Try again later."),
+    _("A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter."),
+    _("This user name is taken. Choose another one."),
     # identity/ssh_keys/public_keys.py
     _("The key is damaged or incomplete: copy the whole line of the .pub file."),
     _("No key was given. Give the one line of a file such as ~/.ssh/id_ed25519.pub."),

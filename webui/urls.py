@@ -12,7 +12,7 @@ from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
 from .groups import urls as groups
-from .sign_in import code, consent, one_time, passkey, password, providers, recovery
+from .sign_in import code, consent, one_time, passkey, password, providers, recovery, sign_up
 from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
@@ -28,6 +28,10 @@ urlpatterns: list[URLPattern] = [
     path("recover", recovery.ask),
     path("recover/link", recovery.link),
     path("recover/password", recovery.new_password),
+    path("signup", sign_up.ask),
+    path("signup/invitation", sign_up.invitation),
+    path("signup/link", sign_up.link),
+    path("signup/account", sign_up.account),
     path("activity", task_list.activity),
     path("activity/<uuid:task_id>", task_page.page),
     *(path(f"activity/<uuid:task_id>/errors.{form}", downloads.errors, {"form": form}) for form in downloads.FORMS),

@@ -38,7 +38,7 @@ from identity.vault import store as vault
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
-from transferapi.tasks.upkeep import retention
+from transferapi.tasks.upkeep import ended_accounts, retention
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
@@ -210,6 +210,7 @@ def tidy() -> None:
         recovery.delete_expired()
         sign_up.delete_expired()
         audit.forget_old()
+        ended_accounts.cancel_left_over()
 
     _scheduling.submit(on_a_connection, forget).result()
 

@@ -35,8 +35,3 @@ def comes_from(origin: Origin) -> Iterator[None]:
         yield
     finally:
         _ORIGIN.reset(token)
-
-
-def is_the_operator() -> None:
-    """The rest of this process is a command of the operator."""
-    _ORIGIN.set(Origin(actor=OPERATOR))

@@ -194,6 +194,13 @@ def forget(user: User | uuid.UUID, bound_to: str) -> bool:
     return deleted > 0
 
 
+def forget_user(user: User) -> int:
+    """Delete all credentials of this user, and what was activated with them; returns the number of credentials."""
+    Activation.objects.filter(user=user).delete()
+    deleted, _ = Credential.objects.filter(user=user).delete()
+    return deleted
+
+
 def forget_all(bound_to: str, but: uuid.UUID | None = None) -> int:
     """Delete the credentials of all users for this binding, as when its endpoint is deleted; returns their number.
 

@@ -59,6 +59,7 @@ _B = f"{V}/bookmark/<str:bookmark>"
 _G = "v2/groups/<str:group>"
 _W = f"{V}/webhook/<str:webhook>"
 _C = "v2/api/clients/<str:client>"
+_U = "v2/api/users/<str:identity>"
 _B2 = "v2/bookmarks/<str:bookmark>"
 _TUNNEL = "v2/tunnels/<str:tunnel>"
 _BOOKMARK = {
@@ -260,6 +261,22 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("DELETE", "v2/api/passkeys/<str:passkey>"): Row(200),
     ("GET", "v2/api/sessions"): Row(200),
     ("DELETE", "v2/api/sessions/<str:session>"): Row(200),
+    # ---- for staff, and none of the cast is
+    ("GET", "v2/api/users"): Row(403),
+    ("POST", "v2/api/users"): Row(403, body={"username": "new"}),
+    ("GET", _U): Row(403, directory=True),
+    ("PUT", _U): Row(403, body={"full_name": "New"}, directory=True),
+    ("DELETE", _U): Row(403, directory=True),
+    ("POST", f"{_U}/deactivate"): Row(403, directory=True),
+    ("POST", f"{_U}/activate"): Row(403, directory=True),
+    ("GET", f"{_U}/sessions"): Row(403, directory=True),
+    ("DELETE", f"{_U}/sessions"): Row(403, directory=True),
+    ("GET", "v2/api/invitations"): Row(403),
+    ("POST", "v2/api/invitations"): Row(403, body={"days": 7}),
+    ("DELETE", "v2/api/invitations/<str:invitation>"): Row(403, directory=True),
+    ("GET", "v2/api/audit"): Row(403),
+    ("GET", "v2/api/audit/export"): Row(403),
+    ("POST", "v2/api/deactivate_own"): Row(200),
     ("POST", "shell"): Row(200, body={}),
     ("POST", f"{_E}/setup_key"): Row(409, 403, 403),
     ("GET", f"{_E}/agent"): Row(409, 403, 403),
@@ -314,7 +331,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     return {
         "group": str(group.pk),
         "timer": str(_timer(alice, private, public).pk),
-        **{name: str(uuid.uuid4()) for name in ("subscription", "tunnel", "stream")},
+        **{name: str(uuid.uuid4()) for name in ("subscription", "tunnel", "stream", "invitation")},
         "pause_rule": str(_rule_of_tomorrow(alice, private).pk),
         "admin_cancel": str(_canceled(alice).pk),
         "task": str(submit(alice, private, public).pk),

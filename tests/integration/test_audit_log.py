@@ -148,7 +148,7 @@ def test_one_user_does_not_fill_the_log(alice: User, monkeypatch: pytest.MonkeyP
     with pytest.raises(log.TooManyActsError):
         log.record_act(What.ROLE_GIVEN, alice, actor=alice)
     for _ in range(5):
-        log.record_once(What.TOKENS_GIVEN, alice, "client", {"grant": "refresh_token"})
+        log.record_once(What.TOKENS_GIVEN, alice, "a client", {"grant": "refresh_token"})
     assert [what for what, *_ in acts()] == ["role_given"] * 2 + ["tokens_given"]
 
 

@@ -285,6 +285,9 @@ def test_staff_find_deactivate_and_reactivate_users(alice: User, bob: User, bobs
     assert "No user matches" in hers.text
     hers.get("/console/users?active=no")
     hers.post(f"/console/users/{bob.pk}/activate")
+    # The old session has ended.
+    assert bobs.get("/console").headers["Location"].startswith("/signin")
+    bobs.sign_in(bob)
     assert bobs.get("/console").status_code == 200
 
 

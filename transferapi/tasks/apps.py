@@ -7,11 +7,18 @@ class TasksConfig(AppConfig):
 
     def ready(self) -> None:
         from endpoints.signals import access_given, host_key_settled, pause_rules_changed
-        from identity.signals import account_changed, credential_stored, recovery_wanted
+        from identity.signals import (
+            account_changed,
+            credential_stored,
+            recovery_wanted,
+            user_deactivated,
+            user_deleted,
+        )
         from identity.vault import rotation
 
         from .managers import pauses
         from .notify import account_mails, mails, webhooks
+        from .upkeep import ended_accounts
         from .worker import host_keys, renewal
 
         credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")
@@ -20,4 +27,6 @@ class TasksConfig(AppConfig):
         rotation.register(webhooks.SEALED)
         account_changed.connect(account_mails.changed, dispatch_uid="a mail about a changed way to sign in")
         recovery_wanted.connect(account_mails.recovery_wanted, dispatch_uid="a mail with a link for a new password")
+        user_deactivated.connect(ended_accounts.user_deactivated, dispatch_uid="tasks of deactivated users")
+        user_deleted.connect(ended_accounts.user_deleted, dispatch_uid="webhooks of deleted users")
         access_given.connect(mails.access_given, dispatch_uid="a mail to whom access is given")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest
+from django.contrib.auth import logout
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from identity.accounts import deactivation
 from identity.models import User
 from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession
+from webui.page import ACCOUNT, problem, to_sign_in
+from webui.sign_in.session_start import FRESH, signed_in_at
 
 from .questions import asking
 
@@ -66,3 +71,13 @@ def end(request: HttpRequest, user: User, session: str) -> str:
 def end_others(request: HttpRequest, user: User) -> str:
     ended = open_sessions.end_all(user, request.session.session_key or "")
     return ngettext("One other session has ended.", "%(ended)d other sessions have ended.", ended) % {"ended": ended}
+
+
+def deactivate(request: HttpRequest, user: User) -> str | HttpResponse:
+    """Deactivate the account of the reader, who has just signed in."""
+    if time.time() - signed_in_at(request) > FRESH:
+        return to_sign_in(f"{ACCOUNT}#deactivate", again=True)
+    deactivation.deactivate_own(user)
+    logout(request)
+    text = _("Nobody signs in to it any more, and its tasks are canceled. The operator can activate it again.")
+    return problem(request, 200, _("Your account is deactivated"), text)

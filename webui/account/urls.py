@@ -41,6 +41,7 @@ urlpatterns: list[URLPattern] = [
     _form("passkeys/<uuid:passkey>/remove", passkeys.remove, passkeys.SECTION),
     _form("passkeys/second-factor", passkeys.second_factor, passkeys.SECTION),
     _form("sessions/others/end", sessions.end_others, sessions.SECTION),
+    _form("deactivate", sessions.deactivate, "deactivate"),
     _form("sessions/<str:session>/end", sessions.end, sessions.SECTION),
     _form("webhooks", webhooks.add, webhooks.SECTION, "url"),
     _form("webhooks/<uuid:webhook>/test", webhooks.test, webhooks.SECTION),

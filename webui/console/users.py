@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from identity import user_accounts
+from identity.accounts import deactivation
 from identity.error_categories import CategorizedError
 from transferapi.rest.http.errors import meaning
 from webui.forms import refused
@@ -33,7 +34,9 @@ def users(request: HttpRequest) -> HttpResponse:
 @require_POST
 def set_active(request: HttpRequest, user: uuid.UUID, active: bool) -> HttpResponse:
     try:
-        changed = user_accounts.set_active(user_of(request), user, active)
+        actor = user_of(request)
+        found = deactivation.find(actor, user)
+        changed = deactivation.activate(actor, found) if active else deactivation.deactivate(actor, found)
     except CategorizedError as error:
         return _page(request, *refused("users", error))
     said = _("%(name)s may sign in again.") if active else _("%(name)s may not sign in any more.")

@@ -22,6 +22,7 @@ from identity.password_sign_in import (
     SignInLapsedError,
 )
 from identity.passwords import recovery
+from identity.sign_up import rules as sign_up_rules
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import SIGN_IN, own_path, show
 from webui.reasons import said
@@ -116,6 +117,7 @@ def form(
         "again": user.is_authenticated,
         "recovery": recovery.is_offered(),
         "providers": list(settings.PROVIDERS.values()),
+        "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
         **place(request),
         **({"back": ""} if is_answer else {}),
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
+from transferapi.rest.admin import documents as admin
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth import documents as auth
 from transferapi.rest.connect import documents as connect
@@ -27,7 +28,7 @@ from .types import Schema
 
 _MODULES = (
     common, endpoints, activation, operations, submission, tasks, sharing, bookmarks, managers,
-    account_documents, auth, groups, push, timers, connect,
+    account_documents, admin, auth, groups, push, timers, connect,
 )  # fmt: skip
 
 

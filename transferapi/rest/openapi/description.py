@@ -56,6 +56,13 @@ _QUERY: dict[str, str] = {
     "filter_non_functional": "1: shared endpoints whose host does not let their owner in; 0: all others",
     "max_results": "how many at most",
     "next_token": "where to go on: next_token of the page before",
+    "text": "a part of the name, the full name or the address",
+    "is_active": "1: active users only, 0: deactivated ones only",
+    "since": "from this time on, such as 2027-01-31T12:00:00Z",
+    "until": "before this time",
+    "user_id": "about this user, or by this user",
+    "what": "only this act",
+    "form": "jsonl (when it is not given) or csv",
 }
 _NUMBERS = {"if_expires_in", "max_results", "limit", "offset", "marker", "files", "bytes"}
 _IN_PATH = {
@@ -80,6 +87,7 @@ _IN_PATH = {
     "role": "the role's id",
     "access": "the access rule's id",
     "passkey": "id of a passkey of yours",
+    "invitation": "the invitation's id",
     "session": "id of a session of yours, as the list has it",
 }
 _ERROR_HEADER = OpenApiParameter(

@@ -1,0 +1,1 @@
+"""Administration by staff: users, their sessions, invitations, and the audit log. Extensions of ours."""

@@ -1,0 +1,199 @@
+"""Users, their sessions, invitations and the audit log, for staff. The services check that the caller is staff."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity import user_accounts
+from identity.accounts import deactivation
+from identity.audit import export
+from identity.audit.export import FORMATS, MAX_PAGE, Selection
+from identity.sessions import open_sessions
+from identity.sign_up import invitations
+from identity.user_accounts import UserDetails
+from transferapi.rest.auth import account_documents
+from transferapi.rest.auth.account import AccountView
+from transferapi.rest.http.base import created, listing, result
+from transferapi.rest.http.errors import BadRequest
+from transferapi.rest.http.long_answers import paced
+from transferapi.rest.openapi import description
+from transferapi.rest.openapi.types import wire_time
+
+from . import documents
+
+#: Users of one page, and where the last page may begin.
+MAX_USERS, MAX_OFFSET = 500, 1_000_000
+_LINES = "application/x-ndjson"
+
+
+class Users(AccountView):
+    @description.operation(
+        "List the users, for staff", answer="user_list", query=["text", "is_active", "limit", "offset"]
+    )
+    def get(self, request: Request) -> Response:
+        limit, offset = _number(request, "limit", 100, MAX_USERS), _number(request, "offset", 0, MAX_OFFSET)
+        text = request.query_params.get("text", "")[:150]
+        active = {"1": True, "0": False}.get(request.query_params.get("is_active", ""))
+        rows, total = user_accounts.listed(self.user, text, active=active, offset=offset, limit=limit)
+        return Response(listing("user_list", [documents.USER.document(row) for row in rows], total=total))
+
+    @description.operation("Make a user, for staff", body="user", answer="user", status=201)
+    def post(self, request: Request) -> Response:
+        given = documents.USER_REQUEST.read(request.data)
+        row = user_accounts.add(given["username"], _details(given), self.user)
+        return Response(documents.USER.document(row), status=201)
+
+
+class UserDetail(AccountView):
+    @description.operation("Show a user, for staff", answer="user")
+    def get(self, request: Request, identity: str) -> Response:
+        return Response(documents.USER.document(deactivation.find(self.user, identity)))
+
+    @description.operation("Change a user, for staff", body="user_change", answer="user")
+    def put(self, request: Request, identity: str) -> Response:
+        given = documents.USER_CHANGE.read(request.data)
+        row = deactivation.find(self.user, identity)
+        user_accounts.change(row, _details(given), self.user)
+        return Response(documents.USER.document(row))
+
+    @description.operation("Delete a deactivated user, for staff", answer="result")
+    def delete(self, request: Request, identity: str) -> Response:
+        deactivation.delete(self.user, deactivation.find(self.user, identity))
+        return result(request, "Deleted", "The user is deleted")
+
+
+class UserActivity(AccountView):
+    """POST deactivates or activates, by the route."""
+
+    active = False
+
+    @description.operation("Deactivate or activate a user, for staff", answer="user")
+    def post(self, request: Request, identity: str) -> Response:
+        act = deactivation.activate if self.active else deactivation.deactivate
+        return Response(documents.USER.document(act(self.user, deactivation.find(self.user, identity))))
+
+
+class UserSessions(AccountView):
+    @description.operation("List the open sessions of a user, for staff", answer="session_list")
+    def get(self, request: Request, identity: str) -> Response:
+        found = open_sessions.of(deactivation.find(self.user, identity))
+        return Response(listing("session_list", [account_documents.SESSION.document(one) for one in found]))
+
+    @description.operation("End all sessions of a user, for staff", answer="result")
+    def delete(self, request: Request, identity: str) -> Response:
+        ended = deactivation.end_sessions(self.user, deactivation.find(self.user, identity))
+        return result(request, "Deleted", f"{ended} sessions have ended")
+
+
+class OwnDeactivation(AccountView):
+    @description.operation("Deactivate your own account", answer="result")
+    def post(self, request: Request) -> Response:
+        deactivation.deactivate_own(self.user)
+        return result(request, "Deactivated", "Your account is deactivated; the operator can activate it again")
+
+
+class Invitations(AccountView):
+    @description.operation("List the open invitations, for staff", answer="invitation_list")
+    def get(self, request: Request) -> Response:
+        rows = invitations.listed(self.user)
+        return Response(listing("invitation_list", [documents.INVITATION.document(row) for row in rows]))
+
+    @description.operation(
+        "Make an invitation, for staff", body="invitation", answer="invitation_create_result", status=201
+    )
+    def post(self, request: Request) -> Response:
+        given = documents.INVITATION_REQUEST.read(request.data)
+        days = invitations.DAYS if given["days"] is None else given["days"]
+        row, link = invitations.invite(self.user, given["email"] or "", days)
+        more = {"id": str(row.pk), "link": link.value, "expire_time": wire_time(row.expires_at)}
+        message = "The invitation is made; this is the only time its link is shown"
+        return created(request, "invitation_create_result", message, 201, more)
+
+
+class InvitationDetail(AccountView):
+    @description.operation("Take an invitation back, for staff", answer="result")
+    def delete(self, request: Request, invitation: str) -> Response:
+        invitations.take_back(self.user, invitation)
+        return result(request, "Deleted", "The invitation is taken back")
+
+
+class Audit(AccountView):
+    @description.operation(
+        "Show the audit log, the newest first, for staff",
+        answer="audit_event_list",
+        query=["since", "until", "user_id", "what", "limit", "marker"],
+    )
+    def get(self, request: Request) -> Response:
+        limit = _number(request, "limit", 100, MAX_PAGE)
+        marker = _number(request, "marker", 0, 2**62) or None
+        rows = export.page(self.user, _selection(request), marker, limit)
+        following = rows[-1].pk if len(rows) == limit else None
+        shown = [documents.AUDIT_EVENT.document(row) for row in rows]
+        return Response(listing("audit_event_list", shown, next_marker=following))
+
+
+class AuditExport(AccountView):
+    @description.lines(
+        "Export the audit log as lines of JSON or as CSV, for staff",
+        _LINES,
+        ["since", "until", "user_id", "what", "form"],
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        form = request.query_params.get("form", "jsonl")
+        if form not in FORMATS:
+            raise BadRequest(f"form: one of {', '.join(FORMATS)}")
+        parts = export.export(self.user, _selection(request), form)
+        kind = "text/csv; charset=utf-8" if form == "csv" else _LINES
+        answer = StreamingHttpResponse(paced(_octets(parts)), content_type=kind)
+        answer["Content-Disposition"] = f'attachment; filename="audit.{form}"'
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+
+def _octets(parts: Iterator[str]) -> Iterator[bytes]:
+    return (part.encode() for part in parts)
+
+
+def _details(given: dict[str, Any]) -> UserDetails:
+    return UserDetails(given["email"], given["full_name"], given["is_staff"])
+
+
+def _selection(request: Request) -> Selection:
+    """Raises BadRequest."""
+    user = request.query_params.get("user_id", "")
+    try:
+        user_id = uuid.UUID(user) if user else None
+    except ValueError:
+        raise BadRequest("user_id: a UUID is wanted here") from None
+    what = request.query_params.get("what", "").replace("\0", "")[:48]
+    return Selection(_moment(request, "since"), _moment(request, "until"), user_id, what)
+
+
+def _moment(request: Request, name: str) -> datetime | None:
+    """Raises BadRequest."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise BadRequest(f"{name}: a time such as 2027-01-31T12:00:00Z is wanted here") from None
+
+
+def _number(request: Request, name: str, usual: int, most: int) -> int:
+    """Raises BadRequest."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return usual
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) > most:
+        raise BadRequest(f"{name}: a whole number of at most {most}")
+    return int(text)
