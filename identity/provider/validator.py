@@ -303,7 +303,7 @@ def _record_once(request: Any, grant: str) -> None:
     """A program may ask for tokens as often as it likes."""
     client, user = request.client, request.client.user if grant == "client_credentials" else request.user
     facts = _facts(client, request.scopes, grant)
-    audit.record_once(What.TOKENS_GIVEN, user, f"{client.client_id} {grant}", facts, way="client")
+    audit.record_once(What.TOKENS_GIVEN, user, f"{client.client_id}:{grant}", facts, way="client")
 
 
 def _facts(application: Application, names: Sequence[str], grant: str) -> audit.Facts:
