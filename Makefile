@@ -7,7 +7,7 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 # Processes of `make test`: more than there are processors, for many tests wait for servers.
-TEST_PROCESSES := 3
+TEST_PROCESSES := 4
 
 .PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench agent
 
