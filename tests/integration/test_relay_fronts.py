@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,80 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, answer: 
         monkeypatch.setenv("https_proxy", f"{HOST}:{port}")
         with pytest.raises(ServiceError, match="the proxy"):
             ways.open_tcp(ServiceAddress("https://waybill.example.org"), 5)
+
+
+@contextmanager
+def secure_proxy(host: Identity) -> Iterator[int]:
+    """A proxy behind TLS, which joins its client with a service that speaks TLS too and sends back what it gets."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(host.certificate, host.key)
+    service = socket.create_server((HOST, 0))
+
+    def serve() -> None:
+        with suppress(OSError), context.wrap_socket(service.accept()[0], server_side=True) as inner:
+            while data := inner.recv(65536):
+                inner.sendall(data)
+
+    async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"CONNECT waybill.example.org:443 ")
+        inner, to_inner = await asyncio.open_connection(HOST, service.getsockname()[1])
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+                await target.drain()
+            target.close()
+
+        with suppress(OSError):
+            await asyncio.gather(copy(reader, to_inner), copy(inner, writer))
+
+    loop = asyncio.new_event_loop()
+    threads = [threading.Thread(target=serve), threading.Thread(target=loop.run_forever)]
+    for thread in threads:
+        thread.start()
+    begun = asyncio.run_coroutine_threadsafe(asyncio.start_server(joined, HOST, 0, ssl=context), loop)
+    proxy = begun.result(10)
+    try:
+        yield proxy.sockets[0].getsockname()[1]
+    finally:
+        service.close()
+        loop.call_soon_threadsafe(proxy.close)
+        threads[0].join(10)
+        loop.call_soon_threadsafe(loop.stop)
+        threads[1].join(10)
+        loop.close()
+
+
+def test_a_proxy_is_reached_by_tls_and_the_tls_of_the_service_runs_inside(
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, host_of: Callable[[Authority], Identity]
+) -> None:
+    host = host_of(authority)
+    address = ServiceAddress("https://waybill.example.org", ways.pins_of(host.certificate))
+    sent = os.urandom(3 << 20)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with secure_proxy(host) as port:
+        monkeypatch.setenv("https_proxy", f"https://{HOST}:{port}")
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            ways.connect(address, 10)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_certificate))
+        with ways.connect(address, 10) as sock:
+            received = b""
+            while len(received) < len(sent):
+                sock.sendall(sent[len(received) : len(received) + 150_000])
+                wanted = min(len(received) + 150_000, len(sent))
+                while len(received) < wanted:
+                    received += sock.recv(65536)
+    assert received == sent
+    eventually(lambda: not any(thread.name == "proxy-tls" for thread in threading.enumerate()))
+
+
+def test_a_proxy_of_another_sort_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", f"socks5://{HOST}:1080")
+    with pytest.raises(ServiceError, match="http:// or https://"):
+        ways.open_tcp(ServiceAddress("https://waybill.example.org"), 5)
 
 
 def test_without_tls_only_this_machine_is_a_service() -> None:

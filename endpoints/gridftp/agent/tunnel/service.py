@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from .proxy_tls import plain_end, to_proxy
+
 #: The most octets of a proxy's answer to CONNECT.
 _MAX_ANSWER = 8 << 10
 #: Seconds by which the clock of a laptop may be wrong.
@@ -190,9 +192,13 @@ def _proxy_of(service: ServiceAddress) -> str | None:
 def _through(proxy: str, service: ServiceAddress, timeout: float) -> socket.socket:
     """A tunnel through an HTTP proxy (RFC 9110, 9.3.6). Raises OSError."""
     parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    if parts.scheme != "http" or not parts.hostname:
-        raise ServiceError("only proxies with http:// addresses can be used")
-    sock = socket.create_connection((parts.hostname, parts.port or 8080), timeout)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ServiceError("only proxies with http:// or https:// addresses can be used")
+    sock: socket.socket
+    if parts.scheme == "https":
+        sock = to_proxy(parts.hostname, parts.port or 443, timeout)
+    else:
+        sock = socket.create_connection((parts.hostname, parts.port or 8080), timeout)
     try:
         host = f"[{service.host}]" if ":" in service.host else service.host
         lines = [f"CONNECT {host}:{service.port} HTTP/1.1", f"Host: {host}:{service.port}"]
@@ -201,10 +207,10 @@ def _through(proxy: str, service: ServiceAddress, timeout: float) -> socket.sock
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
         _check_answer(sock)
+        return plain_end(sock) if isinstance(sock, ssl.SSLSocket) else sock
     except BaseException:
         sock.close()
         raise
-    return sock
 
 
 def _check_answer(sock: socket.socket) -> None:
