@@ -289,7 +289,10 @@ def _expiry(text: str | None) -> datetime | None:
 
 def user_of(name: str) -> Any:
     """Raises StackError when there is none."""
-    user = user_model().objects.filter(username=name).first()
+    user_model()
+    from identity import user_accounts
+
+    user = user_accounts.named(name)
     if user is None:
         raise StackError(f"there is no user {name!r}: `waybill user add {name}` makes one")
     return user

@@ -17,6 +17,7 @@ from identity.conflicts import unless_taken
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 from identity.single_row import single_row
+from identity.user_names import canonical
 from identity.vault import store as vault
 
 from .errors import (
@@ -311,7 +312,7 @@ def _named_by(user: User, ref: str) -> Q:
         return Q(id=uuid.UUID(ref))
     except ValueError:
         owner, hash_sign, name = ref.partition("#")
-        return Q(owner__username=owner, name=name) if hash_sign else Q(owner=user, name=ref)
+        return Q(owner__username=canonical(owner), name=name) if hash_sign else Q(owner=user, name=ref)
 
 
 def _in_scope(user: User, scope: SearchScope, among: Collection[uuid.UUID]) -> Q:

@@ -41,6 +41,7 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
+from . import user_names
 from .audit import log as audit
 from .hidden import Secret
 from .models import User
@@ -142,6 +143,8 @@ def sign_in(username: str, password: Secret, address: str, device: str = "") -> 
     Each attempt is counted before the comparison, so that concurrent attempts are limited too. An unknown name takes
     the same work as a wrong password. Raises SignInError; CodeRequiredError for a user with one-time codes.
     """
+    # Before anything is counted: both forms of a name are one.
+    username = user_names.canonical(username[: MAX_NAME + user_names.MAX_DOMAIN])
     user, own = _with_password(username, password, address, device)
     if one_time_codes.enabled(user) or passkeys.asked_after_password(user):
         raise CodeRequiredError(PendingSignIn(user.pk, _digest(user.get_session_auth_hash()), time.time()))

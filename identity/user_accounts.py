@@ -18,6 +18,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
+from . import user_names
 from .audit import log as audit
 from .audit.log import What
 from .error_categories import CategorizedError, Category, NotFoundError
@@ -78,8 +79,12 @@ class UserDetails:
 
 
 def add(username: str, details: UserDetails, actor: User | None = None) -> User:
-    """Create a user without a password. actor: staff, or None for the operator. Raises UserAccountError."""
+    """Create a user without a password. A name in our own domain is the name before the @.
+
+    actor: staff, or None for the operator. Raises UserAccountError.
+    """
     check_staff(actor)
+    username = user_names.local(username)
     if User.objects.filter(username=username).exists():
         raise UserExistsError(username)
     user = User(username=username)
@@ -104,8 +109,8 @@ def change(user: User, details: UserDetails, actor: User | None = None) -> None:
 
 
 def named(username: str) -> User | None:
-    """The user with this name, also one who is not active."""
-    return User.objects.filter(username=username).first() if "\0" not in username else None
+    """The user with this name, in either form, also one who is not active."""
+    return User.objects.filter(username=user_names.canonical(username)).first() if "\0" not in username else None
 
 
 # ---- for staff

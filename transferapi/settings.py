@@ -80,7 +80,7 @@ CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"serializer": "identity.json_serializer.JsonSerializer"},
+        "OPTIONS": {"serializer": "identity.sessions.json_serializer.JsonSerializer"},
     }
 }
 
@@ -124,6 +124,8 @@ ALLOW_PROVIDERS = CONFIG.allow_providers
 #: The providers by which users sign in, by name.
 PROVIDERS: Mapping[str, Provider] = parse_providers(CONFIG.providers.value) if CONFIG.providers else {}
 PUBLIC_URL = CONFIG.public_url
+#: The domain of the names of users (`identity.user_names`); "": the host of PUBLIC_URL.
+IDENTITY_DOMAIN = CONFIG.domain
 #: The rule of sign-up (`identity.sign_up`).
 SIGN_UP = CONFIG.sign_up
 #: Days for which the audit log is kept; 0: for ever.

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
+from identity import user_names
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User
@@ -83,7 +84,8 @@ def _users(name: str) -> list[User]:
     if not name:
         return []
     active = User.objects.filter(is_active=True).exclude(email="")
-    return list(active.filter(username=name)) or list(active.filter(email__iexact=name)[:MOST_OF_AN_ADDRESS])
+    found = list(active.filter(username=name)) or list(active.filter(email__iexact=name)[:MOST_OF_AN_ADDRESS])
+    return found or list(active.filter(username=user_names.local(name)))
 
 
 def _begin(user: User, now: datetime) -> None:

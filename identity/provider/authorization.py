@@ -17,6 +17,7 @@ from oauth2_provider.models import Application
 from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2.rfc6749 import errors
 
+from identity import user_names
 from identity.models import User
 
 from . import clients, openid, scopes
@@ -147,7 +148,8 @@ def _check(names: list[str], request: Any) -> None:
 def reason_to_refuse(request: AuthorizationRequest, user: User) -> str | None:
     """Why this user cannot answer this request, in words; None when the user can."""
     wanted = _words(request, "session_required_identities")
-    if wanted and not wanted <= {str(user.pk), user.username.lower()}:
+    own = {user.username.lower(), user_names.identity_name(user).lower()}
+    if wanted and not wanted <= {str(user.pk), *own}:
         return f"It asks for somebody else: {', '.join(sorted(wanted))}"
     domains = _words(request, "session_required_single_domain")
     if domains and _domain(user) not in domains:
@@ -164,8 +166,7 @@ def _words(request: AuthorizationRequest, name: str) -> set[str]:
 
 
 def _domain(user: User) -> str:
-    """The part after the @ of the user name; without one, the domain of this service."""
-    return user.username.lower().partition("@")[2] or (urlsplit(openid.issuer()).hostname or "")
+    return user_names.identity_name(user).lower().rpartition("@")[2]
 
 
 def grant(request: AuthorizationRequest, user: User, authenticated_at: datetime) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
+from identity import user_names
 from identity.models import User
 
 from . import openid
@@ -20,17 +20,13 @@ def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
 def by_username(names: Sequence[str]) -> list[User]:
     """The active users with these names, in the given order.
 
-    A name may end in our domain after an @, because some clients accept no other form; an exact name has precedence.
+    Both forms of a name are accepted; a user whose very name it is comes first (`user_names.canonical`).
     """
-    plain = {name: name.removesuffix(f"@{domain()}") for name in names if "\0" not in name}
+    plain = {name: user_names.local(name) for name in names if "\0" not in name}
     rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
     known = {user.username: user for user in rows}
     found = [known.get(name) or known.get(short) for name, short in plain.items()]
     return [user for user in dict.fromkeys(found) if user is not None]
-
-
-def domain() -> str:
-    return urlsplit(openid.issuer()).hostname or "localhost"
 
 
 def provider_id() -> str:

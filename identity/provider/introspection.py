@@ -8,6 +8,7 @@ from typing import Any
 
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
+from identity import user_names
 from identity.models import SignIn, User
 
 from . import identities, issue, openid, scopes
@@ -48,7 +49,7 @@ def _facts(row: AccessToken | RefreshToken, user: User, scope: str) -> dict[str,
         "scope": scope,
         "client_id": row.application.client_id,
         "sub": str(user.pk),
-        "username": user.username,
+        "username": user_names.identity_name(user),
         "name": openid.name_of(user),
         "email": user.email or None,
         "exp": _seconds(expires),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import models, transaction
 from django.db.models.functions import Now
 
+from identity import user_names
 from identity.conflicts import unless_taken
 from identity.models import SshPublicKey, User
 from identity.signals import account_changed
@@ -98,16 +99,22 @@ def remove(user: User, ref: uuid.UUID | str) -> SshKey:
     return known
 
 
+#: Characters of a user name with a domain.
+MAX_NAME = 150 + user_names.MAX_DOMAIN
+
+
 def find(user_name: str, blob: bytes) -> SshKey | None:
     """The key by which this user signs in, for the octets that a client sent.
 
     None when the user has no such key, the key has expired, or the user is inactive. The caller verifies the signature
     of the client, and then calls `used`.
     """
-    if len(blob) > MAX_BLOB or len(user_name) > 150 or "\0" in user_name:
+    if len(blob) > MAX_BLOB or len(user_name) > MAX_NAME or "\0" in user_name:
         return None
     alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
-    found = SshPublicKey.objects.select_related("user").filter(alive, user__username=user_name, user__is_active=True)
+    found = SshPublicKey.objects.select_related("user").filter(
+        alive, user__username=user_names.canonical(user_name), user__is_active=True
+    )
     row = single_row(found.filter(fingerprint=public_keys.fingerprint(blob)))
     return _key(row) if row is not None and bytes(row.blob) == blob else None
 

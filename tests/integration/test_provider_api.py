@@ -34,6 +34,8 @@ pytestmark = pytest.mark.django_db
 
 TEMPLATE = "95fdeba8-fac2-42bd-a357-e068d82ff78e"
 CLIENTS = "/v2/api/clients"
+#: Her name for clients: they take one with an @ only.
+ALICE = "alice@127.0.0.1"
 
 
 @pytest.fixture
@@ -71,8 +73,8 @@ def test_who_has_signed_in_is_told_as_far_as_was_allowed(portal: App, alice: Use
         assert told["sub"] == str(alice.pk)
     whole = portal.tokens(alice, f"openid profile email {scopes.VIEW_IDENTITIES}")["access_token"]
     told = get("/v2/oauth2/userinfo", whole).body
-    assert (told["preferred_username"], told["name"], told["email"]) == ("alice", "Alice Liddell", "alice@example.org")
-    assert [(one["sub"], one["username"]) for one in told["identity_set"]] == [(str(alice.pk), "alice")]
+    assert (told["preferred_username"], told["name"], told["email"]) == (ALICE, "Alice Liddell", "alice@example.org")
+    assert [(one["sub"], one["username"]) for one in told["identity_set"]] == [(str(alice.pk), ALICE)]
     assert post("/v2/oauth2/userinfo", "", {"Authorization": f"Bearer {whole}"}).body == told
 
 
@@ -83,7 +85,7 @@ def test_without_openid_nothing_is_told(portal: App, alice: User) -> None:
 
 
 def test_an_api_token_is_told_all(api: Api) -> None:
-    assert api.get("/v2/oauth2/userinfo").body["preferred_username"] == "alice"
+    assert api.get("/v2/oauth2/userinfo").body["preferred_username"] == ALICE
     assert "identity_set" in api.get("/v2/oauth2/userinfo").body
 
 
@@ -93,12 +95,14 @@ def test_an_api_token_is_told_all(api: Api) -> None:
 def test_users_are_found_by_name_and_by_id(api: Api, alice: User, bob: User, charlie: User) -> None:
     User.objects.update(email="secret@example.org")
     found = api.get("/v2/api/identities", usernames="charlie,bob,nobody,alice@127.0.0.1,alice@example.org").body
-    assert [one["username"] for one in found["identities"]] == ["charlie", "bob", "alice"]
+    assert [one["username"] for one in found["identities"]] == [
+        f"{name}@127.0.0.1" for name in ("charlie", "bob", "alice")
+    ]
     assert [one["email"] for one in found["identities"]] == [None, None, "secret@example.org"]
     by_id = api.get("/v2/api/identities", ids=f"{bob.pk},{uuid.uuid4()}, {alice.pk}", provision="true").body
     assert [one["id"] for one in by_id["identities"]] == [str(bob.pk), str(alice.pk)]
     assert api.get("/v2/api/identities", usernames="nobody", provision="true").body == {"identities": []}
-    assert api.get(f"/v2/api/identities/{bob.pk}").body["identity"]["username"] == "bob"
+    assert api.get(f"/v2/api/identities/{bob.pk}").body["identity"]["username"] == "bob@127.0.0.1"
     assert User.objects.count() == 3
 
 
@@ -109,7 +113,7 @@ def test_an_application_that_may_see_no_address_sees_none(
     User.objects.update(email="a@example.org")
     token = portal.tokens(alice, scope)["access_token"]
     [found] = get("/v2/api/identities", token, ids=str(alice.pk)).body["identities"]
-    assert (found["username"], found["email"]) == ("alice", email)
+    assert (found["username"], found["email"]) == (ALICE, email)
     assert get(f"/v2/api/identities/{alice.pk}", token).body["identity"]["email"] == email
 
 
@@ -158,7 +162,10 @@ def test_looking_up_needs_its_scope(portal: App, alice: User) -> None:
 
 
 def test_an_application_looks_up_by_its_secret(portal: App) -> None:
-    assert by_basic(portal, "GET", "/v2/api/identities", usernames="bob").body["identities"][0]["username"] == "bob"
+    assert (
+        by_basic(portal, "GET", "/v2/api/identities", usernames="bob").body["identities"][0]["username"]
+        == "bob@127.0.0.1"
+    )
     wrong = App(portal.id, "wrong")
     assert_error(by_basic(wrong, "GET", "/v2/api/identities", usernames="bob"), 401, "ClientError.AuthenticationFailed")
 
@@ -642,7 +649,7 @@ def test_an_identity_token_says_who_signed_in_and_for_whom(portal: App, alice: U
     public.verify(signed, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
     told = decoded(body)
     assert (told["sub"], told["aud"], told["iss"]) == (str(alice.pk), portal.id, "http://127.0.0.1:8000")
-    assert (told["nonce"], told["preferred_username"]) == ("n-1", "alice")
+    assert (told["nonce"], told["preferred_username"]) == ("n-1", ALICE)
     assert before - 1 <= told["auth_time"] <= told["iat"] <= told["exp"] - 3600
     assert "email" not in told
 

@@ -707,7 +707,7 @@ def test_an_application_learns_what_its_token_is(portal: App, alice: User) -> No
         assert abs(exp - iat - lifetime) <= 2
         assert told == {
             "active": True, "scope": scopes.TRANSFER_ALL, "client_id": portal.id, "sub": str(alice.pk),
-            "username": "alice", "name": "Alice Liddell", "email": "alice@example.org", "nbf": iat,
+            "username": "alice@127.0.0.1", "name": "Alice Liddell", "email": "alice@example.org", "nbf": iat,
             "aud": ["transfer.api.globus.org", portal.id], "iss": "http://127.0.0.1:8000", "token_type": "Bearer",
             "identity_set": [str(alice.pk)],
         }  # fmt: skip
@@ -724,7 +724,7 @@ def test_an_address_is_told_to_whom_the_user_has_allowed_to_see_it(portal: App, 
     for one in by_server(tokens).values():
         for name in ("access_token", "refresh_token"):
             told = portal.post(INTROSPECT, {"token": one[name]}).body
-            assert (told["active"], told["username"], told["email"]) == (True, "alice", None)
+            assert (told["active"], told["username"], told["email"]) == (True, "alice@127.0.0.1", None)
     own = portal.own(scopes.TRANSFER_ALL).body["access_token"]
     assert portal.post(INTROSPECT, {"token": own}).body["email"] == "secret@example.org", "it is its owner"
 

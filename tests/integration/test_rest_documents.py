@@ -216,7 +216,7 @@ def test_the_document_of_an_endpoint_has_all_that_clients_read(api: Api, alice: 
     server = ep1.servers.get()
     set_by_us = {
         "DATA_TYPE": "endpoint", "id": str(ep1.pk), "name": "ep1", "canonical_name": "alice#ep1", "display_name": "ep1",
-        "owner_id": str(alice.pk), "owner_string": "alice", "username": "alice", "default_directory": "/~/",
+        "owner_id": str(alice.pk), "owner_string": "alice@127.0.0.1", "username": "alice", "default_directory": "/~/",
         "public": False, "activated": True, "expires_in": -1, "entity_type": "GCP_mapped_collection",
         "is_globus_connect": False, "non_functional": False, "my_effective_roles": ["administrator"],
         "tlsftp_server": None, "gcs_manager_url": None, "https_server": None, "description": None,

@@ -223,7 +223,7 @@ def test_what_is_shared_is_found_by_the_host_and_shown_with_it(
     [row] = bobs.get(f"{M}/task_list", filter_status="ACTIVE").body["DATA"]
     assert row["source_endpoint"] == "charlie#share"
     assert (row["source_host_endpoint"], row["source_host_endpoint_id"]) == ("bob#public", str(public.pk))
-    assert (row["source_host_path"], row["owner_string"]) == ("/shared/", "alice")
+    assert (row["source_host_path"], row["owner_string"]) == ("/shared/", "alice@127.0.0.1")
     assert row["destination_host_endpoint_id"] is None
     assert listed(Api(charlie), filter_status="ACTIVE") == [str(task.pk)]
 

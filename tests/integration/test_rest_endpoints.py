@@ -45,7 +45,7 @@ def test_an_endpoint_is_made_with_its_servers_and_read_by_all_its_names(api: Api
         assert api.get(f"/endpoint/{reference}").body == found.body
     expected = {
         "DATA_TYPE": "endpoint", "id": key, "name": "dtn", "canonical_name": "alice#dtn", "username": "alice",
-        "owner_id": str(alice.pk), "owner_string": "alice", "display_name": "Transfer node", "public": True,
+        "owner_id": str(alice.pk), "owner_string": "alice@127.0.0.1", "display_name": "Transfer node", "public": True,
         "description": "two\nlines", "keywords": "physics,\u00fc", "organization": None,
         "default_directory": "/~/data/", "entity_type": "GCP_mapped_collection", "is_globus_connect": False,
         "activated": True, "expires_in": -1, "tlsftp_server": None, "gcs_manager_url": None,

@@ -48,7 +48,7 @@ def test_a_group_is_made_shown_changed_and_deleted(api: Api, alice: User) -> Non
     made = api.post(G, {"name": "beamline", "description": None, "parent_id": None})
     assert made.status == 201
     own = {
-        "group_id": made.body["id"], "identity_id": str(alice.pk), "username": "alice", "role": "admin",
+        "group_id": made.body["id"], "identity_id": str(alice.pk), "username": "alice@127.0.0.1", "role": "admin",
         "status": "active", "status_reason": None, "invite_email_address": None,
         "updated": made.body["my_memberships"][0]["updated"], "membership_fields": {},
     }  # fmt: skip
@@ -102,7 +102,7 @@ def test_actions_are_answered_one_by_one(api: Api, alice: User, bob: User, group
     answer = api.post(f"{G}/{group.pk}", {"add": add, "invite": None, "leave": [{"identity_id": str(alice.pk)}]})
     assert answer.status == 200
     assert [(row["username"], row["role"], row["status"]) for row in answer.body["add"]] == [
-        ("bob", "manager", "active")
+        ("bob@127.0.0.1", "manager", "active")
     ]
     assert answer.body["errors"] == {
         "add": [{"identity_id": unknown, "code": "IDENTITY_NOT_FOUND", "detail": "There is no such identity."}],

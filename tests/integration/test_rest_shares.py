@@ -81,7 +81,7 @@ def test_who_may_use_an_endpoint_may_not_share_from_it(alice: User, bob: User, p
     Role.objects.create(endpoint=public, principal_type="identity", principal=alice.pk, role="administrator")
     made = Api(alice).post("/shared_endpoint", {"host_endpoint": "bob#public", "host_path": "/"})
     assert made.status == 201
-    assert Api(alice).get(f"/endpoint/{made.body['id']}").body["owner_string"] == "alice"
+    assert Api(alice).get(f"/endpoint/{made.body['id']}").body["owner_string"] == "alice@127.0.0.1"
 
 
 def test_a_share_is_not_shared_again_and_has_no_servers(api: Api, bob: User, ep1: Endpoint) -> None:

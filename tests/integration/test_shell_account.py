@@ -38,17 +38,22 @@ def test_identity_details_are_the_json_object_of_rest(shell: Shell, bob: User) -
     User.objects.filter(pk=bob.pk).update(email="bob@example.org")
     shown = shell.run(f"identity-details {bob.pk}").json
     assert shown == Api(shell.user, root="").get(f"/v2/api/identities/{bob.pk}").body["identity"]
-    assert (shown["username"], shown["email"]) == ("bob", None)
+    assert (shown["username"], shown["email"]) == ("bob@127.0.0.1", None)
     assert shell.run("identity-details alice").json["email"] == "alice@example.org"
-    assert [one["username"] for one in shell.run("identity-details alice bob").json] == ["alice", "bob"]
-    assert shell.ok("identity-details bob -f username,email -O csv") == "bob,n/a\n"
+    assert [one["username"] for one in shell.run("identity-details alice bob").json] == [
+        "alice@127.0.0.1",
+        "bob@127.0.0.1",
+    ]
+    assert shell.ok("identity-details bob -f username,email -O csv") == "bob@127.0.0.1,n/a\n"
     for name in ("nobody", uuid.UUID(int=1)):
         assert shell.fails(f"identity-details {name}") == f"Error: No such identity '{name}'\n"
 
 
 def test_each_user_has_one_identity(shell: Shell) -> None:
-    assert shell.ok("identity-list -f id,username,email -O csv") == f"{shell.user.pk},alice,alice@example.org\n"
-    assert shell.ok("identity-list").splitlines()[1] == "Username         : alice"
+    assert (
+        shell.ok("identity-list -f id,username,email -O csv") == f"{shell.user.pk},alice@127.0.0.1,alice@example.org\n"
+    )
+    assert shell.ok("identity-list").splitlines()[1] == "Username         : alice@127.0.0.1"
     assert [one["id"] for one in shell.run("identity-list -O json").json] == [str(shell.user.pk)]
 
 
@@ -58,16 +63,16 @@ def test_each_user_has_one_identity(shell: Shell) -> None:
 def test_the_profile_is_lines_that_pad_nothing(shell: Shell) -> None:
     ssh_keys.add(shell.user, KEY, "the laptop")
     assert shell.ok("profile").splitlines() == [
-        "User Name: alice",
+        "User Name: alice@127.0.0.1",
         "Full Name: Alice Liddell",
         "Email: alice@example.org",
         f"Identity ID: {shell.user.pk}",
         "Mail Notifications: on",
         f"SSH Public Key: {KEY} the laptop",
     ]
-    assert "user_name=alice\n" in shell.ok("profile -O kv")
+    assert "user_name=alice@127.0.0.1\n" in shell.ok("profile -O kv")
     shown = shell.run("profile -O json").json
-    assert (shown["username"], shown["mail_notifications"]) == ("alice", True)
+    assert (shown["username"], shown["mail_notifications"]) == ("alice@127.0.0.1", True)
     assert [key["label"] for key in shown["ssh_keys"]] == ["the laptop"]
 
 

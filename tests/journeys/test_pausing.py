@@ -165,7 +165,10 @@ def test_every_method_of_the_sdk_for_managers_finds_its_route(
     assert (found["endpoint"], found["hosted"]) == (a.id, [share])
     assert found["access"] == ["rw"], "the owner's"
     assert found["tasks"] == found["by_id"] == [task_id]
-    assert (found["task"]["owner_string"], found["task"]["is_paused"]) == (found["task"]["username"], True)
+    assert (found["task"]["owner_string"], found["task"]["is_paused"]) == (
+        f"{found['task']['username']}@127.0.0.1",
+        True,
+    )
     assert {"SUBMITTED", "PAUSED"} <= set(found["events"])
     assert set(found["errors"]) <= {"FILE_NOT_FOUND"}
     assert (found["moved"], found["skipped"]) == ([], [])

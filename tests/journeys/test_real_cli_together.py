@@ -52,7 +52,7 @@ def wait(globus: Globus, task_id: str, status: int = 0) -> dict[str, Any]:
 
 
 def test_who_one_is(alice: Globus, bob: Globus, bob_name: str) -> None:
-    assert alice("whoami").out.strip() == "demo"
+    assert alice("whoami").out.strip() == "demo@127.0.0.1"
     found = bob.json("whoami")
     assert found["preferred_username"] == bob_name
     assert bob_name in alice("get-identities", bob_name, "--verbose").out

@@ -146,7 +146,7 @@ def test_the_command_signs_a_user_in_and_out(service: Api, carol: str, tmp_path:
     globus = Globus(service.url, tmp_path)
     status, told = globus_login(globus, carol)
     assert status == 0, told
-    assert globus("whoami").out.strip() == carol
+    assert globus("whoami").out.strip() == f"{carol}@127.0.0.1"
     assert "carol@example.org" in globus("whoami", "--linked-identities", "-v").out
     session = globus.json("session", "show")
     assert len(session["authentications"]) == 1
@@ -175,10 +175,10 @@ def test_the_command_renews_what_has_expired(service: Api, carol: str, tmp_path:
 
 
 def test_an_application_signs_out_too(globus: Globus) -> None:
-    assert globus("whoami").out.strip() == "demo"
+    assert globus("whoami").out.strip() == "demo@127.0.0.1"
     assert globus.json("session", "show")["authentications"] == {}
     globus("logout", "--yes")
-    assert globus("whoami").out.strip() == "demo", "it gets a new token by its secret"
+    assert globus("whoami").out.strip() == "demo@127.0.0.1", "it gets a new token by its secret"
 
 
 START_FLOW = """
@@ -248,7 +248,7 @@ def test_a_user_lets_an_application_in_by_every_generation_of_the_sdk(
         "renewals": 2,
         "stayed": True,
         "renewed": 400,
-        "who": carol,
+        "who": f"{carol}@127.0.0.1",
     }
 
 
@@ -348,7 +348,7 @@ app = globus_sdk.ClientApp("gateway", client_id=CLIENT_ID, client_secret=CLIENT_
 transfer = globus_sdk.TransferClient(app=app, base_url=URL)
 auth = globus_sdk.AuthClient(app=app)
 print(json.dumps([transfer.get_submission_id()["value"], auth.userinfo()["preferred_username"],
-    globus_sdk.IdentityMap(auth, ["carol", "go"])["carol"]["id"]]))
+    globus_sdk.IdentityMap(auth, ["carol@127.0.0.1", "go@127.0.0.1"])["carol@127.0.0.1"]["id"]]))
 """
 
 
@@ -356,7 +356,7 @@ def test_the_apps_of_the_newest_sdk(service: Api, carol: str, tmp_path: Path) ->
     client = service.connection["client"]
     given = {"client_id": client["id"], "client_secret": client["secret"]}
     found = run_python("sdk4", CLIENT_APP, url=service.url, home=tmp_path, **given).json
-    assert found[1] == "demo"
+    assert found[1] == "demo@127.0.0.1"
     assert all(uuid.UUID(one) for one in (found[0], found[2]))
 
 

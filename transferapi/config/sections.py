@@ -54,6 +54,12 @@ class InstanceSettings:
         "http://127.0.0.1",
         "how users reach this service (default http://127.0.0.1:WAYBILL_PORT, or https)",
     )
+    domain: str = variable(
+        "WAYBILL_DOMAIN",
+        values.domain,
+        "",
+        "domain of the users, who are name@domain for programs (default: the host of WAYBILL_PUBLIC_URL)",
+    )
     log_level: str = variable(
         "WAYBILL_LOG_LEVEL", values.log_level, "INFO", "DEBUG, INFO, WARNING or ERROR (default INFO)"
     )

@@ -136,6 +136,14 @@ def header_value(text: str) -> None:
         raise ValueError("a header carries it: letters and digits only (openssl rand -hex 32)")
 
 
+def domain(text: str) -> str:
+    """A name of DNS in lower case; "": none."""
+    label = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    if text and (len(text) > 253 or not re.fullmatch(rf"{label}(?:\.{label})*", text.lower(), re.ASCII)):
+        raise ValueError("a domain, such as example.org")
+    return text.lower()
+
+
 def rate(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 6:
         raise ValueError("a whole number of requests a second")

@@ -9,6 +9,7 @@ from typing import Any
 
 from oauth2_provider.models import Application
 
+from identity import user_names
 from identity.hidden import Secret
 from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
@@ -46,7 +47,7 @@ def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = F
 
 
 def _provider_name() -> str:
-    return f"Waybill at {identities.domain()}"
+    return f"Waybill at {user_names.domain()}"
 
 
 _PROVIDED = part(
@@ -56,7 +57,7 @@ _PROVIDED = part(
 )
 _IN_SET = part(
     Field[User]("sub", t.UUID, "pk", _ALICE),
-    Field("username", t.TEXT, example="alice"),
+    Field[User]("username", t.TEXT, lambda user: user_names.identity_name(user), "alice@example.org"),
     Field("name", t.TEXT, openid.name_of, "Alice Liddell"),
     Field("email", t.MAYBE_TEXT, lambda user: user.email or None, "alice@example.org"),
     *_PROVIDED.fields,
@@ -66,7 +67,7 @@ USERINFO = ResponseDocument[None](
     "userinfo",
     Field("sub", t.UUID, example=_ALICE),
     Field("name", t.TEXT, example="Alice Liddell", sometimes=True),
-    Field("preferred_username", t.TEXT, example="alice", sometimes=True),
+    Field("preferred_username", t.TEXT, example="alice@example.org", sometimes=True),
     Field("email", t.MAYBE_TEXT, example="alice@example.org", sometimes=True),
     *(Field[None](one.name, one.schema, example=one.shown(), sometimes=True) for one in _PROVIDED.fields),
     Field("identity_set", t.list_of(_IN_SET.schema), example=[_IN_SET.example], sometimes=True),
@@ -95,7 +96,7 @@ class ShownUser:
 IDENTITY = ResponseDocument[ShownUser](
     "identity",
     Field("id", t.UUID, "user.pk", _ALICE),
-    Field("username", t.TEXT, "user.username", "alice"),
+    Field("username", t.TEXT, lambda shown: user_names.identity_name(shown.user), "alice@example.org"),
     Field("name", t.TEXT, lambda shown: openid.name_of(shown.user), "Alice Liddell"),
     Field(
         "email",
@@ -120,7 +121,7 @@ IDENTITY_PROVIDER = ResponseDocument[None](
     Field("id", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
     Field("name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
     Field("short_name", t.TEXT, Always("waybill"), "waybill"),
-    Field("domains", t.list_of(t.TEXT), lambda _: [identities.domain()], ["waybill.example.org"]),
+    Field("domains", t.list_of(t.TEXT), lambda _: [user_names.domain()], ["waybill.example.org"]),
     Field("alternative_names", t.list_of(t.TEXT), lambda _: []),
     data_type=None,
 )

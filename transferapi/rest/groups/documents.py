@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from identity import user_names
 from identity.groups import memberships
 from identity.groups.memberships import MAX_ACTIONS, ActionRefusal, ActionResult, MembershipVerb
 from identity.groups.services import SIGNUP_FIELDS, GroupRole, MembershipContext, MembershipStatus
@@ -77,7 +78,7 @@ MEMBERSHIP = ResponseDocument[Membership](
     "group_membership",
     Field("group_id", t.UUID, example=_GROUP_ID),
     Field("identity_id", t.UUID, "user_id", _ALICE),
-    Field("username", t.TEXT, "user.username", "alice"),
+    Field("username", t.TEXT, lambda row: user_names.identity_name(row.user), "alice@example.org"),
     Field("role", t.one_of(*GroupRole), example="admin"),
     Field("status", t.one_of(*MembershipStatus), example="active"),
     *each("status_reason invite_email_address", t.MAYBE_TEXT, Always(None)),

@@ -12,6 +12,7 @@ from endpoints.permissions import Permission
 from endpoints.registry import Deleted, canonical_name
 from endpoints.sharing import shares
 from identity.models import User
+from identity.user_names import canonical
 from transferapi.rest.transfer.endpoints import documents
 from transferapi.shell import names
 from transferapi.shell.answers import answer
@@ -105,7 +106,7 @@ def _known(user: User, name: str | None) -> Endpoint | None:
 def _own(user: User, name: str) -> str:
     """The name without one's own user name before it. Raises ShellError."""
     owner, separator, short = name.rpartition("#")
-    if separator and owner != user.username:
+    if separator and canonical(owner) != user.username:
         raise ShellError(f"'{name}' would be an endpoint of {owner}; yours are {user.username}#{short}")
     return short
 

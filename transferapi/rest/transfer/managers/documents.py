@@ -10,6 +10,7 @@ from typing import Any
 from endpoints import pause_rules
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
+from identity import user_names
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH
 from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, any_list, each, part
@@ -150,7 +151,11 @@ def _host(side: str) -> tuple[Field[ManagedTask], ...]:
 
 
 _MANAGED = part(
-    Field[ManagedTask]("owner_string", t.TEXT, "task.owner.username", "alice"), *_host("source"), *_host("destination")
+    Field[ManagedTask](
+        "owner_string", t.TEXT, lambda shown: user_names.identity_name(shown.task.owner), "alice@example.org"
+    ),
+    *_host("source"),
+    *_host("destination"),
 )
 MANAGED_TASK = ResponseDocument[ManagedTask](
     "managed_task",
