@@ -42,7 +42,8 @@ def show(
     """
     # An address that may hold a secret is in no page.
     back = request.get_full_path() if request.method == "GET" and referrer == "same-origin" else ""
-    shown = {"title": "", "frame": frame.of(request), "back": back, **context}
+    # Browsers send forms of a page without a referrer with `Origin: null`, which is refused as one from elsewhere.
+    shown = {"title": "", "frame": frame.of(request), "back": back, "may_choose": referrer != "no-referrer", **context}
     text = render_to_string(f"webui/{template}", shown, request)
     # A name that is not UTF-8 has lone surrogates. Where a template shows it unescaped, the page must not fail.
     answer = HttpResponse(text.encode("utf-8", "replace"), status=status)

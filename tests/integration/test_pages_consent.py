@@ -275,6 +275,8 @@ def test_a_code_is_shown_to_be_copied_and_goes_nowhere_else() -> None:
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert "href" not in browser.page.partition("<main")[2]
+    # A browser would send its forms as those of another site, and lose the code.
+    assert "<form" not in browser.page
 
 
 @pytest.mark.parametrize(

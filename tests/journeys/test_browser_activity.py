@@ -18,6 +18,16 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
 ESCAPE = "\ue00c"
+#: Count the copies of this page that its scripts get.
+COUNT_COPIES = """
+window.copies = 0;
+const plain = window.fetch;
+window.fetch = async (address, ...more) => {
+    const answer = await plain(address, ...more);
+    if (address === location.href) copies += 1;
+    return answer;
+};
+"""
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +105,24 @@ def test_a_task_is_canceled_with_the_keyboard_alone_after_a_question(
     eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
     browser.press("\ue004" + ENTER)
     eventually(lambda: browser.shows("The task"))
+    eventually(
+        lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
+    )
+
+
+def test_a_question_is_answered_although_the_page_was_read_again_meanwhile(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    """The live parts hold the form that the dialog asks about: a form that was replaced would not be sent."""
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.documentElement.classList.contains('scripted')"))
+    browser.press("c")
+    eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
+    browser.run(COUNT_COPIES)
+    browser.run("dispatchEvent(new Event('online'))")
+    eventually(lambda: browser.run("return copies") > 0)
+    browser.run_until_done("setTimeout(arguments[0], 300)")
+    browser.press("\ue004" + ENTER)
     eventually(
         lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
     )

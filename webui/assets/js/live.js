@@ -108,6 +108,8 @@ function showLost(lost) {
 export async function refreshParts(...ids) {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
   if (!answer.ok || answer.redirected) throw Object.assign(new Error("no page"), { status: answer.ok ? 401 : answer.status });
+  // A dialog asks about a form of this page: the form must still be there when it is answered.
+  if (document.querySelector("dialog[open]")) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   document.title = fresh.title;
   for (const id of ids) {
