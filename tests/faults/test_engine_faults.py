@@ -1,6 +1,7 @@
 """A task between two real servers, with a fault at a step of what it says to them, or its worker killed there.
 
-A part of the matrix, as in test_lane_faults.py: `python -m bench.matrix --levels engine,worker` runs all of it.
+A part of the matrix, as in test_lane_faults.py: `python -m bench.recovery.fault_matrix --levels engine,worker` runs all
+of it.
 """
 
 from __future__ import annotations

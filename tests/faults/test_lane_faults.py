@@ -1,6 +1,6 @@
 """A lane between two real servers, with a fault at each step of the dialogue: no wrong byte, no hang, no file lost.
 
-This is the part of the matrix that fits into a minute; `python -m bench.matrix` runs all of it.
+This is the part of the matrix that fits into a minute; `python -m bench.recovery.fault_matrix` runs all of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The whole fault matrix: a fault at each step of a lane's dialogue, on either side, and what holds afterwards.
 
-    python -m bench.matrix [--pairs toolkit-toolkit,own-own,...] [--modes ES] [--scenes plain,refused,renamed]
+    python -m bench.recovery.fault_matrix [--pairs toolkit-toolkit,own-own,...] [--modes ES]
+                           [--scenes plain,refused,renamed]
                            [--troubles RESET,KILLED,...] [--side-by-side 4] [--every 1] [--minutes N]
                            [--levels lane,engine,worker]
 

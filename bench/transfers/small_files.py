@@ -1,7 +1,7 @@
 """2,000 files of 1 KB between two toolkit servers on loopback: ours, database and queue included, against
 `globus-url-copy -cc N -pp` at its best.
 
-    python -m bench.small_files [--files 2000] [--rounds 7]
+    python -m bench.transfers.small_files [--files 2000] [--rounds 7]
 """
 
 from __future__ import annotations

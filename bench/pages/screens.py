@@ -1,6 +1,6 @@
 """Pictures of all pages: light and dark, wide and as on a telephone, empty and full.
 
-    .venv/bin/python -m bench.screens [FOLDER] [PAGE ...]
+    .venv/bin/python -m bench.pages.screens [FOLDER] [PAGE ...]
 
 FOLDER (default: `screens`) gets PAGE-SCHEME-WIDTH.png; with names of pages, only these. It starts an instance with
 tasks of its own. It prints a table of the pages: octets of styles and scripts, requests, the first paint, and whether

@@ -1,6 +1,6 @@
 """The space of tasks in the database: 300,000 items and as many files, canceled and deleted, in several rounds.
 
-    python -m bench.space [--rows 300000] [--rounds 3]
+    python -m bench.database.space [--rows 300000] [--rounds 3]
 
 Sizes are `pg_total_relation_size` of a table: its rows, what was deleted of them, and its indexes. A table does not
 grow from the second round on when what was deleted is used again. Nothing clears it but `retention.give_back`, as the

@@ -1,6 +1,6 @@
 """The cost of security for a small task: from POST to a settled file of 1 byte, on warm sessions, with and without GSI.
 
-python -m bench.secure [--rounds 50]
+python -m bench.latency.security [--rounds 50]
 
 The same two folders, by anonymous servers and by servers with GSI: protected control channels and authenticated data
 channels (DCAU), then encrypted ones as well (PROT P). globus-url-copy beside them, from start to end, with its login.

@@ -1,6 +1,6 @@
 """The time in which nobody works on a task whose worker is killed.
 
-    python -m bench.takeover [--runs 5]
+    python -m bench.recovery.takeover [--runs 5]
 
 Starts an instance as `make up` does, submits a task that hangs at a silent server, kills the process that holds it
 (SIGKILL), and waits for another one to take it: alone, and together with the process that rings for it where a version
@@ -80,7 +80,7 @@ def run(api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool) -> 
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.takeover", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.recovery.takeover", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="of each kind (default: %(default)s)")
     runs = parser.parse_args(words).runs
     times: dict[str, list[float]] = {}

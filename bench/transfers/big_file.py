@@ -1,6 +1,6 @@
 """One 2 GB file, loopback, tmpfs: a pair of our servers against a pair of the toolkit's, driven by the same clients.
 
-    python -m bench.big_file [--megabytes 2048] [--rounds 5] [--parallelism 4]
+    python -m bench.transfers.big_file [--megabytes 2048] [--rounds 5] [--parallelism 4]
 
 Each round runs every contender once, in alternating order, and compares what arrived with its original. The
 memory is the peak of all rounds: of our two server processes, and of the largest processes of the toolkit's servers.

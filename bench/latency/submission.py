@@ -1,6 +1,6 @@
 """From POST to a settled file of 1 byte, on warm sessions.
 
-python -m bench.latency [--rounds 50]
+python -m bench.latency.submission [--rounds 50]
 """
 
 from __future__ import annotations

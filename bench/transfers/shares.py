@@ -1,6 +1,6 @@
 """2,000 files of 1 KB to a shared endpoint, beside the same files to the endpoint that hosts it, in one run.
 
-    python -m bench.shares [--files 2000] [--rounds 7]
+    python -m bench.transfers.shares [--files 2000] [--rounds 7]
 
 A shared destination costs two more commands for each file (RNFR and RNTO), because files are written under temporary
 names, and one more statement for each batch (decision 0031).
@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from bench.instance import Api
-from bench.small_files import arguments_of, by_us, measure, site
 from bench.table import print_table
+from bench.transfers.small_files import arguments_of, by_us, measure, site
 
 DIRECT, SHARED = "to the host endpoint", "to a shared endpoint"
 

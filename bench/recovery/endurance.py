@@ -1,6 +1,6 @@
 """A 20,000-file tree and a 5 GB file between servers of both kinds, with workers killed three times on the way.
 
-    python -m bench.endurance [--files 20000] [--gigabytes 5] [--kills 3] [--pairs toolkit-toolkit,own-own,...]
+    python -m bench.recovery.endurance [--files 20000] [--gigabytes 5] [--kills 3] [--pairs toolkit-toolkit,own-own,...]
 
 Everything is compared by hash at the end. The table shows the times of each pair, and how often workers were killed.
 """

@@ -1,7 +1,7 @@
 """A task of 1,000,000 files between two toolkit servers on loopback: the memory of the workers while it runs, and what
 share of the machine's work is the database's.
 
-    python -m bench.million [--files 1000000] [--size 100] [--plot memory.svg]
+    python -m bench.transfers.million [--files 1000000] [--size 100] [--plot memory.svg]
 
 Memory is the resident set of each worker process, twice a second. The database's share is the seconds of processor
 that all of PostgreSQL's processes used, of the time that the task took on all cores. Beside it stands what each part

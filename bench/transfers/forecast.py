@@ -1,6 +1,6 @@
 """The errors of forecasts: transfers of random sizes and counts, each forecast by REST before it is submitted.
 
-    python -m bench.forecast [--tasks 60] [--training 30] [--rtt 30] [--seed 1] [--rows]
+    python -m bench.transfers.forecast [--tasks 60] [--training 30] [--rtt 30] [--seed 1] [--rows]
 
 Two toolkit servers on a wide-area network of three hosts on this machine (needs root), or with `--rtt 0` on loopback,
 with a whole instance. The first tasks train the forecasts, the later ones are compared with them, in the order of

@@ -1,6 +1,6 @@
 """Sync of 20,000 files that are all in place, at each level: ours against `globus-url-copy -sync` and `rsync`.
 
-python -m bench.sync [--files 20000] [--rounds 3]
+python -m bench.transfers.sync [--files 20000] [--rounds 3]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A list of 1,000,000 lines on the standard input of `ssh HOST transfer`: lines a second, and memory of the shell.
 
-    python -m bench.lists [--lines 1000000]
+    python -m bench.shell.lists [--lines 1000000]
 
 The time is that of the whole call of OpenSSH, from its start until the task id is printed: every line was checked, and
 all are in the database. Memory is the largest resident set of the process of the shell, before and after the call.

@@ -1,6 +1,6 @@
 """The cost of a GSI login: that of Waybill, and that of globus-url-copy, to the same server in turn.
 
-python -m bench.gsi_login [--rounds 30]
+python -m bench.latency.gsi_login [--rounds 30]
 
 Both go through a small proxy, which takes the time from the connection to the server's answer to PASS: the second of
 its protected replies, whoever asks. So the start of globus-url-copy's process is not counted against it, nor what it

@@ -1,6 +1,6 @@
 """Ways to declare documents, side by side: a page of 100 tasks out, and the items of a submission in.
 
-    python -m bench.documents [--tasks 100] [--items 100000] [--rounds 15]
+    python -m bench.api.documents [--tasks 100] [--items 100000] [--rounds 15]
 
 Each way makes the same documents from the same sources, and reads the same items: our declarations, one dict written by
 hand (the floor), serializers of Django REST framework, and msgspec where it is installed (it is no dependency). The

@@ -1,0 +1,1 @@
+"""The space that tasks take in the database."""

@@ -1,0 +1,1 @@
+"""What holds, and how soon work goes on, when processes are killed or servers fail."""

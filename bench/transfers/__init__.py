@@ -1,0 +1,1 @@
+"""Transfers between endpoints: throughput, memory, sync, shares, and how right forecasts are."""
