@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from identity.gsi.printable import error_text
 
-from .commands import CommandError, parse_extended_port
 from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from .facts import Entry, FactsError, parse_line
-from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
-from .third_party.data_path import refusal
+from .requests.passive import passive_port
 
 #: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.
 MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
@@ -158,19 +157,9 @@ def _size(reply: Reply) -> int:
 async def blocks_on_data(
     connection: ControlConnection, path: bytes, allowance: Allowance, *, verb: str = "MLSD"
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time.
-
-    The connection goes to the host of the control connection, whatever address the server names: a server
-    must not be able to make this service connect somewhere else.
-    """
+    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time."""
     await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
-    passive = await connection.ask("EPSV")
-    try:
-        port = parse_extended_port(b" ".join(passive.lines))
-    except CommandError as error:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
-    if advice := refusal(((connection.peer_host, port),), connection.peer_host, lambda _: False):
-        raise FaultError(Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
+    port = await passive_port(connection)
     answer = asyncio.create_task(connection.request(verb, path))
     try:
         async for lines in _read_lines(connection.peer_host, port, answer):

@@ -186,15 +186,38 @@ async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session
     assert threads[0].startswith("look-up"), "asyncio's own threads are for others"
 
 
-@pytest.mark.parametrize("answer", ["229 (|||22|)", "229 (|||0|)", "229 (|1|8.8.8.8|2000|)"])
-async def test_a_listing_makes_us_connect_to_no_well_known_port_and_nobody_else(answer: str) -> None:
-    async with lying(Liar("UTF8", {"EPSV": answer})) as liar:
+@pytest.mark.parametrize(
+    "answers",
+    [
+        *({"EPSV": answer} for answer in ("229 (|||22|)", "229 (|||0|)", "229 (|1|8.8.8.8|2000|)", "421 later")),
+        *({"EPSV": "502 no", "PASV": answer} for answer in ("227 (127,0,0,1,0,22)", "227 (8,8,8,8,1,1,1)", "227 ok")),
+    ],
+)
+async def test_a_listing_makes_us_connect_to_no_well_known_port_and_nobody_else(answers: dict[str, str]) -> None:
+    async with lying(Liar("UTF8", answers)) as liar:
         session = await GridFTPSession.open(HOST, liar.port)
         with pytest.raises(FaultError) as refused:
             _ = [entries async for entries in session.listing("/")]
         session.connection.abort()
-    assert refused.value.fault.kind in (Kind.CONNECT_FAILED, Kind.ENDPOINT_ERROR)
+    assert refused.value.fault.kind in (Kind.CONNECT_FAILED, Kind.ENDPOINT_ERROR, Kind.ENDPOINT_TOO_BUSY)
     assert "8.8.8.8" not in refused.value.fault.advice
+
+
+async def test_without_epsv_the_address_of_pasv_is_not_used_but_its_port() -> None:
+    async def contents(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"Type=file;Size=3; here\r\n")
+        writer.close()
+
+    data = await asyncio.start_server(contents, HOST)
+    port = data.sockets[0].getsockname()[1]
+    answers = {"EPSV": "500 what?", "PASV": f"227 ({VICTIM.replace('.', ',')},{port // 256},{port % 256})"}
+    answers |= {"MLST": "250-\r\n Type=dir; /\r\n250 End"}
+    async with lying(Liar("UTF8", {**answers, "MLSD": "150 here\r\n226 done"})) as liar:
+        session = await GridFTPSession.open(HOST, liar.port)
+        found = [entry.name for entries in [batch async for batch in session.listing("/")] for entry in entries]
+        session.connection.abort()
+    data.close()
+    assert found == ["here"]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,20 @@ async def test_a_file_on_a_plain_ftp_server_is_continued_where_a_killed_worker_h
         assert 0 < task.store.totals.bytes_transferred < 40 * MB
 
 
+@NEEDS_FTP_SERVERS
+async def test_a_server_that_knows_pasv_only_takes_files_and_gives_them_back(sftp: End, tmp_path: Path) -> None:
+    path = file_of(tmp_path / "from", MB)
+    with FtpServer("vsftpd", tmp_path / "ftp", "cmds_denied=EPSV,EPRT") as server:
+        there, back = server.data / "file", tmp_path / "back"
+        for task in (
+            StreamedTask(sftp, server.end, [(str(path), server.path(there), False)], VERIFIED),
+            StreamedTask(server.end, sftp, [(server.path(there), str(back), False)], VERIFIED),
+        ):
+            await task.run()
+            assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
+        assert there.read_bytes() == back.read_bytes() == path.read_bytes()
+
+
 async def test_a_full_disk_is_called_a_full_disk(sftp: End, tmp_path: Path) -> None:
     class Full(LyingSftp):
         async def write(self, file_obj: object, offset: int, data: bytes) -> int:

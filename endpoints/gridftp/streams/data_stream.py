@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from typing import Self
 
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.commands import CommandError, parse_extended_port
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, STALL_TIMEOUT
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from endpoints.gridftp.faults import FaultError, Kind, classify, make_fault
 from endpoints.gridftp.replies import Reply
-from endpoints.gridftp.third_party.data_path import refusal
+from endpoints.gridftp.requests.passive import passive_port
 from identity.gsi.printable import error_text
 
 from .protection import protect
@@ -44,8 +43,7 @@ class DataStream:
         encoded = session.encode_path(path)
         context = await protect(session, encrypt=encrypt)
         ask = session.connection.ask
-        _, passive = await asyncio.gather(ask("MODE", b"S"), ask("EPSV"))
-        port = _port(passive, session.connection.peer_host)
+        _, port = await asyncio.gather(ask("MODE", b"S"), passive_port(session.connection))
         if offset:
             await ask("REST", b"%d" % offset)
         answer = asyncio.create_task(session.connection.request(verb, encoded))
@@ -111,17 +109,6 @@ async def _give_up(connecting: asyncio.Task[DataConnection]) -> None:
     connecting.cancel()
     with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
         (await connecting).abort()
-
-
-def _port(passive: Reply, peer: str) -> int:
-    """The port in the answer to EPSV; the connection goes to the host of the control connection only."""
-    try:
-        port = parse_extended_port(b" ".join(passive.lines))
-    except CommandError as error:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
-    if advice := refusal(((peer, port),), peer, lambda _: False):
-        raise FaultError(Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
-    return port
 
 
 async def _connect(session: GridFTPSession, port: int, context: ssl.SSLContext | None) -> DataConnection:
