@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import os
+import secrets
 import socket
 import sys
 import threading
@@ -50,6 +51,7 @@ from .engine.slice import SliceResult, run_slice
 from .session_pool import SessionPool
 from .share_access_guard import ShareAccessGuard
 from .streaming.host import StreamingHost, TaskStreams
+from .streaming.rate_share import RateShare
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,8 @@ class Runtime:
         self.loop = asyncio.new_event_loop()
         self.stop = asyncio.Event()
         self.pool = SessionPool()
-        self.streaming = StreamingHost(settings.STREAM_RATE, settings.STREAMS)
+        share = RateShare(settings.REDIS_URL, f"{worker_name()}:{secrets.token_hex(4)}")
+        self.streaming = StreamingHost(settings.STREAM_RATE, settings.STREAMS, share)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 

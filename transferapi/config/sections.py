@@ -249,8 +249,8 @@ class StreamSettings:
         "WAYBILL_STREAM_RATE",
         values.octets,
         "0",
-        "octets a second that one worker process may move itself, for endpoints without third-party transfers "
-        "(SFTP, plain FTP); the tasks share it (default 0: no limit)",
+        "octets a second that all worker processes together may move themselves, for endpoints without third-party "
+        "transfers (SFTP, plain FTP); processes and tasks share it (default 0: no limit)",
     )
     streams: int = variable(
         "WAYBILL_STREAMS",

@@ -10,6 +10,7 @@ from endpoints.gridftp.streams.file_streams import OctetBudget
 from transferapi.tasks.records import Checksum
 
 from .bandwidth import Bandwidth
+from .rate_share import RateShare
 
 #: Octets of one task between its sources and its destinations. Copies in ssh's and TLS's buffers take as much again.
 TASK_OCTETS = 24 * 2**20
@@ -20,10 +21,10 @@ MAX_DIGESTS = 5000
 
 
 class StreamingHost:
-    """One for each worker process. rate: octets a second for all streamed tasks; 0: no limit."""
+    """One for each worker process. rate: octets a second for all streamed tasks; 0: no limit. share: `Bandwidth`."""
 
-    def __init__(self, rate: int = 0, streams: int = MAX_STREAMS) -> None:
-        self.bandwidth = Bandwidth(rate)
+    def __init__(self, rate: int = 0, streams: int = MAX_STREAMS, share: RateShare | None = None) -> None:
+        self.bandwidth = Bandwidth(rate, share)
         self.streams = asyncio.Semaphore(streams)
 
     def task(self, task_id: str) -> TaskStreams:
