@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models.functions import Length
 from django.dispatch import receiver
 
+from .federation.saml.models import Institution as Institution
 from .linked.models import LinkedIdentity as LinkedIdentity
 
 

@@ -78,7 +78,7 @@ class LyingOpenId:
         return parse_providers(f"{self.issuer} {CLIENT} {SECRET} name=lab domain=lab.example.org {more}")["lab"]
 
     def authorize(self, url: str) -> dict[str, str]:
-        """What the provider does with the person: the query of the way back."""
+        """Do what the provider does with the person: returns the query of the way back."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         assert query["code_challenge_method"] == "S256"
         self.nonce, self.challenge = query.get("nonce", ""), query["code_challenge"]

@@ -123,6 +123,11 @@ ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 ALLOW_PROVIDERS = CONFIG.allow_providers
 #: The providers by which users sign in, by name.
 PROVIDERS: Mapping[str, Provider] = parse_providers(CONFIG.providers.value) if CONFIG.providers else {}
+#: Institutions (SAML 2.0): their metadata, the keys that sign these, and our own key.
+SAML_METADATA = CONFIG.saml_metadata
+SAML_CERTIFICATE = CONFIG.saml_certificate
+SAML_KEY = CONFIG.saml_key
+SAML_SIGN_REQUESTS = CONFIG.saml_sign_requests
 PUBLIC_URL = CONFIG.public_url
 #: The domain of the names of users (`identity.user_names`); "": the host of PUBLIC_URL.
 IDENTITY_DOMAIN = CONFIG.domain

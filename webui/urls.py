@@ -12,7 +12,7 @@ from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
 from .groups import urls as groups
-from .sign_in import code, consent, one_time, passkey, password, providers, recovery, sign_up
+from .sign_in import code, consent, institutions, one_time, passkey, password, providers, recovery, sign_up
 from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
@@ -24,6 +24,11 @@ urlpatterns: list[URLPattern] = [
     path("signin/passkey/second", passkey.second_factor),
     path("signin/with/<slug:name>", providers.begin),
     path("signin/with/<slug:name>/callback", providers.callback),
+    path("signin/institution", institutions.choose),
+    path("signin/institution/<int:institution>", institutions.begin),
+    path("signin/institution/answer", institutions.take_answer),
+    path("signin/institution/done", institutions.done),
+    path("saml/metadata", institutions.metadata),
     path("signout", password.sign_out),
     path("recover", recovery.ask),
     path("recover/link", recovery.link),

@@ -42,6 +42,7 @@ ROUNDS = {
     "tidy": PeriodicJob(10.0, runtime.tidy),
     "give_back": PeriodicJob(5.0, runtime.give_back),
     "tidy_tokens": PeriodicJob(60.0, runtime.tidy_tokens),
+    "institutions": PeriodicJob(3600.0, runtime.read_institutions),
 }
 
 

@@ -18,12 +18,13 @@ import uuid
 from collections.abc import Collection, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints.addresses import gate
+from endpoints.addresses import gate, provider_sites
 from endpoints.connect import dial
 from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
@@ -31,6 +32,7 @@ from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
 from identity.audit import export as audit
+from identity.federation.saml import directory, sources
 from identity.passwords import recovery
 from identity.provider import cleanup as provider_cleanup
 from identity.sessions import store as sessions
@@ -103,6 +105,8 @@ _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
 #: Deletes rows by the thousand.
 _tidying = ThreadPoolExecutor(1, thread_name_prefix="tidying")
+#: A federation's metadata take minutes to download and check.
+_reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
 _lock = threading.Lock()
 _runtime: Runtime | None = None
@@ -226,6 +230,13 @@ def give_back() -> None:
 def tidy_tokens() -> None:
     """Delete expired codes, tokens and clients of the OAuth2 server, in bounded batches."""
     _scheduling.submit(on_a_connection, provider_cleanup.run).result()
+
+
+def read_institutions() -> None:
+    """Read the metadata of the institutions by which users sign in."""
+    if settings.SAML_METADATA:
+        at = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
+        _reading.submit(on_a_connection, partial(sources.refresh_all, at)).result()
 
 
 def post() -> None:

@@ -31,7 +31,7 @@ def keep(session: Session, key: str, kept: dict[str, Any], now: float | None = N
 
 
 def take(session: Session, key: str, now: float | None = None) -> dict[str, Any]:
-    """What `keep` kept, which is forgotten with this. Raises SignInNotBegunError."""
+    """Take the sign-in that `keep` kept, which is forgotten with this. Raises SignInNotBegunError."""
     waiting: dict[str, Any] = dict(session.get(_NAME, {}))
     kept = waiting.pop(key, None)
     if kept is None:

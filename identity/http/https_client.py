@@ -93,6 +93,8 @@ class Site:
     plain: bool = False
     #: The kind of server, for the reasons of errors.
     kind: str = "server"
+    #: Octets of a response with its head.
+    max_answer: int = MAX_ANSWER
 
     @sensitive_variables()
     def ask(
@@ -192,7 +194,7 @@ class Site:
             if not chunk:
                 break
             data += chunk
-            if len(data) > MAX_ANSWER:
+            if len(data) > self.max_answer:
                 raise InvalidResponseError(f"The answer of the {self.kind} is far too long.")
         return bytes(data)
 

@@ -332,7 +332,7 @@ ENDLESS: dict[str, Callable[[], Iterator[bytes]]] = {
 def test_a_slow_endless_or_wrong_answer_is_an_error_in_bounded_time(
     op: LyingOpenId, linked: LinkedIdentity, monkeypatch: pytest.MonkeyPatch, path: str, way: str
 ) -> None:
-    monkeypatch.setattr("webui.sign_in.reach.SECONDS", 0.4)
+    monkeypatch.setattr("endpoints.addresses.provider_sites.SECONDS", 0.4)
     op.answers[path] = ENDLESS[way]
     began = time.monotonic()
     browser = Browser()

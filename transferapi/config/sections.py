@@ -9,6 +9,7 @@ from endpoints.addresses.openings import Opening, parse_openings
 from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.federation.providers import parse_providers
+from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
 from identity.provider.signing_keys import key_file
@@ -238,6 +239,31 @@ class SignInSettings:
     )
     #: The file of the text, if any: it is read again while the service runs.
     oidc_key_file: Path | None = variable("WAYBILL_OIDC_KEY_FILE", values.path_or_none, "")
+    saml_metadata: tuple[str, ...] = variable(
+        "WAYBILL_SAML_METADATA",
+        saml_sources.parse,
+        "",
+        "metadata of institutions by which users sign in (SAML 2.0): files, or addresses whose metadata are signed, "
+        "with commas (default: none)",
+    )
+    saml_certificate: Path | None = variable(
+        "WAYBILL_SAML_CERTIFICATE",
+        values.file_or_none,
+        "",
+        "certificates (PEM file) of the keys that sign these metadata (default: files are believed, addresses not)",
+    )
+    #: PEM; `identity.federation.saml.requests` reads it.
+    saml_key: Secret | None = secret(
+        "WAYBILL_SAML_KEY",
+        saml_sources.check_key,
+        "RSA private key (PEM) that decrypts what institutions send, and signs requests (or ..._FILE)",
+    )
+    saml_sign_requests: bool = variable(
+        "WAYBILL_SAML_SIGN_REQUESTS",
+        values.flag,
+        "1",
+        "0: requests to institutions are not signed, also where there is WAYBILL_SAML_KEY (default 1)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,6 +118,7 @@ def form(
         "recovery": recovery.is_offered(),
         "providers": list(settings.PROVIDERS.values()),
         "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
+        "institutions": bool(settings.SAML_METADATA),
         **place(request),
         **({"back": ""} if is_answer else {}),
     }

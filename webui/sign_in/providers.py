@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET, require_POST
 
+from endpoints.addresses.provider_sites import reach
 from identity import password_sign_in
 from identity.error_categories import CategorizedError
 from identity.federation import pending
@@ -32,7 +33,6 @@ from webui.page import ACCOUNT, own_path, show, to_sign_in
 from webui.reasons import said
 
 from .password import form
-from .reach import reach
 from .session_start import complete, refused, signed_in_at, status_of
 
 #: Sign-ins that one network may begin in five minutes: each asks a provider, and keeps a session.
@@ -75,7 +75,7 @@ def callback(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def purpose_of(request: HttpRequest) -> dict[str, Any]:
-    """What a proof shall serve for: to sign in, or to be linked to the user, whose session must be new.
+    """Read what a proof shall serve for: to sign in, or to be linked to the user, whose session must be new.
 
     Raises ProofTooOldError.
     """

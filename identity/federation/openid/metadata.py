@@ -1,4 +1,4 @@
-"""What an OpenID provider says of itself (OpenID Connect Discovery 1.0), and its keys; both are kept for a while."""
+"""Metadata of OpenID providers (OpenID Connect Discovery 1.0) and their keys; both are kept for a while."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _read_metadata(provider: Provider, document: Mapping[str, Any]) -> Metadata:
 
 
 def _read_keys(document: Mapping[str, Any]) -> list[jwk.JWK]:
-    """The public keys that can sign (RFC 7517). What is not known here is passed over, as the RFC wants."""
+    """The public keys that can sign (RFC 7517). Keys of unknown kinds are passed over, as the RFC wants."""
     listed = document.get("keys")
     if not isinstance(listed, list):
         raise ProviderAnswerError("The provider gives no set of keys.")

@@ -6,15 +6,16 @@ import ssl
 
 from django.conf import settings
 
-from endpoints.addresses import gate
 from identity.federation.errors import ProviderUnreachableError
 from identity.federation.requests import SECONDS
-from identity.http.https_client import Site
+from identity.http.https_client import MAX_ANSWER, Site
 from identity.http.web_address import Url
 
+from . import gate
 
-def reach(url: Url) -> Site:
-    """Raises ProviderUnreachableError."""
+
+def reach(url: Url, *, timeout: float | None = None, max_answer: int = MAX_ANSWER) -> Site:
+    """The site of a provider. timeout, max_answer: as in `Site`. Raises ProviderUnreachableError."""
     try:
         addresses = gate.resolve_target(url.host, url.port, allow=settings.ALLOW_PROVIDERS)
     except gate.TargetRefusedError as error:
@@ -23,4 +24,6 @@ def reach(url: Url) -> Site:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.CERTIFICATES.is_dir():
         context.load_verify_locations(capath=str(settings.CERTIFICATES))
-    return Site(url, addresses, context, SECONDS, kind="provider")
+    return Site(
+        url, addresses, context, SECONDS if timeout is None else timeout, kind="provider", max_answer=max_answer
+    )

@@ -1,0 +1,155 @@
+"""Sign-in by an institution (SAML 2.0): choosing it, the request, its answer, and our own metadata.
+
+The answer comes as a form that another site sends, so the browser leaves our session cookie out. The answer is checked
+then, and kept for a moment under a random name; a redirect to that name has the cookie again. The session must have the
+request that the answer repeats: an answer for another browser, or for no request, signs nobody in.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_POST
+from redis.exceptions import RedisError
+
+from identity import password_sign_in
+from identity.federation import pending
+from identity.federation.errors import FederationError, ProofRefusedError, ServiceBusyError, SignInNotBegunError
+from identity.federation.saml import directory, requests, responses, sources
+from identity.federation.saml.decryption import Decryption
+from identity.federation.saml.responses import ServiceProvider
+from identity.linked.errors import LinkedIdentityError
+from identity.linked.proven import Proven
+from identity.password_sign_in import SignInError
+from transferapi.rest.http.trusted_proxies import address_of
+from webui.page import own_path, show
+
+from .password import form
+from .providers import MOST_BEGUN, failed, lead, purpose_of, use
+from .session_start import refused, status_of
+
+#: Seconds for which a checked answer waits for the redirect; answers that one network may send in five minutes.
+ANSWER_SECONDS, MOST_ANSWERS = 120, 100
+#: The institutions that a browser remembers.
+COOKIE, REMEMBERED, COOKIE_SECONDS = "waybill-institutions", 3, 365 * 24 * 3600
+MAX_SEARCH = 200
+
+
+@require_GET
+def choose(request: HttpRequest) -> HttpResponse:
+    """The page on which a person finds the institution. It works without scripts."""
+    text = request.GET.get("q", "")[:MAX_SEARCH]
+    found = directory.search(text) if text.strip() else []
+    context = {
+        "title": _("Choose your institution"),
+        "q": text,
+        "after": own_path(request.GET.get("next")),
+        "link": "link" in request.GET,
+        "found": found,
+        "is_cut": len(found) == directory.MAX_FOUND,
+        "remembered": directory.by_ids(_remembered(request)),
+    }
+    return show(request, "signin_institution.html", context)
+
+
+@require_POST
+def begin(request: HttpRequest, institution: int) -> HttpResponse:
+    """Lead to the institution, or with `link` prove another identity of the user."""
+    after = own_path(request.POST.get("next"))
+    try:
+        purpose = purpose_of(request)
+        password_sign_in.count_request("provider", address_of(request), MOST_BEGUN)
+        row = directory.get(institution)
+        key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY and settings.SAML_SIGN_REQUESTS else None
+        begun = requests.begin(row, _us(), key)
+    except SignInError as error:
+        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+    except (FederationError, LinkedIdentityError) as error:
+        return failed(request, after, error, linking="link" in request.POST)
+    answer = lead(request, begun.request_id, {"entity": row.entity_id, **purpose, "next": after}, begun.url, row.name)
+    kept = [row.pk, *(one for one in _remembered(request) if one != row.pk)][:REMEMBERED]
+    answer.set_cookie(
+        COOKIE, ".".join(map(str, kept)), max_age=COOKIE_SECONDS, secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True, samesite="Lax", path="/signin",
+    )  # fmt: skip
+    return answer
+
+
+@csrf_exempt
+@sensitive_post_parameters("SAMLResponse")
+@require_POST
+def take_answer(request: HttpRequest) -> HttpResponse:
+    """The assertion consumer service. RelayState is not read: our session knows the way back."""
+    after = own_path(None)
+    try:
+        password_sign_in.count_request("answer", address_of(request), MOST_ANSWERS)
+        key = Decryption(sources.key_of(settings.SAML_KEY)) if settings.SAML_KEY else None
+        checked = responses.check(request.POST.get("SAMLResponse", ""), _us(), key)
+        name = secrets.token_urlsafe(32)
+        _keep_answer(name, {"proven": checked.proven.as_document(), "request": checked.request_id})
+    except SignInError as error:
+        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+    except (FederationError, LinkedIdentityError) as error:
+        return failed(request, after, error)
+    answer = HttpResponseRedirect(f"/signin/institution/done?answer={name}")
+    answer.status_code = 303
+    return answer
+
+
+@require_GET
+def done(request: HttpRequest) -> HttpResponse:
+    """The way back to the browser that began."""
+    kept: dict[str, Any] = {}
+    try:
+        checked = _taken_answer(request.GET.get("answer", ""))
+        kept = pending.take(request.session, checked["request"])
+        proven = Proven.of_document(checked["proven"])
+        if proven.provider != f"saml:{kept.get('entity')}":
+            raise ProofRefusedError("The answer comes from another institution.")
+        return use(request, proven, kept)
+    except (FederationError, LinkedIdentityError) as error:
+        return failed(request, own_path(kept.get("next")), error, linking="user" in kept)
+
+
+@require_GET
+def metadata(request: HttpRequest) -> HttpResponse:
+    """Our own metadata, which federations register."""
+    key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
+    text = requests.metadata(_us(), key, signs=key is not None and settings.SAML_SIGN_REQUESTS)
+    return HttpResponse(text, content_type="application/samlmetadata+xml")
+
+
+def _us() -> ServiceProvider:
+    return ServiceProvider(f"{settings.PUBLIC_URL}/saml/metadata", f"{settings.PUBLIC_URL}/signin/institution/answer")
+
+
+def _remembered(request: HttpRequest) -> list[int]:
+    text = request.COOKIES.get(COOKIE, "")
+    return [int(one) for one in text.split(".")] if re.fullmatch(r"\d{1,15}(\.\d{1,15}){0,2}", text) else []
+
+
+def _keep_answer(name: str, checked: dict[str, Any]) -> None:
+    try:
+        cache.set(f"saml-answer:{name}", checked, ANSWER_SECONDS)
+    except RedisError:
+        raise ServiceBusyError from None
+
+
+def _taken_answer(name: str) -> dict[str, Any]:
+    """Raises SignInNotBegunError for a name that is none, or too old; `pending.take` lets one request use it."""
+    try:
+        found: dict[str, Any] | None = cache.get(f"saml-answer:{name}") if len(name) < 100 else None
+        cache.delete(f"saml-answer:{name}"[:200])
+    except RedisError:
+        raise ServiceBusyError from None
+    if found is None:
+        raise SignInNotBegunError
+    return found
