@@ -1,0 +1,69 @@
+"""An identity provider of pysaml2, which others wrote: it makes and signs answers with the program xmlsec1."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.lying_saml import certificate_of
+
+XMLSEC = shutil.which("xmlsec1")
+ENTITY = "https://pysaml2.example.edu/idp"
+
+
+class Pysaml2Idp:
+    """folder: for its files. our_metadata: of this service, as a federation would have them."""
+
+    def __init__(self, folder: Path, our_metadata: bytes) -> None:
+        from saml2 import BINDING_HTTP_REDIRECT
+        from saml2.config import IdPConfig
+        from saml2.metadata import entity_descriptor
+        from saml2.server import Server
+
+        key = rsa.generate_private_key(65537, 2048)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        (folder / "key.pem").write_bytes(pem)
+        (folder / "certificate.pem").write_bytes(certificate_of(key).public_bytes(Encoding.PEM))
+        (folder / "sp.xml").write_bytes(our_metadata)
+        sso = ("https://pysaml2.example.edu/sso", BINDING_HTTP_REDIRECT)
+        self._config = IdPConfig().load(
+            {
+                "entityid": ENTITY,
+                "key_file": str(folder / "key.pem"),
+                "cert_file": str(folder / "certificate.pem"),
+                "xmlsec_binary": XMLSEC,
+                "metadata": {"local": [str(folder / "sp.xml")]},
+                "service": {
+                    "idp": {
+                        "endpoints": {"single_sign_on_service": [sso]},
+                        "policy": {"default": {"attribute_restrictions": None}},
+                        "scope": ["example.edu"],
+                        "want_authn_requests_signed": True,
+                    }
+                },
+            }
+        )
+        self._server = Server(config=self._config)
+        self.metadata = str(entity_descriptor(self._config)).encode()
+
+    def answer(self, query: dict[str, str], attributes: dict[str, Any], **how: bool) -> bytes:
+        """The answer to the request in a redirect of ours, whose signature is checked. how: what is signed."""
+        from saml2 import BINDING_HTTP_REDIRECT
+        from saml2.saml import NAMEID_FORMAT_PERSISTENT, NameID
+
+        request = self._server.parse_authn_request(
+            query["SAMLRequest"], BINDING_HTTP_REDIRECT, sigalg=query.get("SigAlg"), signature=query.get("Signature"),
+            relay_state=query.get("RelayState"),
+        )  # fmt: skip
+        where = self._server.response_args(request.message)
+        name = NameID(format=NAMEID_FORMAT_PERSISTENT, text="pysaml2-persistent-1")
+        made = self._server.create_authn_response(
+            attributes, name_id=name, authn={"class_ref": "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"},
+            sign_alg="http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
+            digest_alg="http://www.w3.org/2001/04/xmlenc#sha256", **where, **how,
+        )  # fmt: skip
+        return str(made).encode()
