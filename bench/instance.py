@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,12 +115,16 @@ ALLOW_LOOPBACK = {"WAYBILL_ALLOW_TARGETS": "127.0.0.1"}
 
 
 @contextmanager
-def instance(**environment: str) -> Iterator[Api]:
-    """`waybill up` in a temporary home, where endpoints may be on loopback; its API, as the sample user."""
+def instance(*, before: Callable[[Path], object] = lambda home: None, **environment: str) -> Iterator[Api]:
+    """`waybill up` in a temporary home, where endpoints may be on loopback; its API, as the sample user.
+
+    before: is called with the path of the home before the start.
+    """
     environment = ALLOW_LOOPBACK | environment
     with tempfile.TemporaryDirectory(prefix="waybill-bench-") as folder:
         Path(folder).chmod(0o711)
         home = Path(folder) / "home"
+        before(home)
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "deploy.cli", "up"],

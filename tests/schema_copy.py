@@ -21,6 +21,7 @@ from django.apps import apps
 from django.core.management import call_command
 from django.db import connections
 
+from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
 
 #: The database that test databases are copied from.
@@ -42,7 +43,7 @@ class SchemaCopy:
         connection.close()
         with self._alone():
             if self._dump.exists():
-                self._load()
+                self._load(self._postgres.url(TEMPLATE))
             else:
                 _migrate()
                 self._save()
@@ -54,19 +55,32 @@ class SchemaCopy:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _load(self) -> None:
+    def give_to(self, home: Path) -> None:
+        """Let a new home of an instance have a database with the schema, as an earlier start would have left it.
+
+        The instance then applies those migrations that are missing, which are none.
+        """
+        Home(home).make()
+        server = Postgres(home, durable=False)
+        server.start()
+        try:
+            self._load(server.url())
+        finally:
+            server.stop()
+
+    def _load(self, url: str) -> None:
         words = ("--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--output=/dev/null", f"--file={self._dump}")
-        self._run("psql", *words)
+        self._run("psql", *words, url=url)
 
     def _save(self) -> None:
         fresh = self._dump.with_suffix(f".{os.getpid()}")
-        self._run("pg_dump", "--no-owner", f"--file={fresh}")
+        self._run("pg_dump", "--no-owner", f"--file={fresh}", url=self._postgres.url(TEMPLATE))
         fresh.replace(self._dump)
         for old in sorted(self._folder.glob("*.sql"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
             old.unlink()
 
-    def _run(self, program: str, *words: str) -> None:
-        command = [str(self._postgres.program(program)), *words, f"--dbname={self._postgres.url(TEMPLATE)}"]
+    def _run(self, program: str, *words: str, url: str) -> None:
+        command = [str(self._postgres.program(program)), *words, f"--dbname={url}"]
         subprocess.run(command, check=True, timeout=120)
 
 

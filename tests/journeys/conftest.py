@@ -21,9 +21,9 @@ from tests.real_clients import Globus
 
 
 @pytest.fixture(scope="session")
-def service() -> Iterator[Api]:
+def service(give_schema: Callable[[Path], object]) -> Iterator[Api]:
     """`waybill up` in a folder of its own, ready, its first transfer done."""
-    with instance() as api:
+    with instance(before=give_schema) as api:
         yield api
 
 

@@ -29,8 +29,8 @@ def trusted() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def service(trusted: Path) -> Iterator[Api]:
-    with instance(WAYBILL_CERTIFICATES=str(trusted)) as api:
+def service(trusted: Path, give_schema: Callable[[Path], object]) -> Iterator[Api]:
+    with instance(before=give_schema, WAYBILL_CERTIFICATES=str(trusted)) as api:
         yield api
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,9 +33,9 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture(scope="module")
-def service(mail_server: MailServer) -> Iterator[Api]:
+def service(mail_server: MailServer, give_schema: Callable[[Path], object]) -> Iterator[Api]:
     """An instance that sends mails."""
-    with instance(WAYBILL_MAIL=f"smtp://127.0.0.1:{mail_server.port}?starttls=no") as api:
+    with instance(before=give_schema, WAYBILL_MAIL=f"smtp://127.0.0.1:{mail_server.port}?starttls=no") as api:
         yield api
 
 

@@ -124,10 +124,12 @@ def trusted(grid_home: Path, authority: Authority, other_authority: Authority) -
 
 
 @pytest.fixture(scope="module")
-def carol(trusted: Path, mail_server: MailServer, known: Known) -> Iterator[Carol]:
+def carol(
+    trusted: Path, mail_server: MailServer, known: Known, give_schema: Callable[[Path], object]
+) -> Iterator[Carol]:
     """The service, which trusts both authorities and has a mail server; and a user of it."""
     mail = f"smtp://127.0.0.1:{mail_server.port}?starttls=no"
-    with instance(WAYBILL_CERTIFICATES=str(trusted), WAYBILL_MAIL=mail) as api:
+    with instance(before=give_schema, WAYBILL_CERTIFICATES=str(trusted), WAYBILL_MAIL=mail) as api:
         waybill(api.home, "user", "add", "carol", "--email", ADDRESS)
         token = waybill(api.home, "token", "carol").split()[-1]
         yield Carol(api.home, token, known)

@@ -29,9 +29,9 @@ PASSPHRASE = "the horse & the battery"
 
 
 @pytest.fixture
-def service(authority: Authority) -> Iterator[Api]:
+def service(authority: Authority, give_schema: Callable[[Path], object]) -> Iterator[Api]:
     """An instance of its own, that trusts the authority of the tests."""
-    with instance(WAYBILL_CERTIFICATES=str(authority.certificates)) as api:
+    with instance(before=give_schema, WAYBILL_CERTIFICATES=str(authority.certificates)) as api:
         yield api
 
 
