@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('identity', '0030_linked_identities'),
+        ('identity', '0031_institutions'),
     ]
 
     operations = [
