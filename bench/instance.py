@@ -10,9 +10,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -115,12 +116,17 @@ ALLOW_LOOPBACK = {"WAYBILL_ALLOW_TARGETS": "127.0.0.1"}
 
 
 @contextmanager
-def instance(*, before: Callable[[Path], object] = lambda home: None, **environment: str) -> Iterator[Api]:
+def instance(
+    more: Mapping[str, str] = MappingProxyType({}),
+    *,
+    before: Callable[[Path], object] = lambda home: None,
+    **environment: str,
+) -> Iterator[Api]:
     """`waybill up` in a temporary home, where endpoints may be on loopback; its API, as the sample user.
 
-    before: is called with the path of the home before the start.
+    more: variables besides `environment`. before: is called with the path of the home before the start.
     """
-    environment = ALLOW_LOOPBACK | environment
+    variables = {**ALLOW_LOOPBACK, **more, **environment}
     with tempfile.TemporaryDirectory(prefix="waybill-bench-") as folder:
         Path(folder).chmod(0o711)
         home = Path(folder) / "home"
@@ -128,7 +134,7 @@ def instance(*, before: Callable[[Path], object] = lambda home: None, **environm
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "deploy.cli", "up"],
-                env=os.environ | {"WAYBILL_HOME": str(home), "WAYBILL_PORT": str(free_port())} | environment,
+                env=os.environ | {"WAYBILL_HOME": str(home), "WAYBILL_PORT": str(free_port())} | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

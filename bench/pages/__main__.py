@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("pages", "listing", "live"))
     arguments = parser.parse_args()
     if arguments.only in (None, "live"):
-        with instance(**live.ONE_PROCESS) as api:
+        with instance(live.ONE_PROCESS) as api:
             _print_live(live.measure(api, arguments.live))
     if arguments.only != "live":
         _in_browser(arguments)

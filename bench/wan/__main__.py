@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> list[Result]:
         guc = stack.enter_context(Pair(net, root, grid))
         stack.enter_context(net.inside("service"))
         trusted = {"WAYBILL_CERTIFICATES": str(grid.authority.certificates)} if grid else {}
-        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=ALLOWED, **trusted))
+        api = stack.enter_context(instance({"WAYBILL_ALLOW_TARGETS": ALLOWED, **trusted}))
         bench = Bench(options, net, root, api, guc)
         if ssh.server_program():
             secrets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="waybill-bench-"))) / "ssh"
