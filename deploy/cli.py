@@ -11,7 +11,7 @@ from typing import Any
 from identity.audit.origin import OPERATOR, Origin, comes_from
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from . import check, oidc_commands, people_commands, user_commands
+from . import check, client_commands, oidc_commands, people_commands, user_commands
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     check.declare(commands, command)
+    client_commands.declare(commands, command)
     oidc_commands.declare(commands, command)
     user_commands.declare(commands, command)
     people_commands.declare(commands, command)

@@ -33,9 +33,6 @@ def declare(commands: Any, command: Declare) -> None:
     certificate.add_argument("name")
     certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
     command(commands, "token", run_token, "make an API token and print it").add_argument("name")
-    client = command(commands, "client", run_client, "make an application of a user and print its id and secret")
-    client.add_argument("name", help="the user that it acts as")
-    client.add_argument("--label", default="waybill client", metavar="TEXT", help="what it is called")
     _declare_keys(commands, command)
 
 
@@ -167,21 +164,6 @@ def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
     except certificate_subjects.TooManySubjectsError as error:
         raise StackError(f"a user has at most {error.limit} subjects") from None
     say(f"{subject} signs in as {user.username}.")
-    return 0
-
-
-def run_client(config: Config, arguments: argparse.Namespace) -> int:
-    """The two variables that the `globus` command reads from its environment."""
-    user = user_of(arguments.name)
-    from identity.provider import applications
-    from identity.provider.errors import ProviderError
-
-    try:
-        application, secret = applications.make(user, applications.ApplicationSpec(arguments.label))
-    except ProviderError as error:
-        raise StackError(error.reason) from None
-    assert secret is not None
-    say(f"GLOBUS_CLI_CLIENT_ID={application.client_id}\nGLOBUS_CLI_CLIENT_SECRET={secret.value}")
     return 0
 
 

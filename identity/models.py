@@ -292,6 +292,8 @@ class ClientOptions(models.Model):
     rotates_refresh_tokens = models.BooleanField(db_default=False, default=False)
     #: By which its identity tokens are signed: RS256 or RS512; empty: by what is known of the program.
     id_token_algorithm = models.CharField(max_length=8, blank=True, db_default="", default="")
+    #: Whether the operator admitted it by the id that it has at Globus, and users may come back to Globus' code page.
+    globus_code_page = models.BooleanField(db_default=False, default=False)
 
 
 class SignIn(models.Model):

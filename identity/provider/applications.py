@@ -13,7 +13,7 @@ from django.db import transaction
 from oauth2_provider.models import Application
 
 from identity.hidden import Secret
-from identity.models import ClientSecret, User
+from identity.models import ClientOptions, ClientSecret, User
 
 from . import clients, token_values
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
@@ -45,6 +45,35 @@ class ApplicationSpec:
 def of_user(user: User) -> list[Application]:
     """The user's own applications, the oldest first."""
     return list(Application.objects.select_related("options").filter(user=user).order_by("created", "pk"))
+
+
+@transaction.atomic
+def admit(client_id: str, name: str, redirect_uris: Sequence[str] = (), *, globus_page: bool = True) -> Application:
+    """Admit a program that has this id compiled in, as an operator does: a public application without an owner.
+
+    globus_page: its users may also come back to the page of Globus that shows a code. Raises ClientInvalidError.
+    """
+    try:
+        known = str(uuid.UUID(client_id))
+    except ValueError:
+        raise ClientInvalidError("id", "a UUID") from None
+    if Application.objects.filter(client_id=known).exists():
+        raise ClientInvalidError("id", "there is an application with this id already")
+    spec = ApplicationSpec(name, public=True, redirect_uris=redirect_uris)
+    application = new(client_id=known, **_fields(spec))
+    ClientOptions.objects.create(application=application, globus_code_page=globus_page)
+    return application
+
+
+def remove(client_id: str) -> None:
+    """Remove a program that the operator admitted, with its tokens. Raises ClientNotFoundError."""
+    try:
+        admitted = Application.objects.filter(client_id=str(uuid.UUID(client_id)), user=None)
+    except ValueError:
+        raise ClientNotFoundError from None
+    admitted = admitted.exclude(registration_source=Application.RegistrationSource.DCR)
+    if not admitted.delete()[0]:
+        raise ClientNotFoundError
 
 
 def find(user: User, client_id: str) -> Application:

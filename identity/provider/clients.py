@@ -26,6 +26,8 @@ CODE_PAGE = "/v2/web/auth-code"
 _LOOPBACK = re.compile(
     r"http://(?:127\.0\.0\.1|localhost|\[::1\])(?::([1-9][0-9]{0,4}))?(?:/[A-Za-z0-9._~/-]{0,256})?", re.ASCII
 )
+#: The same page at Globus. It sees the code of a program that was admitted to it, and not the verifier (RFC 7636).
+GLOBUS_CODE_PAGE = "https://auth.globus.org/v2/web/auth-code"
 #: Octets of a Basic header: longer ones are not valid.
 MAX_CREDENTIALS = 1024
 
@@ -125,6 +127,8 @@ def allows_redirect(application: Application, uri: str, here: str) -> bool:
     except ValueError:
         # Not an address: an unclosed bracket, or an invalid port.
         return False
+    if uri == GLOBUS_CODE_PAGE and options(application).globus_code_page:
+        return not is_confidential(application)
     if not (is_registered_by_template(application) or not is_confidential(application)):
         return False
     return _is_on_loopback(uri) or is_code_page(uri, here)

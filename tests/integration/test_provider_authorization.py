@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from identity import bearer
 from identity.models import User
 from identity.provider import applications, authorization, scopes
 from identity.provider.applications import ApplicationSpec
-from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
+from identity.provider.errors import (
+    ClientInvalidError,
+    ClientNotFoundError,
+    RequestNotTrustedError,
+    RequestRefusedError,
+)
 from tests.integration.provider import CALLBACK, HERE, App, answered, challenge, make
 
 pytestmark = pytest.mark.django_db
@@ -208,6 +215,65 @@ def test_a_native_application_comes_back_to_any_port_of_the_loopback_interface(
 def test_what_only_looks_like_the_loopback_interface_is_not_it(bob: User, uri: str) -> None:
     with pytest.raises(RequestNotTrustedError):
         ask(make(bob, public=True), redirect_uri=uri, **S256)
+
+
+GLOBUS_PAGE = "https://auth.globus.org/v2/web/auth-code"
+COMPILED_IN = "4cf29807-cf21-49ec-9443-ff9a3fb9f81c"
+
+
+def test_a_program_with_an_id_compiled_in_is_admitted_by_the_operator(alice: User) -> None:
+    program = App(COMPILED_IN, None)
+    with pytest.raises(RequestNotTrustedError):
+        ask(program, redirect_uri=GLOBUS_PAGE, **S256)
+    applications.admit(COMPILED_IN.upper(), "Globus Connect of somebody", ["https://portal.example.org/back"])
+    for uri in (GLOBUS_PAGE, "http://localhost:1234/", "https://portal.example.org/back"):
+        asked = ask(program, redirect_uri=uri, **S256)
+        assert (asked.redirect_uri, asked.shows_code) == (uri, False)
+    assert ask(program, redirect_uri=GLOBUS_PAGE, **S256).redirect_host == "auth.globus.org"
+    with pytest.raises(RequestRefusedError):
+        ask(program, redirect_uri=GLOBUS_PAGE)
+    tokens = program.tokens(alice, scopes.TRANSFER_ALL, GLOBUS_PAGE)
+    assert program.own(scopes.TRANSFER_ALL).status == 401
+    assert bearer.authenticate(tokens["access_token"]) is not None
+    applications.remove(COMPILED_IN)
+    assert bearer.authenticate(tokens["access_token"]) is None
+
+
+def test_the_code_alone_is_of_no_use_to_who_sees_it(alice: User) -> None:
+    """The page of Globus gets the code of an admitted program, and not the verifier."""
+    applications.admit(COMPILED_IN, "program")
+    code = App(COMPILED_IN, None).code(alice, scopes.TRANSFER_ALL, GLOBUS_PAGE, **S256)
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": GLOBUS_PAGE}
+    for more in ({}, {"code_verifier": ""}, {"code_verifier": "v" * 43}, {"code_verifier": S256["code_challenge"]}):
+        assert App(COMPILED_IN, None).token(**form, **more).status == 400
+
+
+@pytest.mark.parametrize(
+    "uri", [GLOBUS_PAGE + "/", GLOBUS_PAGE + "?x=1", "http://auth.globus.org/v2/web/auth-code", GLOBUS_PAGE.upper()]
+)
+def test_the_page_of_globus_is_for_admitted_programs_only(script: App, portal: App, uri: str) -> None:
+    applications.admit(COMPILED_IN, "program")
+    applications.admit(str(uuid.UUID(int=1)), "other", globus_page=False)
+    for app, address in (
+        (App(COMPILED_IN, None), uri),
+        (App(str(uuid.UUID(int=1)), None), GLOBUS_PAGE),
+        (script, GLOBUS_PAGE),
+        (portal, GLOBUS_PAGE),
+    ):
+        with pytest.raises(RequestNotTrustedError):
+            ask(app, redirect_uri=address, **S256)
+
+
+def test_an_id_is_admitted_once_and_only_such_programs_are_removed(portal: App) -> None:
+    applications.admit(COMPILED_IN, "program")
+    for wrong in (COMPILED_IN, portal.id, "x", "95fdeba8"):
+        with pytest.raises(ClientInvalidError):
+            applications.admit(wrong, "again")
+    for wrong in (portal.id, "x", str(uuid.uuid4())):
+        with pytest.raises(ClientNotFoundError):
+            applications.remove(wrong)
+    with pytest.raises(ClientInvalidError):
+        applications.admit(str(uuid.uuid4()), "program", ["http://evil.example/"])
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:1/other", "http://localhost/back", "http://[::1]/back"])

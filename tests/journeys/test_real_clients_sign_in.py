@@ -285,7 +285,7 @@ def expire():
     for one in whole["data"]["DEFAULT"].values():
         one["expires_at_seconds"] = 1
     file.write_text(json.dumps(whole))
-def work(barrier, told):
+def work(barrier, lock, told):
     from globus_sdk.authorizers import RefreshTokenAuthorizer
     own = globus_sdk.UserApp("shared", client_id=CLIENT_ID, config=config)
     client = globus_sdk.TransferClient(app=own, base_url=URL)
@@ -294,11 +294,13 @@ def work(barrier, told):
     own.get_authorizer("transfer.api.globus.org")
     # Both have read the file now: the second renews with what the first has used.
     barrier.wait(30)
-    told.put(client.get_submission_id()["value"])
+    # One after another: the SDK writes its file without a lock.
+    with lock:
+        told.put(client.get_submission_id()["value"])
 expire()
 context = multiprocessing.get_context("fork")
-barrier, told = context.Barrier(2), context.Queue()
-workers = [context.Process(target=work, args=(barrier, told)) for _ in range(2)]
+barrier, lock, told = context.Barrier(2), context.Lock(), context.Queue()
+workers = [context.Process(target=work, args=(barrier, lock, told)) for _ in range(2)]
 for one in workers:
     one.start()
 ids = [told.get(timeout=50) for _ in workers]
