@@ -1,4 +1,4 @@
-"""Drives the real clients: the `globus` command, and globus-sdk of three generations, each as it was published.
+"""Drives the real clients: the `globus` command of three ages, and globus-sdk of three generations, each as published.
 
     cli = Globus(url, home=tmp_path, client=(client_id, secret))
     cli("ls", f"{endpoint}:/").out
@@ -23,12 +23,18 @@ from transferapi.config import CHECKOUT
 FOLDER = Path(os.environ.get("REAL_CLIENTS", CHECKOUT / ".clients"))
 GLOBUS = FOLDER / "cli" / "bin" / "globus"
 SDKS = ("sdk4", "sdk3", "sdk1")
+OLDER_COMMANDS = ("cli320", "cli340")
+#: Programs with a sign-in of their own, which `tests.real_programs` runs.
+PROGRAMS = ("authlib", "fair", "hub", "portal", "social")
+#: The UMD build of @globus/sdk, for pages.
+JAVASCRIPT = FOLDER / "javascript" / "package" / "dist" / "umd" / "globus.production.js"
 SERVICES = ("AUTH", "TRANSFER", "GROUPS", "SEARCH", "TIMER", "FLOWS")
 SECONDS = 60
 
 
 def installed() -> bool:
-    return GLOBUS.exists() and all((FOLDER / name / "bin" / "python").exists() for name in SDKS)
+    pythons = [FOLDER / name / "bin" / "python" for name in (*SDKS, *OLDER_COMMANDS, *PROGRAMS)]
+    return all(path.exists() for path in (GLOBUS, JAVASCRIPT, *pythons))
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,13 @@ class Globus:
     #: id and secret, for a login by client credentials; None: it logs in as a user does.
     client: tuple[str, str] | None = None
     more: Mapping[str, str] = field(default_factory=dict)
+    #: The environment with the command: "cli", or one of OLDER_COMMANDS.
+    program: str = "cli"
 
     def __call__(self, *words: str, status: int | None = 0, given: str = "", seconds: float = SECONDS) -> Ran:
         """Run `globus WORDS`. status: how it must end (None: anyhow). given: its standard input."""
         done = subprocess.run(
-            [str(GLOBUS), *words],
+            [str(FOLDER / self.program / "bin" / "globus"), *words],
             input=given,
             capture_output=True,
             text=True,
