@@ -47,6 +47,8 @@ the user may view is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from identity.error_categories import (
     CategorizedError,
     Category,
@@ -54,6 +56,7 @@ from identity.error_categories import (
     LimitExceededError,
     NotFoundError,
 )
+from identity.models import User
 
 from .models import Endpoint, PauseRule
 from .permissions import Permission
@@ -100,6 +103,36 @@ class NotPermittedError(RegistryError):
         super().__init__(verb, endpoint)
         self.verb = verb
         self.endpoint = endpoint
+
+
+class StepUpRequiredError(RegistryError):
+    """The endpoint demands another sign-in. domains: of the identity; minutes: its greatest age; empty, None: any."""
+
+    category = Category.PERMISSION_DENIED
+    template = "{self.reason}"
+
+    def __init__(self, endpoint: Endpoint, user: User, domains: Sequence[str], minutes: int | None) -> None:
+        super().__init__(endpoint, domains, minutes)
+        self.endpoint = endpoint
+        self.user_id = user.pk
+        self.domains = list(domains)
+        self.minutes = minutes
+        by = f" with an identity of {' or '.join(domains)}" if domains else ""
+        age = f" not longer than {minutes} minutes ago" if minutes else ""
+        self.reason = f"This endpoint asks that you have signed in{by}{age}. Sign in again."
+
+    @property
+    def authorization_parameters(self) -> dict[str, object]:
+        """Parameters for the authorization endpoint (globus-sdk, GARE); `globus` shows the command for them."""
+        by_domain: dict[str, object] = {"session_required_single_domain": self.domains}
+        who = by_domain if self.domains else {"session_required_identities": [str(self.user_id)]}
+        return {**who, "session_message": self.message, "prompt": "login"}
+
+    @property
+    def challenge(self) -> str:
+        """The value of WWW-Authenticate (RFC 9470, 3)."""
+        age = f", max_age={self.minutes * 60}" if self.minutes else ""
+        return f'Bearer error="insufficient_user_authentication", error_description="Sign in again"{age}'
 
 
 class PathNotPermittedError(RegistryError):

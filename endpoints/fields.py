@@ -13,6 +13,7 @@ from identity.vault.bindings import MYPROXY_PORT
 
 from . import network_use
 from .addresses.gate import valid_host
+from .assurance import field_checks
 from .errors import EndpointInvalidError, FieldNotSupportedError
 from .gridftp.third_party.data_path import LAST_SYSTEM_PORT
 from .models import Endpoint
@@ -27,7 +28,7 @@ _FLAGS_NOT_HERE = (
     "preserve_modtime", "requester_pays",
 )  # fmt: skip
 _NOT_HERE = (
-    *_FLAGS_NOT_HERE, "subscription_id", "authentication_policy_id", "authentication_timeout_mins",
+    *_FLAGS_NOT_HERE, "subscription_id", "authentication_policy_id",
     "acl_max_expiration_period_mins", "auto_delete_timeout", "guest_collection_activity_notification_policy",
     "associated_flow_policy",
 )  # fmt: skip
@@ -226,6 +227,8 @@ _CLEARED_BY_NULL: dict[str, Check] = {
     "default_directory": _directory,
     "user_message": _text(4096, FORBIDDEN_IN_LINES),
     "user_message_link": _link,
+    "authentication_timeout_mins": field_checks.minutes,
+    "authentication_domains": field_checks.domains,
     "myproxy_server": _myproxy_server,
     "myproxy_dn": _text(1024),
     "oauth_server": _oauth_server,

@@ -20,6 +20,7 @@ from identity.single_row import single_row
 from identity.user_names import canonical
 from identity.vault import store as vault
 
+from .assurance import demands
 from .errors import (
     EndpointExistsError,
     EndpointInvalidError,
@@ -80,7 +81,7 @@ def server_uri(server: Server) -> str:
 def resolve(user: User, ref: str, verb: Permission) -> Endpoint:
     """The endpoint that `ref` names for this user: a UUID, `owner#name`, or the bare name of one of the user's own.
 
-    Raises EndpointNotFoundError, NotPermittedError.
+    Raises EndpointNotFoundError, NotPermittedError, StepUpRequiredError.
     """
     endpoint = single_row(existing().filter(_named_by(user, ref)))
     if endpoint is None or not may(user, Permission.VIEW, endpoint):
@@ -90,9 +91,10 @@ def resolve(user: User, ref: str, verb: Permission) -> Endpoint:
 
 
 def require(user: User, verb: Permission, endpoint: Endpoint) -> None:
-    """Raises NotPermittedError."""
+    """Raises NotPermittedError; StepUpRequiredError where the endpoint demands another sign-in."""
     if not may(user, verb, endpoint):
         raise NotPermittedError(verb, endpoint)
+    demands.check(user, verb, endpoint)
 
 
 def lock_existing(user: User, endpoint: Endpoint, verb: Permission) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from . import tokens
 from .models import User
 from .provider import issue, scopes
+from .sessions.proof import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Bearer:
     scopes: frozenset[str] | None = None
     #: The application that acts for the user; None: the user's own API token.
     client_id: str | None = None
+    #: When and how the user signed in, for the consent behind the token; None: no person did.
+    proof: Proof | None = None
 
     def covers(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes
@@ -27,5 +30,5 @@ def authenticate(token: str) -> Bearer | None:
     if (user := tokens.authenticate(token)) is not None:
         return Bearer(user)
     if (found := issue.find(token)) is not None:
-        return Bearer(found.user, scopes.covered(found.scope), found.application.client_id)
+        return Bearer(found.user, scopes.covered(found.scope), found.application.client_id, issue.proof_of(found))
     return None

@@ -310,8 +310,10 @@ class SignIn(models.Model):
     requested = models.TextField(null=True)
     #: SHA-256 of the code. A second use of the code ends the whole sign-in.
     code_digest = models.BinaryField(max_length=32, unique=True)
-    #: The time when the user last authenticated.
+    #: The time when the user last authenticated, how, and with which identity ("": a name of this service).
     authenticated_at = models.DateTimeField()
+    way = models.CharField(max_length=16, default="", db_default="")
+    identity = models.CharField(max_length=512, default="", db_default="")
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     class Meta:

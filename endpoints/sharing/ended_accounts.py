@@ -1,4 +1,4 @@
-"""What a deleted user owned here, or was given: endpoints with their shares, roles, access rules and bookmarks."""
+"""The end of what a deleted user owned or was given: endpoints with shares, roles, access rules and bookmarks."""
 
 from __future__ import annotations
 

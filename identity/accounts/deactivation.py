@@ -82,7 +82,7 @@ def activate(actor: User | None, user: User) -> User:
     with transaction.atomic():
         row = _locked(user)
         if not row.is_active:
-            # What a request that was under way at the deactivation has made since then.
+            # A request that was under way at the deactivation may have made something since then.
             _end_access(row)
             row.is_active = True
             row.save(update_fields=["is_active"])

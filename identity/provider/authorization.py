@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -18,7 +17,9 @@ from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2.rfc6749 import errors
 
 from identity import user_names
+from identity.linked import services as linked
 from identity.models import User
+from identity.sessions.proof import Proof
 
 from . import clients, openid, scopes
 from .errors import RequestNotTrustedError, RequestRefusedError, ScopeSyntaxError
@@ -145,17 +146,16 @@ def _check(names: list[str], request: Any) -> None:
         raise errors.InvalidScopeError("This service has no key to sign identities with", request=request)
 
 
-def reason_to_refuse(request: AuthorizationRequest, user: User) -> str | None:
-    """Why this user cannot answer this request, in words; None when the user can."""
+def reason_to_refuse(request: AuthorizationRequest, user: User, proof: Proof) -> str | None:
+    """Why this user, signed in like this, cannot answer this request, in words; None when the user can."""
     wanted = _words(request, "session_required_identities")
-    own = {user.username.lower(), user_names.identity_name(user).lower()}
-    if wanted and not wanted <= {str(user.pk), *own}:
+    if wanted and not wanted <= _names(user):
         return f"It asks for somebody else: {', '.join(sorted(wanted))}"
     domains = _words(request, "session_required_single_domain")
-    if domains and _domain(user) not in domains:
-        return f"It asks for a user of {', '.join(sorted(domains))}"
-    if request.fields.get("session_required_mfa", "").lower() in ("true", "1"):
-        return "It asks for a second factor, which this service does not know"
+    if domains and proof.domain not in domains:
+        return f"It asks that you sign in with an identity of {' or '.join(sorted(domains))}"
+    if request.fields.get("session_required_mfa", "").lower() in ("true", "1") and not proof.is_multi_factor:
+        return "It asks for a second factor: a passkey, or a one-time code after your password"
     if _words(request, "session_required_policies"):
         return "It asks for policies that this service does not know"
     return None
@@ -165,16 +165,19 @@ def _words(request: AuthorizationRequest, name: str) -> set[str]:
     return {word.strip().lower() for word in request.fields.get(name, "").split(",") if word.strip()}
 
 
-def _domain(user: User) -> str:
-    return user_names.identity_name(user).lower().rpartition("@")[2]
+def _names(user: User) -> set[str]:
+    """The ids and names of all identities of this user, in lower case."""
+    own = {str(user.pk), user.username.lower(), user_names.identity_name(user).lower()}
+    rows = linked.of(user)
+    return own | {str(row.pk) for row in rows} | {row.username.lower() for row in rows}
 
 
-def grant(request: AuthorizationRequest, user: User, authenticated_at: datetime) -> str:
-    """Grant the request. Returns the redirect address with the code. authenticated_at: when the user authenticated.
+def grant(request: AuthorizationRequest, user: User, proof: Proof) -> str:
+    """Grant the request. Returns the redirect address with the code. proof: when and how the user authenticated.
 
     Raises RequestNotTrustedError, RequestRefusedError when the request has become invalid since it was read.
     """
-    extra = {"user": user, "authenticated_at": authenticated_at, "requested": request.fields.get("scope", "")}
+    extra = {"user": user, "proof": proof, "requested": request.fields.get("scope", "")}
     names = [scope.name for scope in request.scopes]
     try:
         headers, _, _ = server().create_authorization_response(

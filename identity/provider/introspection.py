@@ -78,8 +78,22 @@ def _session(user: User, sign_in: SignIn | None) -> dict[str, Any]:
     """An application that authenticated by its secret alone has no session, because no person authenticated."""
     if sign_in is None:
         return {"session_id": None, "authentications": {}}
-    shown = {"auth_time": _seconds(sign_in.authenticated_at), "idp": identities.provider_id(), "acr": None, "amr": None}
+    shown = {
+        "auth_time": _seconds(sign_in.authenticated_at),
+        "idp": identities.provider_id(),
+        "acr": None,
+        "amr": _METHODS.get(sign_in.way),
+    }
     return {"session_id": str(sign_in.pk), "authentications": {str(user.pk): shown}}
+
+
+#: Ways of signing in as methods of RFC 8176.
+_METHODS = {
+    "password": ["pwd"],
+    "code": ["pwd", "otp", "mfa"],
+    "second": ["pwd", "swk", "mfa"],
+    "passkey": ["swk", "mfa"],
+}
 
 
 def _seconds(moment: datetime) -> int:

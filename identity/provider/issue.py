@@ -12,8 +12,10 @@ from django.db import transaction
 from oauth2_provider.models import AccessToken, Application, RefreshToken, set_token_value
 from oauth2_provider.settings import oauth2_settings
 
+from identity import user_names
 from identity.audit import log as audit
 from identity.models import SignIn, SignInToken, User
+from identity.sessions.proof import Proof
 from identity.single_row import single_row
 
 from . import scopes, token_limits, token_values
@@ -123,11 +125,20 @@ def find(token: str) -> AccessToken | None:
     """The access token with its user and application, if it is valid now."""
     if not token.startswith(token_values.ACCESS_TOKEN) or len(token) > MAX_LENGTH:
         return None
-    kept = AccessToken.objects.select_related("user", "application__user")
+    kept = AccessToken.objects.select_related("user", "application__user", "sign_in_token__sign_in")
     found: AccessToken | None = single_row(kept.filter(token_checksum=token_values.checksum(token)))
     if found is None or found.user is None or not found.user.is_active or found.expires <= datetime.now(UTC):
         return None
     return found if _serves(found.application) else None
+
+
+def proof_of(token: AccessToken) -> Proof | None:
+    """The sign-in of the person who gave the consent; None for a token of an application that acts alone."""
+    row: SignInToken | None = getattr(token, "sign_in_token", None)
+    if row is None:
+        return None
+    identity = row.sign_in.identity or user_names.identity_name(token.user)
+    return Proof(row.sign_in.authenticated_at, row.sign_in.way, identity)
 
 
 def _serves(application: Application) -> bool:

@@ -20,6 +20,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.models import SignIn, User
+from identity.sessions.proof import Proof
 
 from . import clients, issue, openid, scopes, token_limits, token_values
 
@@ -93,9 +94,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     def save_authorization_code(
         self, client_id: str, code: Mapping[str, str], request: Any, *_: Any, **__: Any
     ) -> None:
-        """`authenticated_at` comes from `authorization.grant`: the time when the user authenticated."""
+        """`proof` comes from `authorization.grant`: when and how the user authenticated."""
         lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
-        authenticated_at: datetime = request.authenticated_at
+        proof: Proof = request.proof
         offline = getattr(request, "access_type", None) == "offline" or scopes.OFFLINE in request.scopes
         Grant.objects.create(
             application=request.client,
@@ -108,7 +109,13 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             code_challenge_method=request.code_challenge_method or "",
             nonce=request.nonce or "",
             claims=json.dumps(
-                {"offline": offline, "authenticated_at": authenticated_at.timestamp(), "requested": request.requested}
+                {
+                    "offline": offline,
+                    "authenticated_at": proof.at.timestamp(),
+                    "way": proof.way,
+                    "identity": proof.identity,
+                    "requested": request.requested,
+                }
             ),
         )
         token_limits.bound_codes(request.user)
@@ -247,6 +254,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             requested=requested if "[" in requested else None,
             code_digest=bytes.fromhex(grant.code),
             authenticated_at=datetime.fromtimestamp(facts["authenticated_at"], UTC),
+            # Codes of older processes do not have these.
+            way=facts.get("way", ""),
+            identity=facts.get("identity", ""),
         )
         for oldest in token_limits.sign_ins_beyond(grant.user):
             issue.end(oldest)

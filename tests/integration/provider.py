@@ -12,9 +12,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from django.test import Client
 
+from identity import user_names
 from identity.models import User
 from identity.provider import applications, authorization
 from identity.provider.applications import ApplicationSpec
+from identity.sessions.proof import Proof
 from tests.integration.rest import Answer, read
 
 HERE = "http://127.0.0.1:8000/"
@@ -49,7 +51,9 @@ class App:
     def code(self, user: User, scope: str, redirect_uri: str = CALLBACK, **more: str) -> str:
         """The user says yes; the code that comes of it."""
         asked = authorization.read(self.question(scope, redirect_uri, **more), HERE)
-        return answered(authorization.grant(asked, user, datetime.now(UTC)))["code"]
+        return answered(
+            authorization.grant(asked, user, Proof(datetime.now(UTC), "password", user_names.identity_name(user)))
+        )["code"]
 
     def question(self, scope: str, redirect_uri: str = CALLBACK, **more: str) -> str:
         fields = {"client_id": self.id, "redirect_uri": redirect_uri, "response_type": "code", "scope": scope}

@@ -19,6 +19,7 @@ from identity.provider.errors import (
     RequestNotTrustedError,
     RequestRefusedError,
 )
+from identity.sessions.proof import Proof
 from tests.integration.provider import CALLBACK, HERE, App, answered, challenge, make
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,9 @@ def test_what_the_page_must_know_is_told(portal: App) -> None:
 
 
 def test_a_yes_sends_the_user_back_with_a_code_and_who_gave_it(portal: App, alice: User) -> None:
-    location = authorization.grant(ask(portal, state="s 1&"), alice, datetime.now(UTC))
+    location = authorization.grant(
+        ask(portal, state="s 1&"), alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1")
+    )
     assert location.startswith(CALLBACK + "?")
     told = answered(location)
     assert set(told) == {"code", "state", "iss"}
@@ -341,14 +344,32 @@ def test_without_a_key_openid_says_so(portal: App, settings: Any) -> None:
 )
 def test_who_is_asked_for_somebody_else_hears_it(portal: App, alice: User, fields: dict[str, str], wrong: bool) -> None:
     asked = ask(portal, **{name: value.replace("{id}", str(alice.pk)) for name, value in fields.items()})
-    assert (authorization.reason_to_refuse(asked, alice) is not None) is wrong
+    proof = Proof(datetime.now(UTC), "password", "alice@127.0.0.1")
+    assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
+
+
+@pytest.mark.parametrize(("way", "wrong"), [("password", True), ("code", False), ("second", False), ("passkey", False)])
+def test_a_second_factor_is_asked_for_where_the_application_wants_one(
+    portal: App, alice: User, way: str, wrong: bool
+) -> None:
+    asked = ask(portal, session_required_mfa="True")
+    assert (
+        authorization.reason_to_refuse(asked, alice, Proof(datetime.now(UTC), way, "alice@127.0.0.1")) is not None
+    ) is wrong
+
+
+def test_the_identity_of_the_sign_in_decides_about_the_domain(portal: App, alice: User) -> None:
+    asked = ask(portal, session_required_single_domain="example.org")
+    for identity, wrong in (("alice@127.0.0.1", True), ("alice@example.org", False), ("alice@evil.example.org", True)):
+        proof = Proof(datetime.now(UTC), "provider", identity)
+        assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
 
 
 def test_a_client_that_is_gone_gets_no_answer(portal: App, alice: User, bob: User) -> None:
     asked = ask(portal)
     applications.delete(applications.find(bob, portal.id))
     with pytest.raises(RequestNotTrustedError):
-        authorization.grant(asked, alice, datetime.now(UTC))
+        authorization.grant(asked, alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1"))
 
 
 def test_an_address_that_was_taken_away_gets_no_answer(portal: App, alice: User, bob: User) -> None:
@@ -357,4 +378,4 @@ def test_an_address_that_was_taken_away_gets_no_answer(portal: App, alice: User,
         applications.find(bob, portal.id), ApplicationSpec("portal", False, ["https://portal.example.org/new"])
     )
     with pytest.raises(RequestNotTrustedError):
-        authorization.grant(asked, alice, datetime.now(UTC))
+        authorization.grant(asked, alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1"))

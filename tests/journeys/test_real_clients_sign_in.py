@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -119,10 +120,11 @@ def code_from(address: str, name: str) -> str:
     return browser.inputs["code"]
 
 
-def globus_login(globus: Globus, name: str) -> tuple[int | None, str]:
-    """`globus login --no-local-server`, with the code pasted back: how it ended, and what it said."""
+def globus_login(globus: Globus, name: str, *words: str) -> tuple[int | None, str]:
+    """`globus login --no-local-server`, or other words, with the code pasted back: how it ended, and what it said."""
     process = subprocess.Popen(
-        [str(GLOBUS), "login", "--no-local-server"], env=globus.environment(), cwd=globus.home, text=True,
+        [str(GLOBUS), *(words or ("login",)), "--no-local-server"],
+        env=globus.environment(), cwd=globus.home, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -379,3 +381,46 @@ def _status(address: str, token: str) -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+
+
+# Demands a new sign-in at the sample endpoint, and makes all sign-ins two hours old; with "none" takes the demand back.
+DEMAND = """
+import os, sys
+from deploy.stack.embedded import use_embedded_stack
+use_embedded_stack()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+import django
+django.setup()
+from datetime import timedelta
+from django.db.models import F
+from endpoints.models import Endpoint
+from identity.models import SignIn
+minutes = None if sys.stdin.read() == "none" else 60
+Endpoint.objects.filter(name="ep1", owner__username="go").update(authentication_timeout_mins=minutes)
+if minutes:
+    SignIn.objects.update(authenticated_at=F("authenticated_at") - timedelta(hours=2))
+"""
+
+
+def test_the_command_says_how_to_meet_a_demand_and_does_it(service: Api, carol: str, tmp_path: Path) -> None:
+    def demand(words: str) -> None:
+        environ = os.environ | {"WAYBILL_HOME": str(service.home)}
+        subprocess.run([sys.executable, "-c", DEMAND], input=words, text=True, env=environ, check=True, timeout=60)
+
+    globus = Globus(service.url, tmp_path)
+    status, told = globus_login(globus, carol)
+    assert status == 0, told
+    place = f"{service.connection['endpoints']['go#ep1']}:/share/godata/"
+    demand("yes")
+    try:
+        refused = globus("ls", place, status=None)
+        assert refused.status == 4, refused.out + refused.err
+        shown = re.search(r"globus (session update \S+)", refused.out + refused.err)
+        assert shown is not None, refused.out + refused.err
+        status, told = globus_login(globus, carol, *shown[1].split())
+        assert status == 0, told
+        after = globus("ls", place, status=None)
+        assert "session update" not in after.out + after.err
+        assert after.status != 4
+    finally:
+        demand("none")

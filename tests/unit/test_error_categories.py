@@ -16,6 +16,8 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission
 from identity import certificate_subjects as subjects
 from identity import error_categories, tokens, user_accounts
+from identity.accounts import deactivation
+from identity.audit import log as audit
 from identity.error_categories import CategorizedError, Category
 from identity.federation import errors as federation
 from identity.groups import errors as groups
@@ -29,6 +31,7 @@ from identity.one_time_codes import errors as codes
 from identity.passkeys import errors as passkeys
 from identity.provider import errors as provider
 from identity.sessions.open_sessions import SessionNotFoundError
+from identity.sign_up import errors as sign_up
 from identity.ssh_keys import errors as ssh_keys
 from identity.vault import errors as vault
 from transferapi.rest.http import errors as rest
@@ -170,6 +173,31 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         codes.CodesUnreadableError.reason,
     ),
     (LanguageUnknownError(), 400, BAD, "language: one of en, de is wanted"),
+    (sign_up.SignUpClosedError(), 403, "PermissionDenied", sign_up.SignUpClosedError.reason),
+    (sign_up.InvitationRequiredError(), 403, "PermissionDenied", sign_up.InvitationRequiredError.reason),
+    (sign_up.InvitationRefusedError(), 403, "PermissionDenied", sign_up.InvitationRefusedError.reason),
+    (
+        sign_up.DomainRefusedError(["a.org"]), 403, "PermissionDenied",
+        "You need a mail address of a.org, or an invitation.",
+    ),
+    (sign_up.AddressNotProvenError(), 403, "PermissionDenied", sign_up.AddressNotProvenError.reason),
+    (sign_up.AddressRefusedError(), 400, BAD, sign_up.AddressRefusedError.reason),
+    (sign_up.NameRefusedError(WHY), 400, BAD, WHY),
+    (sign_up.LinkLapsedError(), 404, MISSING, sign_up.LinkLapsedError.reason),
+    (sign_up.TooManySignUpsError(), 429, "ClientError.TooManyRequests", sign_up.TooManySignUpsError.reason),
+    (sign_up.InvitationNotFoundError("i"), 404, MISSING, "No such invitation 'i'"),
+    (sign_up.InvitationInvalidError("f", WHY), 400, BAD, "f: It is so."),
+    (sign_up.TooManyInvitationsError(9), 409, LIMIT, "There are 9 open invitations already; take some back"),
+    (audit.TooManyActsError(), 429, "ClientError.TooManyRequests", audit.TooManyActsError.template),
+    (deactivation.StaffStaysError(), 409, "Conflict", deactivation.StaffStaysError.reason),
+    (deactivation.NotDeactivatedError(), 409, "Conflict", deactivation.NotDeactivatedError.reason),
+    (user_accounts.UserExistsError("u"), 409, "Exists", "there is a user u already"),
+    (user_accounts.UserInvalidError(WHY), 400, BAD, WHY),
+    (
+        registry.StepUpRequiredError(EP, User(username="alice"), ["a.org"], 5), 403, "AuthorizationRequired",
+        "This endpoint asks that you have signed in with an identity of a.org not longer than 5 minutes ago. "
+        "Sign in again.",
+    ),
     (user_accounts.NotStaffError(""), 403, "PermissionDenied", user_accounts.NotStaffError.reason),
     (user_accounts.OwnAccountError(""), 409, "Conflict", user_accounts.OwnAccountError.reason),
     (user_accounts.UserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
@@ -282,6 +310,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
 
 #: They are only raised as one of their kinds, or not at all in the course of a request.
 ROOTS = {
+    sign_up.SignUpError,
     connect.SetupKeyError,
     vault.VaultError,
     vault.CredentialUnusableError,

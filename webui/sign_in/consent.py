@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseRedirectBase
@@ -17,7 +16,7 @@ from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from webui.page import problem, show, to_sign_in, user_of
 from webui.reasons import said
 
-from .session_start import SIGNED_IN_FOR, is_fresh, signed_in_at
+from .session_start import SIGNED_IN_FOR, is_fresh, proof_of, signed_in_at
 
 #: Services that are not here, named on the page; the others are counted.
 MOST_NAMED = 6
@@ -68,7 +67,8 @@ def _answer(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
     if request.POST.get("answer") == "deny":
         return _Back(authorization.refuse(asked))
     user = user_of(request)
-    if request.POST.get("answer") != "allow" or authorization.reason_to_refuse(asked, user) is not None:
+    objection = authorization.reason_to_refuse(asked, user, proof_of(request))
+    if request.POST.get("answer") != "allow" or objection is not None:
         return _form(request, asked, 400)
     return _allow(request, asked)
 
@@ -76,8 +76,7 @@ def _answer(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
 def _allow(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
     # A password that was given for this request has served its purpose.
     request.session.pop(SIGNED_IN_FOR, None)
-    at = datetime.fromtimestamp(signed_in_at(request), UTC)
-    return _Back(authorization.grant(asked, user_of(request), at))
+    return _Back(authorization.grant(asked, user_of(request), proof_of(request)))
 
 
 def _needs_no_question(request: HttpRequest, asked: AuthorizationRequest) -> bool:
@@ -91,7 +90,7 @@ def _needs_no_question(request: HttpRequest, asked: AuthorizationRequest) -> boo
         clients.is_confidential(application) and asked.redirect_uri.startswith("https://") and not asked.shows_code
     )
     wants_page = asked.prompt & {"consent", "login", "select_account"} or asked.message
-    if not only_it or wants_page or authorization.reason_to_refuse(asked, user) is not None:
+    if not only_it or wants_page or authorization.reason_to_refuse(asked, user, proof_of(request)) is not None:
         return False
     return consents.is_agreed(user, application, [scope.name for scope in asked.scopes], offline=asked.offline)
 
@@ -126,6 +125,6 @@ def _form(request: HttpRequest, asked: AuthorizationRequest, status: int = 200) 
         "identity_name": user_names.identity_name(user_of(request)),
         "host": _("a page of ours, which shows you a code to copy") if asked.shows_code else asked.redirect_host,
         "message": asked.message,
-        "objection": authorization.reason_to_refuse(asked, user_of(request)),
+        "objection": authorization.reason_to_refuse(asked, user_of(request), proof_of(request)),
     }
     return show(request, "consent.html", context, status, leads_to=asked.redirect_uri)

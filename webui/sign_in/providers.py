@@ -108,7 +108,7 @@ def use(request: HttpRequest, proven: Proven, kept: dict[str, Any]) -> HttpRespo
         return HttpResponseRedirect(SECTION)
     found = linked.sign_in(proven)
     if found is not None:
-        return complete(request, found, after, "provider")
+        return complete(request, found, after, "provider", proven.username)
     request.session[UNKNOWN] = proven.as_document()
     context = {"title": _("Sign in"), "name": proven.username, "after": after, "back": ""}
     return show(request, "signin_unknown.html", context, 403)

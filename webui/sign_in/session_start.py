@@ -19,10 +19,14 @@ from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from identity.sessions import open_sessions
+from identity.sessions.proof import Proof
+from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 
 #: Names in the session: when the user signed in (Unix time), and for which address.
-SIGNED_IN_AT, SIGNED_IN_FOR = "signed_in_at", "signed_in_for"
+SIGNED_IN_AT, SIGNED_IN_FOR = authentication.SIGNED_IN_AT, "signed_in_for"
+#: And with which identity.
+SIGNED_IN_WITH = authentication.SIGNED_IN_WITH
 #: The name in the session of a sign-in that waits for its second factor.
 PENDING = "pending_sign_in"
 #: Seconds for which a sign-in is recent: for the page that asked for it, and for a new way to sign in.
@@ -32,8 +36,11 @@ _MAX_DEVICE = 400
 _AUTHORIZE = "/v2/oauth2/authorize"
 
 
-def complete(request: HttpRequest, user: User, after: str, way: str) -> HttpResponse:
-    """Begin the session of a user who has proven to be this user, and lead to `after`. way: see `OpenSession`."""
+def complete(request: HttpRequest, user: User, after: str, way: str, identity: str = "") -> HttpResponse:
+    """Begin the session of a user who has proven to be this user, and lead to `after`. way: see `OpenSession`.
+
+    identity: with which the user signed in, `name@domain`; "": a name of this service.
+    """
     user.signed_in_by = way  # type: ignore[attr-defined]  # for the log
     login(request, user)
     request.session.pop(PENDING, None)
@@ -41,6 +48,7 @@ def complete(request: HttpRequest, user: User, after: str, way: str) -> HttpResp
     request.session.set_expiry(datetime.now(UTC) + timedelta(seconds=settings.SESSION_COOKIE_AGE))
     request.session[SIGNED_IN_AT] = now = time.time()
     request.session[SIGNED_IN_FOR] = _digest(after)
+    request.session[SIGNED_IN_WITH] = identity
     browser = request.headers.get("User-Agent", "")
     request.session[open_sessions.ORIGIN] = open_sessions.origin_of(way, address_of(request), browser, now)
     preferences.begin_with(user, translation.get_language() or "")
@@ -70,6 +78,13 @@ def _remember_device(answer: HttpResponse, user: User) -> None:
 def signed_in_at(request: HttpRequest) -> float:
     """When the user of this session signed in (Unix time)."""
     return float(request.session.get(SIGNED_IN_AT, 0.0))
+
+
+def proof_of(request: HttpRequest) -> Proof:
+    """When and how the user of this session signed in."""
+    found = authentication.of_session(request)
+    assert found is not None
+    return found
 
 
 def is_fresh(request: HttpRequest) -> bool:

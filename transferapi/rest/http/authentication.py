@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from identity import bearer, certificate_subjects
+from identity import bearer, certificate_subjects, user_names
 from identity.bearer import Bearer
 from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError
 from identity.models import User
+from identity.sessions import open_sessions, proof
+from identity.sessions.proof import Proof
 
 from .client_certificates import subject_of
 from .errors import ConsentRequired
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
 #: A token of this service is far shorter. Longer strings are rejected without computing a digest.
 MAX_TOKEN = 512
+#: Names in the session: when the user signed in (Unix time), and with which identity.
+SIGNED_IN_AT, SIGNED_IN_WITH = "signed_in_at", "signed_in_with"
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -39,6 +46,7 @@ class BearerAuthentication(BaseAuthentication):
         found = bearer.authenticate(token) if scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN else None
         if found is None:
             raise AuthenticationFailed("Token is not valid")
+        proof.replace(found.proof)
         return found.user, found
 
     def authenticate_header(self, request: Request) -> str:
@@ -88,6 +96,7 @@ class CertificateAuthentication(BaseAuthentication):
             raise AuthenticationFailed(f"No user has registered the certificate subject {subject}")
         if request.method not in _SAFE and not _is_of_our_origin(request._request):
             raise PermissionDenied("A page of another site asked for this")
+        proof.replace(Proof(datetime.now(UTC), "certificate", user_names.identity_name(user)))
         return user, Certified(subject)
 
 
@@ -125,3 +134,26 @@ def _is_of_our_origin(request: HttpRequest) -> bool:
     """Whether a page of this site sent it. Browsers send Origin with all that changes something; programs send none."""
     origin = request.headers.get("Origin")
     return origin is None or origin == f"{request.scheme}://{request.get_host()}"
+
+
+class SessionProof:
+    """Middleware: the session counts as the proof of a request, unless a token or certificate comes with it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with proof.proven_by(lambda: of_session(request)):
+            return self._get_response(request)
+
+
+def of_session(request: HttpRequest) -> Proof | None:
+    """None: nobody is signed in."""
+    user = request.user
+    if not isinstance(user, User):
+        return None
+    session = request.session
+    at = datetime.fromtimestamp(float(session.get(SIGNED_IN_AT, 0.0)), UTC)
+    origin = session.get(open_sessions.ORIGIN, {})
+    identity = str(session.get(SIGNED_IN_WITH, "")) or user_names.identity_name(user)
+    return Proof(at, str(origin.get("way", "")), identity)

@@ -41,6 +41,7 @@ from endpoints.errors import (
     NotActivatedError,
     OperationPausedError,
     PathNotPermittedError,
+    StepUpRequiredError,
     SymlinkRefusedError,
     UploadOffsetError,
 )
@@ -166,6 +167,7 @@ _CODES: dict[type[CategorizedError], str] = {
     OwnerNotFoundError: "UserNotFound",
     FieldNotSupportedError: "ClientError.BadRequest.NotSupported",
     RequestError: "{error.code}",
+    StepUpRequiredError: "AuthorizationRequired",
     PathNotPermittedError: "EndpointPermissionDenied",
     SymlinkRefusedError: "EndpointPermissionDenied",
     FileTooLargeError: "ClientError.FileTooLarge",
@@ -276,6 +278,9 @@ def answer(error: Exception, request: Any) -> tuple[int, dict[str, str], dict[st
     body: dict[str, Any] = document(request, code, message)
     if isinstance(error, ConsentRequired):
         body["required_scopes"] = [error.scope]
+    if isinstance(error, StepUpRequiredError):
+        body["authorization_parameters"] = error.authorization_parameters
+        headers["WWW-Authenticate"] = error.challenge
     return status, headers, body
 
 

@@ -22,6 +22,14 @@ ERROR = ResponseDocument[None](
     Field(
         "required_scopes", about("with ConsentRequired: what a token must be good for", list_of(TEXT)), sometimes=True
     ),
+    Field(
+        "authorization_parameters",
+        about(
+            "with AuthorizationRequired: what to ask the authorization endpoint for",
+            {"type": "object", "additionalProperties": True},
+        ),
+        sometimes=True,
+    ),
     data_type=None,
     required="code message request_id resource",
     example={

@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from endpoints.permissions import restricted_to
+from identity import user_names
 from identity.audit.origin import Origin, comes_from
 from identity.models import User
+from identity.sessions.proof import Proof, proven_by
 from transferapi.rest.http import rate_limit
 from transferapi.rest.http.errors import TooManyRequests
 from transferapi.shell.errors import ShellError
@@ -44,6 +47,7 @@ class Session:
         self.user: User = login.user
         self.commands = 0
         self._address, self._calls, self._touch = address, calls, touch
+        self._proof = Proof(datetime.now(UTC), "ssh key" if login.key else "ssh", user_names.identity_name(login.user))
         #: The admission of the command of this thread.
         self._thread = threading.local()
 
@@ -85,5 +89,6 @@ class Session:
         return self._restricted(work)
 
     def _restricted(self, function: Callable[[], T]) -> T:
-        with restricted_to(self.login.restrictions.endpoints), comes_from(Origin(self._address)):
+        here, endpoints = Origin(self._address), self.login.restrictions.endpoints
+        with restricted_to(endpoints), comes_from(here), proven_by(lambda: self._proof):
             return function()

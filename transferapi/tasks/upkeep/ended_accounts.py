@@ -1,8 +1,8 @@
 """Tasks and webhooks of users who were deactivated or deleted.
 
 Tasks are canceled and not held: nobody can answer for what they still write, and a task that went on after weeks would
-overwrite what was changed since. What has arrived stays; with a sync option the same transfer, submitted again, moves
-the rest (decision 0061).
+overwrite what was changed since. Files that have arrived stay; with a sync option the same transfer, submitted again,
+moves the rest (decision 0061).
 """
 
 from __future__ import annotations

@@ -233,6 +233,17 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     Field(rules.PERSONAL, t.about("an agent serves it: a program on a laptop, say", t.FLAG), "row.personal"),
     Field("gcp_connected", t.about("of its agent; null: it has none", t.MAYBE_FLAG), _of_agent("connected")),
     Field("gcp_paused", t.about("of its agent; null: it has none", t.MAYBE_FLAG), _of_agent("paused")),
+    Field(
+        "authentication_timeout_mins",
+        t.about("how old the sign-in of its users may be, in minutes; null: any age", t.MAYBE_NUMBER),
+        "row.authentication_timeout_mins",
+    ),
+    Field(
+        "authentication_domains",
+        t.about("domains of the identities with which its users sign in; null: any", t.maybe(t.list_of(t.TEXT))),
+        "row.authentication_domains",
+        None,
+    ),
     # ---- fields of other kinds of endpoints
     *each(
         "preserve_modtime disable_anonymous_writes high_assurance mfa_required requester_pays",
@@ -242,9 +253,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     Field("restrict_transfers_to_high_assurance", t.maybe(_ELSEWHERE), Always(None)),
     *each("local_user_info_available french_english_bilingual s3_owner_activated is_go_storage", t.FLAG, Always(False)),
     *each("subscription_admin_verified skip_auto_delete", t.MAYBE_FLAG, Always(None)),
-    *each(
-        "acl_max_expiration_period_mins authentication_timeout_mins auto_delete_timeout", t.MAYBE_NUMBER, Always(None)
-    ),
+    *each("acl_max_expiration_period_mins auto_delete_timeout", t.MAYBE_NUMBER, Always(None)),
     *each(
         "globus_connect_setup_key subscription_id location authentication_policy_id storage_type gcs_version "
         "gcs_manager_url https_server tlsftp_server last_accessed_time guest_collection_activity_notification_policy "

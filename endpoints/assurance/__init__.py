@@ -1,0 +1,1 @@
+"""Demands of endpoints on the sign-in of their users (step-up)."""

@@ -1,0 +1,34 @@
+"""Demands of an endpoint on the sign-in of whoever reads or writes there: how old it may be, and of which domain.
+
+`registry.require` asks here, once, for operations and submissions. Tasks and timers that were accepted go on: they were
+asked for by a person who met the demand then. A shared endpoint demands what its host demands, too.
+"""
+
+from __future__ import annotations
+
+from endpoints.errors import StepUpRequiredError
+from endpoints.models import Endpoint
+from endpoints.permissions import Permission
+from identity.models import User
+from identity.sessions import proof
+
+#: Permissions for data: the others change no data and read none.
+_DATA = frozenset({Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO})
+
+
+def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
+    """Raises StepUpRequiredError."""
+    if verb not in _DATA:
+        return
+    for place in (endpoint, endpoint.host):
+        if place is not None and (place.authentication_timeout_mins or place.authentication_domains):
+            _check(user, place, endpoint)
+
+
+def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
+    found = proof.present()
+    if isinstance(found, proof.Background):
+        return
+    domains, minutes = place.authentication_domains or [], place.authentication_timeout_mins
+    if found is None or (domains and found.domain not in domains) or (minutes and found.age() > minutes * 60):
+        raise StepUpRequiredError(endpoint, user, domains, minutes)

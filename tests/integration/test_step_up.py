@@ -1,0 +1,162 @@
+"""Endpoints demand how old a sign-in is, and of which domain; clients learn what to ask for; tasks go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from endpoints import registry
+from endpoints.errors import EndpointInvalidError, StepUpRequiredError
+from endpoints.models import Endpoint
+from endpoints.permissions import Permission
+from endpoints.sharing import access_rules, shares
+from endpoints.sharing.access_rules import RuleSpec
+from identity import tokens, user_names
+from identity.models import User
+from identity.sessions.proof import Background, Proof, proven_by
+from tests.integration.cast import submit, take
+from tests.integration.pages import Browser
+from tests.integration.rest import Api
+from transferapi.tasks.worker import endpoint_access
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
+
+
+def demand(endpoint: Endpoint, **fields: Any) -> Endpoint:
+    Endpoint.objects.filter(pk=endpoint.pk).update(**fields)
+    endpoint.refresh_from_db()
+    return endpoint
+
+
+def signed_in(minutes: float = 0, identity: str = "", way: str = "password") -> Proof:
+    return Proof(datetime.now(UTC) - timedelta(minutes=minutes), way, identity or "alice@127.0.0.1")
+
+
+@pytest.fixture
+def strict(ep1: Endpoint) -> Endpoint:
+    return demand(ep1, authentication_timeout_mins=30, authentication_domains=["example.org"])
+
+
+@pytest.mark.parametrize(
+    ("found", "is_enough"),
+    [
+        (None, False),
+        (signed_in(), False),
+        (signed_in(identity="alice@example.org"), True),
+        (signed_in(29, "alice@EXAMPLE.org"), True),
+        (signed_in(31, "alice@example.org"), False),
+        (signed_in(0, "alice@evil.example.org"), False),
+        (signed_in(0, "alice@example.org@evil.net"), False),
+        (Background(), True),
+    ],
+)
+def test_a_demand_is_met_by_a_sign_in_of_the_domain_that_is_new_enough(
+    alice: User, strict: Endpoint, found: Proof | None, is_enough: bool
+) -> None:
+    with proven_by(lambda: found):
+        for verb in (Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO):
+            if is_enough:
+                assert registry.resolve(alice, "ep1", verb) == strict
+            else:
+                with pytest.raises(StepUpRequiredError):
+                    registry.resolve(alice, "ep1", verb)
+        # The document shows the demand, so that its readers can meet it.
+        assert registry.resolve(alice, "ep1", Permission.VIEW) == strict
+
+
+def test_a_name_of_this_service_is_of_its_domain(alice: User, ep1: Endpoint, settings: Any) -> None:
+    settings.PUBLIC_URL = "https://waybill.example.net"
+    demand(ep1, authentication_domains=["waybill.example.net"])
+    with proven_by(lambda: signed_in(identity=user_names.identity_name(alice))):
+        assert registry.resolve(alice, "ep1", Permission.BROWSE) == ep1
+
+
+def test_a_share_demands_what_its_host_demands(alice: User, bob: User, ep1: Endpoint) -> None:
+    share = shares.create(alice, str(ep1.pk), "/data/", {"name": "shared", "display_name": "shared"})
+    access_rules.create(alice, str(share.pk), RuleSpec("identity", str(bob.pk), "/", "r"))
+    demand(ep1, authentication_timeout_mins=5)
+    with proven_by(lambda: signed_in(6)), pytest.raises(StepUpRequiredError):
+        registry.resolve(bob, str(share.pk), Permission.BROWSE)
+    with proven_by(lambda: signed_in(4)):
+        assert registry.resolve(bob, str(share.pk), Permission.BROWSE) == share
+
+
+def test_tasks_that_were_submitted_go_on(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    task = submit(alice, ep1, ep2)
+    demand(ep1, authentication_timeout_mins=1)
+    with pytest.raises(StepUpRequiredError):
+        submit(alice, ep1, ep2)
+    grant = take(task)
+    assert grant.task_id == task.pk
+    assert endpoint_access.present_access(alice.pk, ep1.pk, next(iter(grant.accesses)), is_delete=False) is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"authentication_timeout_mins": 0},
+        {"authentication_timeout_mins": "30"},
+        {"authentication_timeout_mins": True},
+        {"authentication_timeout_mins": 10**9},
+        {"authentication_domains": "example.org"},
+        {"authentication_domains": ["exa mple"]},
+        {"authentication_domains": [7]},
+        {"authentication_domains": ["example.org"] * 21},
+    ],
+)
+def test_a_demand_that_is_none_is_refused(alice: User, ep1: Endpoint, fields: dict[str, object]) -> None:
+    with pytest.raises(EndpointInvalidError):
+        registry.update(alice, "ep1", fields)
+
+
+# ---- on the wire
+
+
+def refusal(api: Api) -> Any:
+    answer = api.get("/operation/endpoint/ep1/ls")
+    assert (answer.status, answer.body["code"]) == (403, "AuthorizationRequired")
+    return answer
+
+
+def test_clients_learn_what_to_ask_for(alice: User, ep1: Endpoint) -> None:
+    api = Api(alice)
+    changed = {"DATA_TYPE": "endpoint", "authentication_timeout_mins": 30}
+    assert api.put(f"/endpoint/{ep1.pk}", changed).status == 200
+    assert api.get(f"/endpoint/{ep1.pk}").body["authentication_timeout_mins"] == 30
+    answer = refusal(api)
+    parameters = answer.body["authorization_parameters"]
+    assert parameters["session_required_identities"] == [str(alice.pk)]
+    assert (parameters["prompt"], "30 minutes" in parameters["session_message"]) == ("login", True)
+    header = answer.headers["WWW-Authenticate"]
+    assert header.startswith('Bearer error="insufficient_user_authentication"')
+    assert header.endswith("max_age=1800")
+    api.put(f"/endpoint/{ep1.pk}", {**changed, "authentication_domains": ["Example.org"]})
+    assert refusal(api).body["authorization_parameters"]["session_required_single_domain"] == ["example.org"]
+    none = {"DATA_TYPE": "endpoint", "authentication_timeout_mins": None, "authentication_domains": None}
+    api.put(f"/endpoint/{ep1.pk}", none)
+    assert api.get("/operation/endpoint/ep1/ls").body["code"] != "AuthorizationRequired"
+
+
+@pytest.fixture
+def browser(alice: User) -> Browser:
+    browser = Browser()
+    browser.sign_in(alice)
+    return browser
+
+
+def test_a_session_of_the_pages_meets_a_demand_while_it_is_new(alice: User, ep1: Endpoint, browser: Browser) -> None:
+    demand(ep1, authentication_timeout_mins=30)
+    path = f"/v0.10/operation/endpoint/{ep1.pk}/ls"
+    # Then the address gate refuses: it was allowed.
+    assert browser.client.get(path).status_code == 502
+    session = browser.client.session
+    session["signed_in_at"] -= 31 * 60
+    session.save()
+    assert browser.client.get(path).json()["code"] == "AuthorizationRequired"
+    # A token that comes with a new session counts alone.
+    session["signed_in_at"] += 31 * 60
+    session.save()
+    token = tokens.issue(alice)
+    assert browser.client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 403
