@@ -37,6 +37,7 @@ urlpatterns: list[URLPattern] = [
     path("signup/invitation", sign_up.invitation),
     path("signup/link", sign_up.link),
     path("signup/account", sign_up.account),
+    path("signup/identity", providers.sign_up),
     path("activity", task_list.activity),
     path("activity/<uuid:task_id>", task_page.page),
     *(path(f"activity/<uuid:task_id>/errors.{form}", downloads.errors, {"form": form}) for form in downloads.FORMS),

@@ -20,6 +20,7 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.error_categories import CategorizedError, Category
+from identity.linked.models import LinkedIdentity
 from identity.models import (
     ApiToken,
     CertificateSubject,
@@ -109,7 +110,7 @@ def delete(actor: User | None, user: User) -> User:
     audit.record(What.USER_DELETED, row, actor=actor)
     user_deleted.send(User, user=row)
     _end_access(row)
-    for model in (CertificateSubject, OneTimeCodeSecret, RecoveryCode, Passkey, Membership):
+    for model in (CertificateSubject, LinkedIdentity, OneTimeCodeSecret, RecoveryCode, Passkey, Membership):
         model.objects.filter(user=row).delete()
     Application.objects.filter(user=row).delete()
     row.username = f"{DELETED}{row.pk.hex}"

@@ -24,11 +24,13 @@ from django.utils import timezone
 
 from identity import user_accounts
 from identity.conflicts import unless_taken
+from identity.hidden import Secret
 from identity.models import User
 from identity.passkeys import services as passkeys
+from identity.sign_up import rules
+from identity.sign_up.rules import Applicant
 from identity.signals import account_changed
 from identity.single_row import single_row
-from identity.user_accounts import UserDetails
 
 from .errors import (
     IdentityInactiveError,
@@ -63,19 +65,18 @@ def sign_in(proven: Proven, now: float | None = None) -> User | None:
     return row.user
 
 
-def sign_up(proven: Proven, username: str, now: float | None = None) -> User:
-    """Make a user who signs in by this identity, and has no password. Whether this is allowed is the caller's rule.
+def sign_up(proven: Proven, username: str, invitation: Secret | None = None, now: float | None = None) -> User:
+    """Make a user who signs in by this identity, and has no password, if the rule of sign-up admits this person.
 
-    The address is taken over if the provider has verified it. Raises LinkedIdentityError, UserAccountError.
+    The address is taken over if the provider has verified it. Raises LinkedIdentityError, SignUpError.
     """
     _check_age(proven, now)
     with transaction.atomic():
         if _row_of(proven) is not None:
             raise IdentityTakenError
-        email = proven.email if proven.email_verified else None
-        user = user_accounts.add(
-            username, UserDetails(email=email, full_name=proven.name[: user_accounts.MAX_FULL_NAME])
-        )
+        full_name = proven.name[: user_accounts.MAX_FULL_NAME]
+        person = Applicant(username, full_name, proven.email, is_proven=proven.email_verified)
+        user = rules.sign_up(person, invitation)
         _insert(user, proven, primary=True)
     return user
 

@@ -13,6 +13,7 @@ from endpoints import permissions
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
+from identity.hidden import Secret
 from identity.linked import services
 from identity.linked.errors import (
     IdentityInactiveError,
@@ -26,6 +27,9 @@ from identity.linked.errors import (
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import MAX_SUBJECT, Proven, name_at
 from identity.models import User
+from identity.sign_up import invitations
+from identity.sign_up.errors import AddressNotProvenError, SignUpClosedError
+from identity.sign_up.policy import parse
 from tests.integration.cast import all_at_once, make_endpoint
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
@@ -55,28 +59,36 @@ def test_the_same_subject_of_another_provider_is_another_person(alice: User) -> 
 
 
 @pytest.mark.parametrize("verified", [True, False])
-def test_an_address_signs_nobody_in_and_links_nothing(alice: User, verified: bool) -> None:
+def test_an_address_signs_nobody_in_and_links_nothing(alice: User, settings: Any, verified: bool) -> None:
+    settings.SIGN_UP = parse("invitation")
+    invitation = Secret(invitations.invite(None)[1].value.partition("code=")[2])
     alice.email = "alice@example.org"
     alice.save()
     services.link(alice, proof(email="alice@example.org", email_verified=True), time.time())
     stranger = proof("s-2", UNIVERSITY, email="alice@example.org", email_verified=verified)
     assert services.sign_in(stranger) is None
-    made = services.sign_up(stranger, "mallory")
+    made = services.sign_up(stranger, "mallory", invitation)
     assert made != alice
     assert made.email == ("alice@example.org" if verified else "")
     assert [row.user for row in LinkedIdentity.objects.filter(provider=UNIVERSITY)] == [made]
 
 
-def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db: None) -> None:
-    user = services.sign_up(proof(name="Al Liddell"), "al")
-    assert (user.username, user.get_full_name(), user.has_usable_password()) == ("al", "Al Liddell", False)
+def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db: None, settings: Any) -> None:
+    verified = proof(name="Al Liddell", email="al@example.org", email_verified=True)
+    with pytest.raises(SignUpClosedError):
+        services.sign_up(verified, "liddell")
+    settings.SIGN_UP = parse("domain:example.org")
+    with pytest.raises(AddressNotProvenError):
+        services.sign_up(proof(email="al@example.org", email_verified=False), "liddell")
+    user = services.sign_up(verified, "liddell")
+    assert (user.username, user.get_full_name(), user.has_usable_password()) == ("liddell", "Al Liddell", False)
     primary = services.primary_of(user)
     assert primary is not None
     assert primary.username == "al@example.org"
     assert services.sign_in(proof()) == user
     with pytest.raises(IdentityTakenError):
-        services.sign_up(proof(), "al2")
-    assert not User.objects.filter(username="al2").exists()
+        services.sign_up(proof(), "liddell2")
+    assert not User.objects.filter(username="liddell2").exists()
 
 
 def test_an_inactive_user_is_not_signed_in(alice: User) -> None:

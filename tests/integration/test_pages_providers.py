@@ -22,6 +22,7 @@ from identity.linked import services
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User, UserSession
+from identity.sign_up.policy import parse
 from tests.integration.pages import PASSWORD, Browser
 from tests.lying_https import LyingServer, answer, drip
 from tests.lying_openid import CLIENT, SUBJECT, LyingOpenId, ec_key, encoded, led_to, rsa_key, signed, signed_by_hand
@@ -500,3 +501,34 @@ def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
     seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink", confirmed="yes")
     assert seen.headers["Location"].startswith("/signin?next=")
     assert LinkedIdentity.objects.exists()
+
+
+# ---- sign-up
+
+
+def test_a_person_whom_nobody_knows_makes_an_account_where_the_rule_admits(op: LyingOpenId, settings: Any) -> None:
+    op.claims |= {"email": "alice@lab.example.org", "email_verified": True}
+    browser, _ = signed_in_by(op)
+    assert "/signup/identity" not in browser.page
+    settings.SIGN_UP = parse("domain:lab.example.org")
+    browser, _ = signed_in_by(op)
+    assert "/signup/identity" in browser.page
+    assert browser.post("/signup/identity", username="root", next="/activity").status_code == 400
+    assert "This user name is taken" in browser.text
+    answer = browser.post("/signup/identity", username="alice-lab", next="/activity")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/activity")
+    made = User.objects.get(username="alice-lab")
+    assert (made.email, made.has_usable_password()) == ("alice@lab.example.org", False)
+    assert LinkedIdentity.objects.get(user=made).primary
+    # Once.
+    browser.get("/account")
+    assert browser.post("/signup/identity", username="again", next="/").status_code == 400
+    assert not User.objects.filter(username="again").exists()
+
+
+def test_an_address_that_the_provider_has_not_verified_admits_nobody(op: LyingOpenId, settings: Any) -> None:
+    settings.SIGN_UP = parse("domain:lab.example.org")
+    op.claims |= {"email": "alice@lab.example.org", "email_verified": False}
+    browser, _ = signed_in_by(op)
+    assert browser.post("/signup/identity", username="alice-lab", next="/").status_code == 403
+    assert not User.objects.filter(username="alice-lab").exists()

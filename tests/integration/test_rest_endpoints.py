@@ -104,7 +104,6 @@ def test_a_personal_endpoint_has_an_agent_and_no_servers(api: Api, ep1: Endpoint
     ("field", "value"),
     [
         ("subscription_id", "DEFAULT"), ("high_assurance", True), ("mfa_required", True),
-        ("authentication_timeout_mins", 30), ("disable_anonymous_writes", True), ("auto_delete_timeout", 7),
         ("guest_collection_activity_notification_policy", {"status": ["SUCCEEDED"]}),
     ],
 )  # fmt: skip

@@ -27,6 +27,9 @@ from identity.linked.errors import LinkedIdentityError, ProofTooOldError
 from identity.linked.proven import Proven
 from identity.models import User
 from identity.password_sign_in import SignInError
+from identity.sign_up import rules
+from identity.sign_up.errors import SignUpError
+from identity.sign_up.requests import MOST_OF_A_NETWORK
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import ACCOUNT, own_path, show, to_sign_in
@@ -34,6 +37,7 @@ from webui.reasons import said
 
 from .password import form
 from .session_start import complete, refused, signed_in_at, status_of
+from .sign_up import INVITATION_COOKIE, invitation_of
 
 #: Sign-ins that one network may begin in five minutes: each asks a provider, and keeps a session.
 MOST_BEGUN = 100
@@ -110,8 +114,44 @@ def use(request: HttpRequest, proven: Proven, kept: dict[str, Any]) -> HttpRespo
     if found is not None:
         return complete(request, found, after, "provider", proven.username)
     request.session[UNKNOWN] = proven.as_document()
-    context = {"title": _("Sign in"), "name": proven.username, "after": after, "back": ""}
-    return show(request, "signin_unknown.html", context, 403)
+    return _unknown(request, proven, after)
+
+
+def _unknown(request: HttpRequest, proven: Proven, after: str, wrong: str = "", status: int = 403) -> HttpResponse:
+    context = {
+        "title": _("Sign in"),
+        "name": proven.username,
+        "after": after,
+        "back": "",
+        "sign_up": rules.is_offered(),
+        "username": request.POST.get("username", "")[:40],
+        "wrong": wrong,
+    }
+    return show(request, "signin_unknown.html", context, status)
+
+
+@require_POST
+def sign_up(request: HttpRequest) -> HttpResponse:
+    """Make an account for the identity that this browser has just proven, and that nobody has linked."""
+    after = own_path(request.POST.get("next"))
+    kept = request.session.get(UNKNOWN)
+    if kept is None:
+        return form(request, after, reason=SignInNotBegunError().message, status=400, is_answer=True)
+    proven = Proven.of_document(kept)
+    try:
+        password_sign_in.count_request("sign-up", address_of(request), MOST_OF_A_NETWORK)
+        user = linked.sign_up(proven, request.POST.get("username", ""), invitation_of(request))
+    except SignInError as error:
+        return refused(_unknown(request, proven, after, said(error.reason), status_of(error)), error)
+    except ProofTooOldError as error:
+        return failed(request, after, error)
+    except (LinkedIdentityError, SignUpError) as error:
+        status, _code, message = meaning(error, "")
+        return _unknown(request, proven, after, said(message), status)
+    del request.session[UNKNOWN]
+    answer = complete(request, user, after, "provider", proven.username)
+    answer.delete_cookie(INVITATION_COOKIE)
+    return answer
 
 
 def failed(request: HttpRequest, after: str, error: CategorizedError, *, linking: bool = False) -> HttpResponse:
