@@ -241,6 +241,18 @@ def identity_of(authority: Authority) -> Callable[..., Identity]:
     return find
 
 
+@pytest.fixture
+def alices(identity_of: Callable[..., Identity]) -> Identity:
+    """alice's certificate and key."""
+    return identity_of("alice")
+
+
+@pytest.fixture
+def trusting(settings: Any, authority: Authority) -> None:
+    """The service believes the authority of the tests."""
+    settings.CERTIFICATES = authority.certificates
+
+
 @pytest.fixture(scope="session")
 def host_of() -> Callable[[Authority], Identity]:
     """An authority's certificate for servers of this machine: localhost and 127.0.0.1."""

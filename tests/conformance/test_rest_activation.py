@@ -64,11 +64,6 @@ def api(alice: User) -> Api:
 
 
 @pytest.fixture
-def alices(identity_of: Callable[..., Identity]) -> Identity:
-    return identity_of("alice")
-
-
-@pytest.fixture
 def place(alice: User, folder: Path, gsi_server_factory: Callable[..., ToolkitServer]) -> Callable[..., Endpoint]:
     """Makes endpoints of alice's, each with a GSI server of its own over `folder`."""
     (folder / "file").write_bytes(b"12345")

@@ -251,12 +251,6 @@ def test_the_owners_credential_opens_the_host_for_all_who_may(
     assert (folder / "shared" / "inbox" / "data").read_text() == "by alice's leave"
 
 
-@pytest.fixture
-def trusting(settings: Any, authority: Authority) -> None:
-    """The service believes the authority of the tests."""
-    settings.CERTIFICATES = authority.certificates
-
-
 # ---- links
 
 

@@ -58,11 +58,6 @@ def script(alice: User) -> Shell:
 
 
 @pytest.fixture
-def alices(identity_of: Callable[..., Identity]) -> Identity:
-    return identity_of("alice")
-
-
-@pytest.fixture
 def myproxy(myproxy_server: MyProxyServer, alices: Identity) -> MyProxyServer:
     """It keeps a credential of alice's under the name "al"."""
     myproxy_server.keep("al", PASSPHRASE, alices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from django.core.cache import cache
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
-from deploy.endpoint.authority import Authority, Identity
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration import expectations
@@ -56,12 +55,6 @@ def public(bob: User) -> Endpoint:
 
 
 @pytest.fixture
-def trusting(settings: Any, authority: Authority) -> None:
-    """The service believes the authority of the tests."""
-    settings.CERTIFICATES = authority.certificates
-
-
-@pytest.fixture
 def gsi(alice: User) -> Endpoint:
     """alice's, private; wants a certificate."""
     return make_endpoint(alice, "gsi", scheme="gsiftp")
@@ -77,11 +70,6 @@ def gsi1(alice: User) -> Endpoint:
 def gsi2(alice: User) -> Endpoint:
     """A second endpoint like gsi1."""
     return make_endpoint(alice, "gsi2", public=True, scheme="gsiftp")
-
-
-@pytest.fixture
-def alices(identity_of: Callable[..., Identity]) -> Identity:
-    return identity_of("alice")
 
 
 @pytest.fixture

@@ -84,11 +84,6 @@ def give(user: User, endpoint: Endpoint, identity: Identity, *, hours: float = 1
     )
 
 
-@pytest.fixture
-def alices(identity_of: Callable[..., Identity]) -> Identity:
-    return identity_of("alice")
-
-
 def test_it_sees_what_is_there_what_is_new_and_what_is_gone(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
 ) -> None:
