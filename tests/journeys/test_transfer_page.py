@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.timeout(240)
 LEFT, RIGHT = "#pane-origin", "#pane-destination"
 TAB, DOWN, BACKSPACE, SPACE, DELETE = "\ue004", "\ue015", "\ue003", " ", "\ue017"
 F2, F5, F7, SHIFT = "\ue032", "\ue035", "\ue037", "\ue008"
+EMPTY_GERMAN = "Auf die andere Seite kopieren"
 #: Names that would become active, or look like others, where they were not shown as text alone.
 HOSTILE = [
     '<img src=x onerror="document.title=1">',
@@ -313,6 +315,22 @@ def test_a_telephone_shows_it_all(browser: Chromium, service: Api, sides: tuple[
     browser.click(f"{row(browser, LEFT, 'table.csv')} .tick")
     browser.click(f"{LEFT} .copy")
     eventually(lambda: content(right.folder / "table.csv") is not None)
+
+
+def test_german_fits_a_telephone_and_has_its_own_order_of_words(browser: Chromium, service: Api) -> None:
+    ends = service.connection["endpoints"]
+    places = {"origin_id": ends["go#ep1"], "destination_id": ends["go#ep2"], "destination_path": "/"}
+    browser.open(f"{service.url}/transfer")
+    browser.click("button[name=language][value=de]")
+    try:
+        eventually(lambda: browser.run(f"return document.querySelector('{LEFT} .copy').innerText") == EMPTY_GERMAN)
+        check_page(browser)
+        browser.open(f"{service.url}/transfer?{urlencode(places)}")
+        shown = f"return document.querySelector('{LEFT} .copy .what')?.textContent ?? ''"
+        eventually(lambda: "ep2" in browser.run(shown))
+        assert re.fullmatch("Nach .*ep2 kopieren", browser.run(shown))
+    finally:
+        browser.click("button[name=language][value=en]")
 
 
 @pytest.fixture

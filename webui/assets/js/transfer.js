@@ -90,12 +90,14 @@ function buttons() {
   for (const pane of panes) {
     const target = other(pane);
     const why = whyNot(pane);
-    const name = target.endpoint?.name ?? t("the other side");
+    const name = target.endpoint?.name;
     const arrow = pane === panes[0] ? "arrow-right" : "arrow-left";
-    const what = el("span", { class: "what" }, t("Copy to {name}", { name: "" }), nameOf(name));
+    // The name is isolated from the words around it, wherever it stands in the language of the page.
+    const [before, after] = t("Copy to {name}", { name: "\0" }).split("\0");
+    const what = el("span", { class: "what" }, ...(name ? [before, nameOf(name), after] : [t("Copy to the other side")]));
     pane.copy.replaceChildren(...(pane === panes[0] ? [what, icon(arrow, 18)] : [icon(arrow, 18), what]));
     pane.copy.setAttribute("aria-disabled", String(why !== true));
-    pane.copy.title = why === true ? `${t("Copy to {name}", { name: plainName(name) })} (F5)` : why;
+    pane.copy.title = why === true ? `${t("Copy to {name}", { name: plainName(name ?? "") })} (F5)` : why;
   }
   refresh();
 }
