@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import RequestFactory
 from django.utils import translation
 
-from tests.chromium import Chromium
+from tests.chromium import TAB, Chromium
 from tests.journeys.test_browser import browser, check_page
 from webui import assets, style
 
@@ -21,6 +21,16 @@ CUT = """return [...document.querySelectorAll("main button, main a.button, main 
     .filter(one => one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().width < 24)
     .map(one => `${one.textContent || one.id} ${one.clientWidth}`)"""
 
+#: The element with the focus, and whether one of nine points of it is on top.
+FOCUSED = """
+const one = document.activeElement, box = one.getBoundingClientRect();
+const shown = [0.1, 0.5, 0.9].some(x => [0.1, 0.5, 0.9].some(y => {
+    const top = document.elementFromPoint(box.left + x * box.width, box.top + y * box.height);
+    return top && (one.contains(top) || top.contains(one));
+}));
+return [one.tagName === "BODY" ? "BODY" : one.outerHTML.slice(0, 120), shown];
+"""
+
 
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_components_fit_and_can_be_read_with_long_words(browser: Chromium, tmp_path: Path, language: str) -> None:
@@ -30,6 +40,21 @@ def test_components_fit_and_can_be_read_with_long_words(browser: Chromium, tmp_p
     browser.resize(320)
     assert browser.run(CUT) == []
     assert browser.run("return document.querySelector('#long-3').clientWidth") > 200
+
+
+def test_the_part_with_the_focus_is_never_hidden(browser: Chromium, tmp_path: Path) -> None:
+    """WCAG 2.2, 2.4.11: by keyboard through all components, forwards, in a low and narrow window."""
+    browser.resize(320)
+    browser.open(_page(tmp_path, "de").as_uri())
+    seen = set()
+    for _ in range(60):
+        browser.press(TAB)
+        name, shown = browser.run(FOCUSED)
+        if name == "BODY":
+            break
+        assert shown, name
+        seen.add(name)
+    assert len(seen) > 15
 
 
 def _page(folder: Path, language: str) -> Path:
