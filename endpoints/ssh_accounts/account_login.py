@@ -82,7 +82,11 @@ class AccountLogin:
         if isinstance(taken, AccountConnection):
             return taken
         connection = self._connection(host, taken.ssh, taken.running, taken.found, own_ssh=False)
-        taken.open(connection)
+        try:
+            taken.open(connection)
+        except ConnectionResetError as error:
+            text = readable(taken.running.stderr.decode("utf-8", "replace").strip())
+            raise FaultError(session_fault(Kind.CONNECTION_RESET, f"{error} {text}".strip())) from None
         return connection
 
     async def _start_server(self, host: str, port: int, timeout: float) -> ServerLink | AccountConnection:

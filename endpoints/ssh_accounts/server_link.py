@@ -7,6 +7,7 @@ the same link.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -38,6 +39,8 @@ class ServerLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._channels = Multiplexer(1, self._write, _refuse_channel)
         self.lost = ""
+        #: Called once.
+        self.when_lost: Callable[[], object] = lambda: None
 
     @property
     def has_room(self) -> bool:
@@ -81,6 +84,7 @@ class ServerLink(asyncio.Protocol):
             self.lost = reason
             self._channels.lose("away", reason)
             self.ssh.abort()
+            self.when_lost()
 
     def _write(self, frame: bytes) -> None:
         if not (self.lost or self._transport.is_closing()):
@@ -196,11 +200,11 @@ class SharedLinks:
 
     @property
     def unused(self) -> bool:
-        return self._opening is None and not self._with_room()
+        return self._opening is None and not self._links
 
     async def take(self, start: Callable[[], Coroutine[Any, Any, ServerLink | _S]]) -> ServerLink | _S:
         """A link with room for a session, which the caller opens before it waits for anything; or a connection of its
-        own where the account's server serves one session.
+        own where the account's server serves one session. A new link may be lost already.
 
         start: logs in. One caller's login is for all that come meanwhile, and so is its failure.
         """
@@ -209,13 +213,14 @@ class SharedLinks:
             if opened is None:
                 continue
             self._single = not isinstance(opened, ServerLink)
-            if not isinstance(opened, ServerLink):
-                return opened
-            self._links.append(opened)
+            if isinstance(opened, ServerLink) and not opened.lost:
+                self._links.append(opened)
+                # A link knows its loop: it must not keep the loop's places alive.
+                opened.when_lost = functools.partial(self._links.remove, opened)
+            return opened
         return link
 
     def _with_room(self) -> ServerLink | None:
-        self._links = [link for link in self._links if not link.lost]
         return next((link for link in self._links if link.has_room), None)
 
     async def _opened(self, start: Callable[[], Coroutine[Any, Any, ServerLink | _S]]) -> ServerLink | _S | None:

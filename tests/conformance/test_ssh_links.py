@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -200,6 +201,7 @@ LIES = {
     "a channel of its own": "printf '\\0\\0\\0\\024\\1\\0\\0\\0\\2%s' '{\"kind\": \"data\"}'; printf 0000",
     "data without credit": "printf '\\0\\0\\0\\006\\4\\0\\0\\0\\1x'; sleep 1; printf '\\0\\0\\0\\006\\4\\0\\0\\0\\1x'",
     "an end": "true",
+    "an end at once": "echo no more memory >&2; exit",
 }
 
 
@@ -215,6 +217,21 @@ async def test_a_program_that_is_not_ours_is_a_fault(bare, login, lie):
         await open_session(bare.port, login)
     assert caught.value.fault.kind in (Kind.CONNECTION_RESET, Kind.CONNECTION_BROKEN, Kind.TIMEOUT)
     assert caught.value.fault.retryable
+    assert logins(bare) == 1
+
+
+def test_an_event_loop_that_has_ended_is_forgotten_with_its_links(bare, login):
+    async def use() -> None:
+        for session in await several(bare, login, 2):
+            await session.close()
+
+    gc.collect()
+    before = len(server_link._places)
+    for _ in range(3):
+        asyncio.run(use())
+    gc.collect()
+    assert len(server_link._places) <= before
+    eventually(lambda: not server_processes(bare))
 
 
 async def talk_on(session: GridFTPSession) -> None:
