@@ -117,9 +117,8 @@ def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:
         problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
     if environ.get("WAYBILL_MYPROXY_SECONDS") and config.myproxy_seconds > config.operation_seconds:
         problems.append("WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS")
-    if config.providers and urlsplit(config.public_url).hostname in {
-        one.domain for one in parse_providers(config.providers.value).values()
-    }:
+    ours = {(config.domain or urlsplit(config.public_url).hostname or "").lower()}
+    if config.providers and ours & {one.domain for one in parse_providers(config.providers.value).values()}:
         problems.append("WAYBILL_PROVIDERS: a provider has the domain of this service; give it another one (domain=)")
     if config.limits.submission > request_limits.MAX_BODY:
         problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most")

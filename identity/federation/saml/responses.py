@@ -188,7 +188,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _proven(assertion: etree._Element, institution: Institution, us: ServiceProvider, now: float) -> Proven:
-    """The person: by the most lasting name that the institution gives. An address of SAML is never a verified one."""
+    """The person: by the most lasting name that the institution gives. It vouches for addresses of its own domains."""
     known = _attributes(assertion)
     name_id = assertion.find(f"{SAML}Subject/{SAML}NameID")
     persistent = text_of(name_id) if name_id is not None and name_id.get("Format") == _PERSISTENT else ""
@@ -206,9 +206,11 @@ def _proven(assertion: etree._Element, institution: Institution, us: ServiceProv
         )
     local = known.get("eppn") or known.get("subject-id") or lasting[kind] or ""
     domain = institution.scopes[0] if institution.scopes else _host(institution.entity_id)
+    mail = known.get("mail", "")
+    is_own_address = mail.rpartition("@")[2].lower() in institution.scopes
     return Proven.of(
         f"saml:{institution.entity_id}", f"{kind}:{lasting[kind]}", name_at(local, domain, institution.scopes), now,
-        email=known.get("mail"), email_verified=False, name=known.get("name"), organization=institution.name,
+        email=mail, email_verified=is_own_address, name=known.get("name"), organization=institution.name,
     )  # fmt: skip
 
 
