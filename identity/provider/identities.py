@@ -1,14 +1,90 @@
-"""Identities for those who share data with them: every user of this service is one identity."""
+"""Identities for those who share data with them: every user of this service is one, and so is each linked one."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from identity import user_names
+from identity.linked import services as linked_identities
+from identity.linked.models import LinkedIdentity
 from identity.models import User
 
 from . import openid
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The user's own identity (linked None), which has the id of the user, or a linked one of another provider."""
+
+    user: User
+    linked: LinkedIdentity | None = None
+
+    @property
+    def id(self) -> uuid.UUID:
+        return self.user.pk if self.linked is None else self.linked.pk
+
+    @property
+    def username(self) -> str:
+        return user_names.identity_name(self.user) if self.linked is None else self.linked.username
+
+    @property
+    def name(self) -> str:
+        return (self.linked.name if self.linked is not None else "") or openid.name_of(self.user)
+
+    @property
+    def email(self) -> str:
+        return self.user.email if self.linked is None else self.linked.email
+
+    @property
+    def organization(self) -> str | None:
+        return (self.linked.organization or None) if self.linked is not None else None
+
+    @property
+    def provider_id(self) -> str:
+        """The same for the same provider."""
+        return provider_id() if self.linked is None else str(uuid.uuid5(uuid.NAMESPACE_URL, self.linked.provider))
+
+    @property
+    def provider_name(self) -> str:
+        if self.linked is None:
+            return f"Waybill at {user_names.domain()}"
+        return self.linked.organization or self.linked.username.rpartition("@")[2]
+
+
+def of(user: User) -> list[Identity]:
+    """All identities of a user, the primary one first."""
+    found = [Identity(user, one) for one in linked_identities.of(user)]
+    own = Identity(user)
+    return [found[0], own, *found[1:]] if found and found[0].linked and found[0].linked.primary else [own, *found]
+
+
+def with_ids(ids: Sequence[uuid.UUID]) -> list[Identity]:
+    """The identities with these ids, in the given order."""
+    users = User.objects.in_bulk(list(ids))
+    rest = [one for one in ids if one not in users]
+    known = {pk: Identity(user) for pk, user in users.items()}
+    known |= {pk: Identity(row.user, row) for pk, row in (linked_identities.by_id(rest) if rest else {}).items()}
+    return [known[one] for one in dict.fromkeys(ids) if one in known]
+
+
+def with_usernames(names: Sequence[str]) -> list[Identity]:
+    """The identities of active users with these names, in the given order.
+
+    Both forms of a name are accepted; a user whose very name it is comes first (`user_names.canonical`), and a name of
+    this service comes before the same name of another provider.
+    """
+    plain = {name: user_names.local(name) for name in names if "\0" not in name}
+    rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
+    known = {user.username: Identity(user) for user in rows}
+    rest = [name for name, short in plain.items() if not {name, short} & known.keys() and "@" in name]
+    linked = linked_identities.by_username(rest) if rest else {}
+    known |= {
+        name: Identity(linked[name.lower()].user, linked[name.lower()]) for name in rest if name.lower() in linked
+    }
+    found = [known.get(name) or known.get(short) for name, short in plain.items()]
+    return [one for one in dict.fromkeys(found) if one is not None]
 
 
 def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
@@ -18,15 +94,8 @@ def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
 
 
 def by_username(names: Sequence[str]) -> list[User]:
-    """The active users with these names, in the given order.
-
-    Both forms of a name are accepted; a user whose very name it is comes first (`user_names.canonical`).
-    """
-    plain = {name: user_names.local(name) for name in names if "\0" not in name}
-    rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
-    known = {user.username: user for user in rows}
-    found = [known.get(name) or known.get(short) for name, short in plain.items()]
-    return [user for user in dict.fromkeys(found) if user is not None]
+    """The active users with these names, in the given order, as `with_usernames`."""
+    return list(dict.fromkeys(one.user for one in with_usernames(names)))
 
 
 def provider_id() -> str:

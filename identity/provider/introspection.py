@@ -70,7 +70,7 @@ def _more(user: User, sign_in: SignIn | None, include: Collection[str]) -> dict[
     if "session_info" in include:
         more["session_info"] = _session(user, sign_in)
     if "identity_set" in include:
-        more["identity_set"] = [str(user.pk)]
+        more["identity_set"] = [str(one.id) for one in identities.of(user)]
     return more
 
 

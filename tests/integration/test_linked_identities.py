@@ -27,10 +27,12 @@ from identity.linked.errors import (
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import MAX_SUBJECT, Proven, name_at
 from identity.models import User
+from identity.provider import identities
 from identity.sign_up import invitations
 from identity.sign_up.errors import AddressNotProvenError, SignUpClosedError
 from identity.sign_up.policy import parse
-from tests.integration.cast import all_at_once, make_endpoint
+from tests.integration.cast import all_at_once, make_endpoint, make_user
+from tests.integration.rest import Api
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
 
@@ -229,3 +231,23 @@ def test_a_role_of_an_identity_lets_its_user_share(alice: User, bob: User) -> No
     row = services.link(bob, proof(), time.time())
     roles.create(alice, str(host.pk), "identity", str(row.pk), "activity_monitor")
     assert permissions.roles(bob, host) == {permissions.RoleName.ACTIVITY_MONITOR}
+
+
+def test_programs_see_all_identities_and_find_a_user_by_each(alice: User, bob: User) -> None:
+    row = services.link(bob, proof(name="Bob at work", email="bob@example.org", organization="Lab"), time.time())
+    api = Api(bob, root="")
+    told = api.get("/v2/oauth2/userinfo").body["identity_set"]
+    assert [one["sub"] for one in told] == [str(bob.pk), str(row.pk)]
+    assert (told[1]["username"], told[1]["organization"], told[1]["email"]) == (
+        "al@example.org", "Lab", "bob@example.org",
+    )  # fmt: skip
+    assert told[0]["identity_provider"] != told[1]["identity_provider"]
+    services.set_primary(bob, row.pk)
+    assert [one["sub"] for one in api.get("/v2/oauth2/userinfo").body["identity_set"]] == [str(row.pk), str(bob.pk)]
+    theirs = Api(alice, root="")
+    for query in ("usernames=AL%40example.org,bob", f"ids={row.pk},{bob.pk}"):
+        found = theirs.get(f"/v2/api/identities?{query}").body["identities"]
+        assert [one["id"] for one in found] == [str(row.pk), str(bob.pk)]
+        assert all(one["email"] is None for one in found)
+    assert theirs.get(f"/v2/api/identities/{row.pk}").body["identity"]["name"] == "Bob at work"
+    assert identities.by_username(["al@example.org"]) == [bob]

@@ -15,6 +15,7 @@ from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
 from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
 from identity.provider.consents import Consent
+from identity.provider.identities import Identity
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
     Always,
@@ -51,15 +52,15 @@ def _provider_name() -> str:
 
 
 _PROVIDED = part(
-    Field[User]("identity_provider", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
-    Field("identity_provider_display_name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
-    Field("organization", t.MAYBE_TEXT, lambda _: None),
+    Field[Identity]("identity_provider", t.UUID, "provider_id", _PROVIDER_ID),
+    Field("identity_provider_display_name", t.TEXT, "provider_name", "Waybill at waybill.example.org"),
+    Field("organization", t.MAYBE_TEXT),
 )
 _IN_SET = part(
-    Field[User]("sub", t.UUID, "pk", _ALICE),
-    Field[User]("username", t.TEXT, lambda user: user_names.identity_name(user), "alice@example.org"),
-    Field("name", t.TEXT, openid.name_of, "Alice Liddell"),
-    Field("email", t.MAYBE_TEXT, lambda user: user.email or None, "alice@example.org"),
+    Field[Identity]("sub", t.UUID, "id", _ALICE),
+    Field("username", t.TEXT, example="alice@example.org"),
+    Field("name", t.TEXT, example="Alice Liddell"),
+    Field("email", t.MAYBE_TEXT, lambda one: one.email or None, "alice@example.org"),
     *_PROVIDED.fields,
     Field("last_authentication", t.MAYBE_NUMBER, lambda _: None),
 )
@@ -79,9 +80,9 @@ def userinfo(user: User, names: Collection[str]) -> Document:
     """The claims about the user that these scopes allow (OpenID Connect Core section 5.3)."""
     found = openid.claims(user, names)
     if scopes.PROFILE in names:
-        found |= _PROVIDED.document(user)
+        found |= _PROVIDED.document(Identity(user))
     if scopes.VIEW_IDENTITIES in names:
-        found["identity_set"] = [_IN_SET.document(user)]
+        found["identity_set"] = [_IN_SET.document(one) for one in identities.of(user)]
     return found
 
 
@@ -89,28 +90,28 @@ def userinfo(user: User, names: Collection[str]) -> Document:
 class ShownUser:
     """viewer: the user who asks, and may see only their own address; None: the document shows no address."""
 
-    user: User
+    identity: Identity
     viewer: User | None
 
 
 IDENTITY = ResponseDocument[ShownUser](
     "identity",
-    Field("id", t.UUID, "user.pk", _ALICE),
-    Field("username", t.TEXT, lambda shown: user_names.identity_name(shown.user), "alice@example.org"),
-    Field("name", t.TEXT, lambda shown: openid.name_of(shown.user), "Alice Liddell"),
+    Field("id", t.UUID, "identity.id", _ALICE),
+    Field("username", t.TEXT, "identity.username", "alice@example.org"),
+    Field("name", t.TEXT, "identity.name", "Alice Liddell"),
     Field(
         "email",
         t.about("your own only", t.MAYBE_TEXT),
-        lambda shown: (shown.user.email or None) if shown.user == shown.viewer else None,
+        lambda shown: (shown.identity.email or None) if shown.identity.user == shown.viewer else None,
         "alice@example.org",
     ),
-    Field("organization", t.MAYBE_TEXT, Always(None)),
-    Field("identity_provider", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
+    Field("organization", t.MAYBE_TEXT, "identity.organization"),
+    Field("identity_provider", t.UUID, "identity.provider_id", _PROVIDER_ID),
     Field("identity_type", t.one_of("login"), Always("login")),
     Field(
         "status",
         t.about("closed: this user cannot sign in any more", t.one_of("used", "closed")),
-        lambda shown: "used" if shown.user.is_active else "closed",
+        lambda shown: "used" if shown.identity.user.is_active else "closed",
     ),
     data_type=None,
 )

@@ -9,8 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity.bearer import Bearer
-from identity.models import User
 from identity.provider import consents, identities, scopes
+from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.openapi import description
@@ -51,11 +51,11 @@ class Directory(AuthView):
         by_profile = isinstance(self.request.auth, Bearer) and self.request.auth.covers(scopes.PROFILE)
         return scopes.PROFILE if by_profile else scopes.VIEW_IDENTITIES
 
-    def document(self, user: User) -> dict[str, Any]:
+    def document(self, identity: Identity) -> dict[str, Any]:
         """An application without the scope for mail addresses does not see that of its own user either."""
         auth = self.request.auth
         allowed = not isinstance(auth, Bearer) or auth.covers(scopes.VIEW_IDENTITIES) or auth.covers(scopes.EMAIL)
-        return documents.IDENTITY.document(documents.ShownUser(user, self.user if allowed else None))
+        return documents.IDENTITY.document(documents.ShownUser(identity, self.user if allowed else None))
 
 
 class IdentityList(Directory):
@@ -64,14 +64,14 @@ class IdentityList(Directory):
         ids, names = (_words(request, name) for name in ("ids", "usernames"))
         if bool(ids) == bool(names):
             raise BadRequest("ids or usernames: one of them is wanted, and not both")
-        found = identities.by_id([_uuid(one) for one in ids]) if ids else identities.by_username(names)
-        return Response({"identities": [self.document(user) for user in found]})
+        found = identities.with_ids([_uuid(one) for one in ids]) if ids else identities.with_usernames(names)
+        return Response({"identities": [self.document(one) for one in found]})
 
 
 class IdentityDetail(Directory):
     @description.operation("Show a user", answer="identity_answer")
     def get(self, request: Request, identity: str) -> Response:
-        found = identities.by_id([_known_uuid(identity)])
+        found = identities.with_ids([_known_uuid(identity)])
         if not found:
             raise NotFound("No such identity")
         return Response({"identity": self.document(found[0])})

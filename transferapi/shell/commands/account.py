@@ -11,6 +11,7 @@ from typing import Any
 
 from identity.models import User
 from identity.provider import identities, openid
+from identity.provider.identities import Identity
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.services import SshKey
 from transferapi.rest.auth import account_documents, documents
@@ -60,7 +61,7 @@ def identity_list(context: Context, arguments: Arguments) -> None:
 def _known(user: User, texts: Sequence[str]) -> list[dict[str, Any]]:
     """The documents of REST. Raises ShellError."""
     rows = [_one(text) for text in texts]
-    return [documents.IDENTITY.document(ShownUser(row, user)) for row in rows]
+    return [documents.IDENTITY.document(ShownUser(Identity(row), user)) for row in rows]
 
 
 def _one(text: str) -> User:
@@ -145,7 +146,7 @@ def _show_pairs(context: Context, arguments: Arguments, pairs: Sequence[tuple[st
 
 
 def _profile(user: User) -> _Profile:
-    found = documents.IDENTITY.document(ShownUser(user, user))
+    found = documents.IDENTITY.document(ShownUser(Identity(user), user))
     return _Profile(found, openid.name_of(user), mail_preferences.enabled(user), ssh_keys.list_of(user))
 
 
