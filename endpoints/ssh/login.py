@@ -103,11 +103,7 @@ class SshLogin:
         options = BridgeOptions(self.username, self.pem, COMMAND, self._accept, families, timeout)
         bridge = Bridge(connected, options, _reporter(loop, started))
         bridge.start()
-        try:
-            ours = await started
-        except BaseException:
-            bridge.close()
-            raise
+        ours = await _end_of(bridge, started)
         try:
             _, connection = await loop.create_connection(lambda: SshConnection(host, bridge, trip), sock=ours)
         except BaseException:
@@ -227,6 +223,18 @@ async def connect_socket(host: str, port: int) -> socket.socket:
         connected.close()
         raise
     return connected
+
+
+async def _end_of(bridge: Bridge, started: asyncio.Future[socket.socket]) -> socket.socket:
+    """Our end of the bridge's socket pair, once it is `started`. A caller that is canceled leaves nothing open."""
+    try:
+        return await started
+    except BaseException:
+        bridge.close()
+        # A cancel may come between the result and our next turn: nobody else has this socket then.
+        if started.done() and not started.cancelled() and started.exception() is None:
+            started.result().close()
+        raise
 
 
 def _reporter(

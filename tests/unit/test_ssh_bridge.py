@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from typing import cast
@@ -10,6 +11,7 @@ import paramiko
 import pytest
 
 from endpoints.ssh.channel import Bridge, BridgeOptions
+from endpoints.ssh.login import _end_of
 
 WORDS = b"500 Server is not configured for SSHFTP connections.\r\n"
 
@@ -67,3 +69,19 @@ def test_the_last_words_of_a_server_are_heard(channel: LastMoment, said: bytes) 
         bridge = Bridge(theirs, order, lambda _: None)
         bridge._pump(cast(paramiko.Channel, channel), theirs)
         assert ours.recv(1000) == WORDS
+
+
+async def test_a_cancel_right_after_the_start_leaves_no_socket_open() -> None:
+    connected, server = socket.socketpair()
+    ours, theirs = socket.socketpair()
+    with connected, server, theirs:
+        bridge = Bridge(connected, BridgeOptions("u", b"", "", lambda _: True, [], 1.0), lambda _: None)
+        started: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(_end_of(bridge, started))
+        await asyncio.sleep(0)
+        started.set_result(ours)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ours.fileno() == -1
+        assert server.recv(1) == b"", "the connection to the host has ended"
