@@ -176,7 +176,11 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
     found = activation_status(user_id, endpoint, now)
     if found.credential is None:
         if not found.need.required:
-            return Logins(None, _anonymous, agent=AgentLogin(str(endpoint.pk)) if endpoint.personal else None)
+            return Logins(
+                None,
+                _anonymous,
+                agent=AgentLogin(str(endpoint.pk), str(endpoint.owner_id)) if endpoint.personal else None,
+            )
         raise NotActivatedError(endpoint, why_not_active(endpoint))
     secret = vault.reveal(found.credential)
     if found.need is Need.X509:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.streams.tls_streams import PIECE, DataConnection
 
 from . import dial
 
@@ -23,9 +25,13 @@ LAST_WORDS = b"421 The computer of this endpoint is not connected any more.\r\n"
 
 @dataclass(frozen=True)
 class AgentLogin:
-    """A `Login` (see `gridftp.login`) to the agent of an endpoint. `connect` ignores host and port."""
+    """A `Login` (see `gridftp.login`) to the agent of an endpoint. `connect` ignores host and port.
+
+    user_id: whose share of the relay the data take that pass this service; "": the endpoint has one of its own.
+    """
 
     endpoint_id: str
+    user_id: str = ""
 
     #: TLS protects the way to the relay, and the agent has proved its key.
     protected = True
@@ -49,12 +55,29 @@ class AgentLogin:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         trip = loop.time() - begun
         made = AgentConnection(dialed.address, trip)
+        made.relayed_data = partial(AgentData, self.endpoint_id, self.user_id or self.endpoint_id)
         try:
             await loop.create_connection(lambda: made, sock=dialed.sock)
         except BaseException:
             dialed.sock.close()
             raise
         return made
+
+
+class AgentData:
+    """A data connection between this service and an agent (`RelayedData`): TLS protects it, as it does the tunnel."""
+
+    def __init__(self, endpoint_id: str, user_id: str) -> None:
+        self.token = dial.new_data_token([endpoint_id], user_id=user_id)
+
+    async def open(self) -> DataConnection:
+        """`RelayedData.open`."""
+        sock = await dial.join_data(self.token)
+        try:
+            return DataConnection(*await asyncio.open_connection(sock=sock, limit=PIECE))
+        except BaseException:
+            sock.close()
+            raise
 
 
 class AgentConnection(ControlConnection):

@@ -18,7 +18,7 @@ from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
 
 if TYPE_CHECKING:
-    from .streams.tls_streams import DataConnection
+    from .streams.tls_streams import DataConnection, RelayedData
 
 #: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
@@ -54,6 +54,8 @@ class ControlConnection(asyncio.Protocol):
         self.last_activity = 0.0
         #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
         self.forward_data: Callable[[int], Awaitable[DataConnection]] | None = None
+        #: Data connections through a relay, to a server that listens nowhere: one for each call; None: it listens.
+        self.relayed_data: Callable[[], RelayedData] | None = None
         self.lost: Fault | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()

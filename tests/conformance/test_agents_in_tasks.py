@@ -25,6 +25,7 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.test_shares_in_tasks import run, told
+from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.integration.cast import submit
 from tests.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
@@ -181,6 +182,26 @@ def test_a_name_that_the_computer_cannot_have_fails_at_once_and_holds_up_no_othe
     assert run(task) == "FAILED", told(task)
     assert sorted(laptop.hashes()) == ["0", "1", "2"]
     assert set(Event.objects.filter(task=task, is_error=True).values_list("code", flat=True)) == {"INVALID_PATH_NAME"}
+
+
+@pytest.mark.parametrize("from_agent", [True, False])
+@NEEDS_FTP_SERVERS
+def test_a_plain_ftp_server_and_an_agent_are_joined_by_a_worker(
+    laptops: Agents, alice: User, tmp_path: Path, from_agent: bool
+) -> None:
+    """The server takes no data connection from elsewhere, and the agent listens nowhere."""
+    laptop = laptops("laptop")
+    with FtpServer("vsftpd", tmp_path / "ftp") as vsftpd:
+        endpoint = registry.create(alice, {"name": "ftp"}, [ServerSpec("127.0.0.1", vsftpd.port, "ftp")])
+        ftp = Place(endpoint, vsftpd.data, vsftpd.path(vsftpd.data).rstrip("/") + "/")
+        source, destination = (laptop, ftp) if from_agent else (ftp, laptop)
+        source.fill()
+        vsftpd.give()
+        task = move(alice, source, destination)
+        assert run(task) == "SUCCEEDED", told(task)
+        assert destination.hashes() == source.hashes()
+    task.refresh_from_db()
+    assert (task.data_way, task.faults) == ("streamed", 0)
 
 
 def test_two_agents_that_do_not_listen_are_joined_by_the_relay_which_sees_ciphertext_only(

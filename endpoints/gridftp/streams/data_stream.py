@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Self
 
 from endpoints.gridftp.client import GridFTPSession
@@ -43,11 +44,11 @@ class DataStream:
         encoded = session.encode_path(path)
         context = await protect(session, encrypt=encrypt)
         ask = session.connection.ask
-        _, port = await asyncio.gather(ask("MODE", b"S"), passive_port(session.connection))
+        way = await _agreed(session, context)
         if offset:
             await ask("REST", b"%d" % offset)
         answer = asyncio.create_task(session.connection.request(verb, encoded))
-        connecting = asyncio.create_task(_connect(session, port, context))
+        connecting = asyncio.create_task(_connect(way))
         try:
             await asyncio.wait((answer, connecting), return_when=asyncio.FIRST_COMPLETED)
             _raise_refusal(answer)
@@ -107,15 +108,27 @@ class DataStream:
 async def _give_up(connecting: asyncio.Task[DataConnection]) -> None:
     """Close a connection that is not wanted any more, or stop connecting."""
     connecting.cancel()
-    with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
+    with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError, FaultError):
         (await connecting).abort()
 
 
-async def _connect(session: GridFTPSession, port: int, context: ssl.SSLContext | None) -> DataConnection:
+async def _agreed(session: GridFTPSession, context: ssl.SSLContext | None) -> Callable[[], Awaitable[DataConnection]]:
+    """Agree with the server on a data connection in MODE S; the function opens our end of it."""
+    connection = session.connection
+    if connection.relayed_data is not None:
+        relayed = connection.relayed_data()
+        command = b"WAYBILL DATA " + relayed.token.encode()
+        await asyncio.gather(connection.ask("MODE", b"S"), connection.ask("SITE", command))
+        return relayed.open
+    _, port = await asyncio.gather(connection.ask("MODE", b"S"), passive_port(connection))
+    if connection.forward_data is not None:
+        return partial(connection.forward_data, port)
+    return partial(DataConnection.open, connection.peer_host, port, context)
+
+
+async def _connect(way: Callable[[], Awaitable[DataConnection]]) -> DataConnection:
     async with asyncio.timeout(CONNECT_TIMEOUT):
-        if session.connection.forward_data is not None:
-            return await session.connection.forward_data(port)
-        return await DataConnection.open(session.connection.peer_host, port, context)
+        return await way()
 
 
 def _raise_refusal(answer: asyncio.Task[Reply]) -> None:

@@ -29,9 +29,10 @@ _newest: DcscKey | None = None
 async def protect(session: GridFTPSession, *, encrypt: bool) -> ssl.SSLContext | None:
     """Agree on the protection with the server. Returns the context for TLS, or None for a data connection in clear.
 
-    Raises FaultError (UNSUPPORTED) where `encrypt` is not possible. Data through ssh are encrypted already.
+    Raises FaultError (UNSUPPORTED) where `encrypt` is not possible. Data through ssh, or through the tunnel of an
+    agent, are encrypted already.
     """
-    if session.connection.forward_data is not None:
+    if session.connection.forward_data is not None or session.connection.relayed_data is not None:
         if "DCAU" in session.features:
             await apply(session, session.data_security.bare())
         return None

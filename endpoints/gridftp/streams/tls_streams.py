@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from typing import Protocol
 
 #: Octets that are read at a time, and buffered for a slow reader.
 PIECE = 256 * 1024
@@ -47,6 +48,15 @@ class DataConnection:
         """Close it at once."""
         self._writer.transport.abort()
         self._writer.close()
+
+
+class RelayedData(Protocol):
+    """One data connection to which both ends connect. token: for SITE WAYBILL DATA to the server."""
+
+    token: str
+
+    async def open(self) -> DataConnection:
+        """Our end, once the server has connected to its own. Raises FaultError, OSError."""
 
 
 class _TlsConnection(DataConnection):
