@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,47 @@ def test_a_plain_ftp_server_and_an_agent_are_joined_by_a_worker(
     assert (task.data_way, task.faults) == ("streamed", 0)
 
 
+GREETING = b"220 ready\r\n"
+LIES = {
+    "no replies": b"\x00\xff" * 100_000,
+    "replies without end": b"150 soon\r\n" * 200_000,
+    "a reply without end": b"250-" + b"x" * 4_000_000,
+    "answers to nothing": b"200 fine\r\n" * 1000,
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_agent_that_does_not_speak_the_protocol_is_an_error_of_its_side_and_the_slice_ends(
+    relay: RelayServer, alice: User, folder: Path, serve: Callable[..., GridFtpServer], lie: str
+) -> None:
+    endpoint, identity = make_identity(alice, "liar")
+    source = registry.create(alice, {"name": "server"}, [ServerSpec("127.0.0.1", serve().port, "ftp")])
+    server = Place(source, folder, "/")
+
+    def lies(control: socket.socket) -> None:
+        def talk() -> None:
+            with control, suppress(OSError):
+                control.sendall(GREETING)
+                control.recv(65536)
+                control.sendall(LIES[lie])
+                while control.recv(65536):
+                    pass
+
+        threading.Thread(target=talk, daemon=True).start()
+
+    server.fill((1000,))
+    begun = time.monotonic()
+    with agent(relay.service, identity, lies):
+        task = move(alice, server, Place(endpoint, server.folder, "/"))
+        assert run(task) == "ACTIVE", told(task)
+    assert time.monotonic() - begun < 30
+    errors = Event.objects.filter(task=task, is_error=True)
+    assert {event.code for event in errors} <= {"ENDPOINT_ERROR", "CONNECTION_BROKEN", "CONNECTION_RESET"}
+    assert errors
+    task.refresh_from_db()
+    assert task.files_transferred == 0
+
+
 def test_two_agents_that_do_not_listen_are_joined_by_the_relay_which_sees_ciphertext_only(
     laptops: Agents, alice: User
 ) -> None:
@@ -257,6 +298,29 @@ def test_an_agent_that_goes_away_in_a_file_costs_nothing_of_it_and_no_error(
     assert server.hashes() == laptop.hashes()
     task.refresh_from_db()
     assert (task.faults, Event.objects.filter(task=task, is_error=True).count()) == (0, 0)
+
+
+def test_an_agent_that_goes_away_among_many_small_files_gets_each_of_them_once(
+    laptops: Agents, server: Place, alice: User, relay: RelayServer
+) -> None:
+    """Many are on their way at once: none is lost, and none has another one's octets."""
+    laptop = laptops("laptop")
+    server.fill((1000,) * 300)
+    task = move(alice, server, laptop)
+    name = str(laptop.endpoint.pk)
+
+    def cut() -> None:
+        for arrived in (20, 120):
+            eventually(lambda arrived=arrived: sum(1 for _ in laptop.folder.rglob("*")) > arrived)  # type: ignore[misc]
+            relay.look(lambda running: running.tunnels[name].abort("cut") if name in running.tunnels else None)
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    try:
+        assert until_done(task) == "SUCCEEDED", told(task)
+    finally:
+        cutting.join()
+    assert laptop.hashes() == server.hashes()
 
 
 def until_done(task: Task) -> str:
