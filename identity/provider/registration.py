@@ -33,6 +33,8 @@ UNDISTURBED = timedelta(minutes=10)
 #: A client without tokens is deleted when no user has signed in with it for so long, or if there are more than so many.
 IDLE_LIFETIME = timedelta(days=180)
 MOST_IDLE = 10_000
+#: The longest wait for other registrations, in milliseconds; one takes about 20 where there are MOST_UNUSED.
+LOCK_MILLISECONDS = 2000
 #: The number of a PostgreSQL advisory lock: registrations are counted one after the other.
 _LOCK = 0x5742_0002
 
@@ -40,7 +42,8 @@ _LOCK = 0x5742_0002
 def register(template: str, name: str, address: str) -> tuple[Application, Secret]:
     """Create a confidential client for one installation of a known program; returns it with its secret.
 
-    address: the source address of the request. Raises ClientInvalidError, TooManyRegistrationsError.
+    address: the source address of the request. Raises ClientInvalidError, TooManyRegistrationsError;
+    OperationalError after LOCK_MILLISECONDS.
     """
     if template not in TEMPLATES:
         raise ClientInvalidError("template_id", "no such template")
@@ -48,6 +51,8 @@ def register(template: str, name: str, address: str) -> tuple[Application, Secre
     network = network_of(address)
     with transaction.atomic():
         with connection.cursor() as cursor:
+            # A flood from many networks must not hold the threads of the web server: the rest of it gets an error.
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_MILLISECONDS}ms"])
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         _make_room(unused().filter(registration__network=network, registration__kind=template), MOST_UNUSED_OF_NETWORK)
         _make_room(unused(), MOST_UNUSED)

@@ -10,12 +10,13 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from django.core.cache import cache
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F
 from django.test import Client
 from jwcrypto import jwk, jwt
@@ -556,6 +557,31 @@ def test_registrations_at_the_same_time_stay_within_the_bound(
         answers = list(pool.map(once, range(8)))
     assert sorted(answers) == [201] * 3 + [429] * 5
     assert Application.objects.count() == 3
+
+
+def test_a_flood_of_registrations_holds_no_thread(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "LOCK_MILLISECONDS", 50)
+    held, done = Event(), Event()
+
+    def hold() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [registration._LOCK])
+            held.set()
+            done.wait(20)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(hold)
+        assert held.wait(20)
+        late = register()
+        done.set()
+        other.result(20)
+    assert_error(late, 503, "ServiceUnavailable")
+    assert register().status == 201
+    # The limit ends with its transaction.
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone()[0] != "50ms"
 
 
 def test_a_kind_of_program_has_its_own_bound(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
