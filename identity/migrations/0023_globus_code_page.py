@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("identity", "0040_language"),
+        ("identity", "0022_id_token_algorithm"),
     ]
 
     operations = [

@@ -24,7 +24,7 @@ def fill(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("identity", "0022_id_token_algorithm"),
+        ("identity", "0023_globus_code_page"),
         ("oauth2_provider", "0022_refreshtoken_token_family_index"),
     ]
 

@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("identity", "0036_audit"),
+        ("identity", "0037_sign_in_proof"),
     ]
 
     operations = [

@@ -31,7 +31,7 @@ from identity.provider import identities
 from identity.sign_up import invitations
 from identity.sign_up.errors import AddressNotProvenError, SignUpClosedError
 from identity.sign_up.policy import parse
-from tests.integration.cast import all_at_once, make_endpoint, make_user
+from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.rest import Api
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
