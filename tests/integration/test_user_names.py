@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from identity.models import RecoveryLink, RecoveryRequest, User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.passwords import recovery
 from identity.provider import authorization, identities, scopes
+from identity.provider.authorization import AuthorizationRequest
+from identity.sessions.proof import Proof
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.public_keys import parse
 from identity.user_accounts import UserDetails
@@ -153,11 +156,16 @@ def test_a_program_may_ask_for_an_identity_by_both_forms(alice: User, bob: User,
     portal = make(bob, CALLBACK)
     more = {"session_required_identities": str(alice.pk) if asked == "ID" else asked}
     request = authorization.read(portal.question(scopes.TRANSFER_ALL, **more), HERE)
-    assert authorization.reason_to_refuse(request, alice) is None
-    assert authorization.reason_to_refuse(request, bob) is not None
+
+    def refused(request: AuthorizationRequest, user: User) -> bool:
+        proof = Proof(datetime.now(UTC), "password", user_names.identity_name(user))
+        return authorization.reason_to_refuse(request, user, proof) is not None
+
+    assert not refused(request, alice)
+    assert refused(request, bob)
     for domain, fits in (("example.org", True), ("EXAMPLE.ORG", True), ("uni.edu", False)):
         question = portal.question(scopes.TRANSFER_ALL, session_required_single_domain=domain)
-        assert (authorization.reason_to_refuse(authorization.read(question, HERE), alice) is None) is fits
+        assert refused(authorization.read(question, HERE), alice) is not fits
 
 
 def test_a_member_has_the_name_that_clients_take(alice: User, bob: User) -> None:
