@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from logging import LogRecord
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from identity.vault.keys import Key, parse_keys
 from .config import load_or_exit
 from .config import mail as mail_settings
 from .config.values import broker_url, database
+from .logs.setup import configuration
 
 CONFIG = load_or_exit()
 
@@ -40,6 +40,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
     "transferapi.rest.health.paths.HealthPaths",
+    "transferapi.rest.access_log.AccessLog",
     "transferapi.rest.cross_origin.middleware.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
@@ -250,27 +251,4 @@ if not _IS_HTTPS and urlsplit(CONFIG.public_url).hostname in ("127.0.0.1", "loca
     # Only local use: no HSTS, and cookies that may be sent by http.
     SILENCED_SYSTEM_CHECKS += ["security.W004", "security.W012", "security.W016"]
 
-
-def _without_traceback(record: LogRecord) -> bool:
-    """Log only one line about wrong requests (a host name, a form that is too long)."""
-    if record.name.startswith("django.security."):
-        record.exc_info = record.exc_text = None
-    return True
-
-
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
-    },
-    "filters": {"short": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["short"]}},
-    "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
-    "loggers": {
-        "django": {"handlers": [], "propagate": True, "level": CONFIG.log_level},
-        # At DEBUG they show codes and tokens.
-        "oauthlib": {"handlers": [], "propagate": True, "level": "WARNING"},
-        "oauth2_provider": {"handlers": [], "propagate": True, "level": "WARNING"},
-    },
-}
+LOGGING: dict[str, Any] = configuration(CONFIG.log_level, CONFIG.log_format)

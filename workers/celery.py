@@ -9,7 +9,7 @@ import os
 
 import django
 from celery import Celery
-from celery.signals import worker_init, worker_ready, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_ready, worker_shutting_down
 from django.apps import apps
 
 from transferapi.schema_version import check_or_exit
@@ -25,7 +25,7 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=False,
     worker_prefetch_multiplier=1,
-    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
     # No format that can run code when it is read, and no remote control of workers through Redis.
     task_serializer="json",
@@ -35,6 +35,11 @@ app.conf.update(
 if not apps.ready:
     django.setup()
 app.autodiscover_tasks(["workers"], related_name="jobs", force=True)
+
+
+@setup_logging.connect
+def keep_logging(**_: object) -> None:
+    """Celery leaves logging alone where something listens to this signal: Django has set it up."""
 
 
 @worker_init.connect

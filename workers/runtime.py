@@ -38,6 +38,7 @@ from identity.provider import cleanup as provider_cleanup
 from identity.sessions import store as sessions
 from identity.sign_up import requests as sign_up
 from identity.vault import store as vault
+from transferapi.logs import context
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
@@ -143,15 +144,26 @@ def run(task_id: str) -> None:
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return
+    with context.bound(task=grant.task_id, user=grant.owner_id, **_endpoints(grant)):
+        _work(grant)
+    if not _stopping:
+        sweep()
+
+
+def _endpoints(grant: leases.Grant) -> dict[str, uuid.UUID]:
+    """The ids of the task's endpoints, for log lines."""
+    return {str(side): access.endpoint.pk for side, access in grant.accesses.items()}
+
+
+def _work(grant: leases.Grant) -> None:
+    """Run a slice of the task on the loop, and wait for its end."""
     runtime = current()
     streams = runtime.streaming.task(str(grant.task_id))
     slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams)
     future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
     outcome = future.result()
     runtime.loop.call_soon_threadsafe(credential_provider.clear)
-    log.info("task %s: slice %d ended: %s", task_id, grant.epoch, outcome)
-    if not _stopping:
-        sweep()
+    log.info("slice %d ended: %s", grant.epoch, outcome)
 
 
 def prepare(

@@ -39,6 +39,7 @@ worker_connections = 4000
 sendfile = False
 #: Its file would be in the user's home folder, which two instances can share.
 control_socket_disable = True
+logger_class = "deploy.web.logger.WebLogger"
 #: The heartbeats of workers are files: in memory where that is possible.
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 

@@ -26,7 +26,7 @@ ROWS: tuple[dict[str, tuple[int, int]], ...] = (
     {"transferapi.tasks": LEFT, SHARED[0]: RIGHT},
     {"endpoints": LEFT},
     {"identity": LEFT, "endpoints.gridftp": RIGHT},
-    {"identity.gsi": BOTH},
+    {"identity.gsi": LEFT, "transferapi.logs": RIGHT},
 )
 
 WIDTH = 1200

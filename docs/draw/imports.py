@@ -25,6 +25,7 @@ FLOORS = {
     "transferapi.tasks": 3,
     "endpoints": 2,
     "endpoints.gridftp": 1,
+    "transferapi.logs": 0,
     "identity": 1,
     "identity.gsi": 0,
 }

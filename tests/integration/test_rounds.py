@@ -104,7 +104,9 @@ def holder(task: Task) -> int:
 
 
 @pytest.mark.timeout(120)
-def test_a_task_whose_worker_is_killed_is_taken_over_by_another_one_alone(worker: Callable[[], int]) -> None:
+def test_a_task_whose_worker_is_killed_is_taken_over_by_another_one_alone(
+    worker: Callable[[], int], tmp_path: Path
+) -> None:
     """No message of its submission reaches them, and there is no process besides the two."""
     with silence() as port:
         task = task_between(make_user("alice"), port)
@@ -118,3 +120,9 @@ def test_a_task_whose_worker_is_killed_is_taken_over_by_another_one_alone(worker
         resumed = Event.objects.get(task=task, code="RESUMED")
         assert "another one goes on" in resumed.description
         assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD
+        # Celery's own set-up of logging would drop this line.
+        os.kill(holder(task), signal.SIGTERM)
+        ended = f"INFO workers.runtime: slice {resumed.task.lease.epoch} ended: "
+        eventually(
+            lambda: [log for log in tmp_path.iterdir() if log.is_file() and ended in log.read_text()], seconds=60
+        )

@@ -16,6 +16,7 @@ from identity.provider.signing_keys import key_file
 from identity.sign_up.policy import SignUpPolicy
 from identity.sign_up.policy import parse as parse_sign_up
 from identity.vault.keys import parse_keys
+from transferapi.logs.setup import log_format
 
 from . import mail as mail_address
 from . import values
@@ -63,6 +64,9 @@ class InstanceSettings:
     )
     log_level: str = variable(
         "WAYBILL_LOG_LEVEL", values.log_level, "INFO", "DEBUG, INFO, WARNING or ERROR (default INFO)"
+    )
+    log_format: str = variable(
+        "WAYBILL_LOG_FORMAT", log_format, "text", "text, or json: one object a line (default text)"
     )
     database_url: Secret | None = secret(
         "DATABASE_URL",

@@ -1,0 +1,69 @@
+"""The formats of log lines. A record is one line, so that nobody who chooses a name can forge another record.
+
+A traceback follows its record, in the text format on lines of its own that are indented.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from datetime import UTC, datetime
+
+from . import context
+
+#: Control characters, line and paragraph separators, and the marks that change the direction of text.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: Characters of a message, and of a traceback.
+MAX_MESSAGE, MAX_TRACEBACK = 4000, 20_000
+
+
+class TextFormat(logging.Formatter):
+    """`2026-11-23T04:20:00.123Z INFO workers.runtime: message [task=... user=...]`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = " ".join(f"{name}={_safe(value)}" for name, value in context.current().items())
+        line = f"{_time(record)} {record.levelname} {record.name}: {_safe(_message(record))}"
+        line += f" [{facts}]" if facts else ""
+        traceback = _traceback(self, record)
+        return line + "".join(f"\n  {_safe(one)}" for one in traceback.splitlines())
+
+
+class JsonFormat(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the facts of the context, and the traceback if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(record),
+            **context.current(),
+        }
+        if traceback := _traceback(self, record):
+            document["traceback"] = traceback
+        return json.dumps(document)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}... ({len(text)} characters)"
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The end of it, where the cause is, if it is too long."""
+    text = formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else ""
+    text = "\n".join(filter(None, (text, record.stack_info or "")))
+    return text if len(text) <= MAX_TRACEBACK else f"...{text[-MAX_TRACEBACK:]}"
+
+
+def _safe(text: str) -> str:
+    return (
+        _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        .encode("utf-8", "backslashreplace")
+        .decode()
+    )
