@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "webui",
 ]
 MIDDLEWARE = [
+    "transferapi.rest.elsewhere.slashes.SingleSlashes",
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
     "transferapi.rest.health.paths.HealthPaths",
     "transferapi.rest.access_log.AccessLog",

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from transferapi.rest.elsewhere import services
 from transferapi.rest.http import errors
 
 from . import language
@@ -31,7 +32,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler404"""
     if not _reads_pages(request):
-        return errors.not_found_page(request, exception)
+        return services.answer(request) or errors.not_found_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 404, _("There is no such page"), _("The address is wrong, or the page has moved."))
 

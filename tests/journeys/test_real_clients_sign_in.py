@@ -161,6 +161,33 @@ def test_the_command_signs_a_user_in_and_out(service: Api, carol: str, tmp_path:
             assert _status(service.url + path, one["access_token"]) == 401
 
 
+def test_what_is_not_here_ends_in_a_sentence(service: Api, carol: str, tmp_path: Path) -> None:
+    """Flows, Search and the manager of a collection; a sign-in for one of these, and a new session."""
+    globus = Globus(service.url, tmp_path)
+    status, told = globus_login(globus, carol)
+    assert status == 0, told
+    for words in (
+        ("flows", "list"),
+        ("flows", "run", "list"),
+        ("search", "index", "list"),
+        ("search", "query", str(uuid.uuid4()), "-q", "x"),
+    ):
+        ran = globus(*words, status=1)
+        assert "is not here" in ran.err, (words, ran.err)
+        assert "Traceback" not in ran.err
+    for words in (("login", "--gcs", str(uuid.uuid4())), ("session", "update", f"{carol}@127.0.0.1")):
+        status, told = globus_login(globus, carol, *words)
+        assert (status, "Traceback" in told) == (0, False), told
+    assert "carol@127.0.0.1" in globus("session", "show").out
+    endpoint = service.connection["endpoints"]["go#ep1"]
+    ran = globus("gcs", "collection", "list", endpoint, status=None)
+    assert ran.status != 0
+    assert "Traceback" not in ran.err
+    found = globus.json("get-identities", "carol@127.0.0.1", "demo@127.0.0.1", "go@127.0.0.1")
+    names = [one["username"] for one in found["identities"]]
+    assert names == ["carol@127.0.0.1", "demo@127.0.0.1", "go@127.0.0.1"]
+
+
 def test_the_command_renews_what_has_expired(service: Api, carol: str, tmp_path: Path) -> None:
     globus = Globus(service.url, tmp_path)
     status, told = globus_login(globus, carol)
