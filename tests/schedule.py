@@ -21,34 +21,49 @@ WITH_ANOTHER_INSTANCE = {"test_box.py", "test_box_activation.py", "test_browser_
 OF_CLIENTS = ("test_real_", "test_browser", "test_transfer_page")
 CLIENTS = "tests/journeys of clients"
 #: Seconds of a test, roughly, by folder.
-SECONDS = {"tests/journeys": 4.0, "tests/faults": 1.0, "tests/conformance": 0.5, "tests/integration": 0.06}
+SECONDS = {"tests/journeys": 4.0, "tests/faults": 0.4, "tests/conformance": 0.25, "tests/integration": 0.06}
 SHORT = 0.02
-#: Modules whose tests take far longer than their folder's do: seconds of a test.
+#: Modules whose tests take far more or less time than their folder's do: seconds of a test.
 LONG = {
-    "test_make_up.py": 30.0,
-    "test_vault_key.py": 30.0,
-    "test_box_activation.py": 30.0,
-    "test_credentials.py": 10.0,
-    "test_browser_account.py": 10.0,
-    "test_connect_program.py": 5.0,
-    "test_engine_run.py": 0.4,
-    "test_engine_faults.py": 1.0,
-    "test_files_and_slow_clients.py": 4.0,
-    "test_front_server.py": 2.0,
-    "test_leases.py": 2.0,
-    "test_long_answers_to_clients.py": 2.0,
-    "test_paused_tasks.py": 0.6,
-    "test_relay_fronts.py": 3.0,
-    "test_rest_schemathesis.py": 0.2,
-    "test_rounds.py": 6.0,
-    "test_schema_version.py": 3.0,
-    "test_search_scopes.py": 1.0,
-    "test_slow_clients.py": 0.8,
-    "test_streams_in_gunicorn.py": 3.0,
-    "test_vault_rotation.py": 3.0,
-    "test_wide_area_network.py": 5.0,
-    "test_wide_area_runs.py": 10.0,
-    "test_work.py": 0.3,
+    "tests/conformance/test_agents_in_tasks.py": 1.5,
+    "tests/conformance/test_own_server_dialogue.py": 0.05,
+    "tests/conformance/test_own_server_files.py": 0.05,
+    "tests/conformance/test_own_server_transfers.py": 0.05,
+    "tests/conformance/test_rest_activation.py": 1.0,
+    "tests/conformance/test_revocation.py": 1.2,
+    "tests/conformance/test_sftp_tasks.py": 3.0,
+    "tests/conformance/test_shares_in_tasks.py": 0.7,
+    "tests/conformance/test_ssh_accounts.py": 0.7,
+    "tests/conformance/test_ssh_endpoints.py": 1.2,
+    "tests/conformance/test_ssh_tasks.py": 3.5,
+    "tests/conformance/test_striped_servers.py": 1.0,
+    "tests/faults/test_data_faults.py": 3.0,
+    "tests/faults/test_engine_faults.py": 3.0,
+    "tests/integration/test_connect_program.py": 4.0,
+    "tests/integration/test_files_and_slow_clients.py": 4.0,
+    "tests/integration/test_front_server.py": 2.0,
+    "tests/integration/test_leases.py": 0.7,
+    "tests/integration/test_long_answers_to_clients.py": 2.0,
+    "tests/integration/test_paused_tasks.py": 0.6,
+    "tests/integration/test_relay_fronts.py": 3.0,
+    "tests/integration/test_rest_access.py": 0.03,
+    "tests/integration/test_rest_schemathesis.py": 0.2,
+    "tests/integration/test_rounds.py": 6.0,
+    "tests/integration/test_schema_version.py": 3.0,
+    "tests/integration/test_search_scopes.py": 0.6,
+    "tests/integration/test_slow_clients.py": 0.8,
+    "tests/integration/test_streams_in_gunicorn.py": 3.0,
+    "tests/integration/test_vault_rotation.py": 3.0,
+    "tests/integration/test_wide_area_network.py": 5.0,
+    "tests/integration/test_wide_area_runs.py": 10.0,
+    "tests/integration/test_work.py": 0.15,
+    "tests/journeys/test_box_activation.py": 30.0,
+    "tests/journeys/test_browser_account.py": 10.0,
+    "tests/journeys/test_credentials.py": 10.0,
+    "tests/journeys/test_make_up.py": 25.0,
+    "tests/journeys/test_vault_key.py": 40.0,
+    "tests/unit/test_engine_faults.py": 0.4,
+    "tests/unit/test_engine_run.py": 0.4,
 }
 
 
@@ -66,8 +81,7 @@ def unit_of(test: str) -> str:
 def seconds_of(unit: str, tests: int) -> float:
     """How long a unit of so many tests takes, roughly."""
     module = unit.partition("::")[0]
-    folder, _, name = module.rpartition("/")
-    each = LONG.get(name) or SECONDS.get(folder, SHORT)
+    each = LONG.get(module) or SECONDS.get(module.rpartition("/")[0], SHORT)
     return tests * (SECONDS[JOURNEYS] if unit in (JOURNEYS, CLIENTS) else each)
 
 
