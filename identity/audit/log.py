@@ -10,6 +10,7 @@ act that a program can repeat without end is recorded once in REPEATED (`record_
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -97,7 +98,8 @@ def record(
 def record_once(what: str, user: User, key: str, details: Facts | None = None, *, way: str = "") -> None:
     """Append a row unless this one was appended within REPEATED. Without Redis it is appended."""
     with contextlib.suppress(RedisError):
-        if not cache.add(f"audit:{what}:{user.pk}:{key}", 1, REPEATED):
+        name = hashlib.sha256(f"{what} {user.pk} {key}".encode()).hexdigest()
+        if not cache.add(f"audit:{name}", 1, REPEATED):
             return
     record(what, user, details, way=way)
 
