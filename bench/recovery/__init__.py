@@ -1,1 +1,1 @@
-"""What holds, and how soon work goes on, when processes are killed or servers fail."""
+"""Recovery: the seconds until work goes on when processes are killed or servers fail, and that nothing is lost."""
