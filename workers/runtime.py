@@ -120,6 +120,9 @@ def current() -> Runtime:
     with _lock:
         if _runtime is None:
             _runtime = Runtime()
+            # `stop` may have been called while the first task was taken, before there was a runtime to stop.
+            if _stopping:
+                _runtime.loop.call_soon_threadsafe(_runtime.stop.set)
         return _runtime
 
 
