@@ -22,7 +22,7 @@ def minutes(field: str, value: object) -> int | None:
 
 def domains(field: str, value: object) -> list[str] | None:
     """In lower case, each once; null or empty: none. Raises EndpointInvalidError."""
-    if not value:
+    if value is None or value == []:
         return None
     if not isinstance(value, list) or len(value) > MAX_DOMAINS:
         raise EndpointInvalidError(field, f"A list of at most {MAX_DOMAINS} domains is wanted here, or null.")

@@ -250,6 +250,8 @@ _MESSAGES = {"user_message": TEXT, "user_message_link": TEXT}
 _LIMITS = {"network_use": TEXT, **dict.fromkeys(NetworkLimits._fields, NUMBER)}
 _ACTIVATION = {"DATA": [{"type": "proxy", "name": "proxy", "value": "no proxy"}]}
 _FILTER = {"filter_rules": [{"name": "*", "method": "exclude"}]}
+#: Demands on the sign-in of users of an endpoint.
+_DEMANDS: dict[str, Field] = {"authentication_timeout_mins": NUMBER, "authentication_domains": Field((list,))}
 SHAPES: dict[str, Shape] = {
     "transfer": Shape("POST", "/transfer", _TRANSFER, {
         **_SUBMISSION, "source_endpoint": NEEDED, "destination_endpoint": NEEDED, "DATA": ITEMS,
@@ -272,13 +274,13 @@ SHAPES: dict[str, Shape] = {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, **_FLAGS, **_MESSAGES, "DATA": Field((list,)), **_LIMITS,
-        **_SOURCES, **_SSH, "data_hosts": Field((list,)),
+        **_SOURCES, **_SSH, "data_hosts": Field((list,)), **_DEMANDS,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, **_FLAGS, **_MESSAGES, **_LIMITS, **_SOURCES, **_SSH,
-        "data_hosts": Field((list,)),
+        "data_hosts": Field((list,)), **_DEMANDS,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),

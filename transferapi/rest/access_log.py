@@ -43,8 +43,10 @@ class AccessLog:
 
 
 def _route(request: HttpRequest) -> str:
+    """The route; one that is a regular expression without its ends."""
     found = request.resolver_match
-    return f"/{found.route}" if found else "(no such route)"
+    route = found.route.removeprefix("^").removesuffix(r"\Z") if found else ""
+    return f"/{route}" if found else "(no such route)"
 
 
 def _facts(request: HttpRequest) -> dict[str, Any]:
