@@ -16,7 +16,13 @@ JOURNEYS = "tests/journeys"
 #: Journeys that start an instance for each test: a unit each.
 EACH_WITH_AN_INSTANCE = {"test_make_up.py", "test_vault_key.py"}
 #: Journeys that start an instance, or none, for the module.
-WITH_ANOTHER_INSTANCE = {"test_box.py", "test_box_activation.py", "test_browser_account.py", "test_credentials.py"}
+WITH_ANOTHER_INSTANCE = {
+    "test_box.py",
+    "test_box_activation.py",
+    "test_browser_account.py",
+    "test_browser_people.py",
+    "test_credentials.py",
+}
 #: Journeys of programs and browsers. They and the others are two units, each with the shared instance of its process.
 OF_CLIENTS = ("test_real_", "test_browser", "test_transfer_page")
 CLIENTS = "tests/journeys of clients"

@@ -1,1 +1,1 @@
-"""The console: tasks, pause rules and health of the endpoints that the reader manages, and the users of the service."""
+"""The console: tasks, pause rules and health of the endpoints that the reader manages; for staff, users and audit."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from webui.page import show, user_of
+from identity.error_categories import CategorizedError
+from identity.user_accounts import check_staff
+from transferapi.rest.http.errors import meaning
+from webui.page import problem, show, user_of
 
+P = ParamSpec("P")
 TASKS, RULES, HEALTH, USERS = "/console", "/console/rules", "/console/health", "/console/users"
+INVITATIONS, AUDIT = "/console/invitations", "/console/audit"
 
 
 def show_section(
@@ -19,6 +25,23 @@ def show_section(
     """A page of the console. here: its path."""
     titles = {TASKS: _("Tasks"), RULES: _("Pause rules"), HEALTH: _("Health")}
     if user_of(request).is_staff:
-        titles[USERS] = _("Users")
+        titles |= {USERS: _("Users"), INVITATIONS: _("Invitations"), AUDIT: _("Audit log")}
     shown = {"title": _("Console"), "sections": titles.items(), "here": here, **context}
     return show(request, f"console/{template}", shown, status)
+
+
+def staff_only(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """A page for staff. The service that it calls decides the same again; others read why they do not see it."""
+
+    @functools.wraps(view)
+    def wrapped(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        try:
+            check_staff(user_of(request))
+        except CategorizedError as error:
+            status, _code, message = meaning(error, "")
+            return problem(request, status, _("Not permitted"), message)
+        return view(request, *args, **kwargs)
+
+    return wrapped

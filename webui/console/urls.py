@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from . import health, rules, task_list, task_page, users
+from . import audit, health, invitations, rules, sessions, task_list, task_page, users
 
 urlpatterns: list[URLPattern] = [
     path("console", task_list.tasks),
@@ -15,4 +15,10 @@ urlpatterns: list[URLPattern] = [
     path("console/users", users.users),
     path("console/users/<uuid:user>/deactivate", users.set_active, {"active": False}),
     path("console/users/<uuid:user>/activate", users.set_active, {"active": True}),
+    path("console/users/<uuid:user>/sessions", sessions.sessions),
+    path("console/users/<uuid:user>/sessions/end", sessions.end_all),
+    path("console/invitations", invitations.page),
+    path("console/invitations/<uuid:invitation>/withdraw", invitations.withdraw),
+    path("console/audit", audit.audit),
+    *(path(f"console/audit.{form}", audit.download, {"form": form}) for form in audit.FORMS),
 ]

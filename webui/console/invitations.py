@@ -1,0 +1,79 @@
+"""Invitations to sign up, for staff: a form that makes one, the list of the open ones, and their withdrawal."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from identity.error_categories import CategorizedError
+from identity.hidden import Secret
+from identity.sign_up import invitations, rules
+from transferapi.tasks.errors import RequestError
+from webui.forms import question, refused
+from webui.page import signed_in, user_of
+
+from .page import INVITATIONS, show_section, staff_only
+
+
+@signed_in
+@staff_only
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest) -> HttpResponse:
+    """The list; in answer to the form also the link of the new invitation, which is shown this once."""
+    if request.method != "POST":
+        return _page(request)
+    try:
+        made, link = invitations.invite(user_of(request), request.POST.get("email", "").strip(), _days(request))
+    except CategorizedError as error:
+        refusal, status = refused("invite", error)
+        return _page(request, refusal=refusal, status=status)
+    return _page(request, link=link, whom=made.email)
+
+
+@signed_in
+@staff_only
+@require_POST
+def withdraw(request: HttpRequest, invitation: uuid.UUID) -> HttpResponse:
+    text = _("Its link makes no account any more.")
+    if ask := question(request, _("Withdraw this invitation?"), text, _("Withdraw"), INVITATIONS):
+        return ask
+    try:
+        invitations.take_back(user_of(request), invitation)
+    except CategorizedError as error:
+        refusal, status = refused("list", error)
+        return _page(request, refusal=refusal, status=status)
+    messages.success(request, _("The invitation is withdrawn."))
+    return HttpResponseRedirect(INVITATIONS)
+
+
+def _page(
+    request: HttpRequest,
+    *,
+    link: Secret | None = None,
+    whom: str = "",
+    refusal: tuple[str, str] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "rows": invitations.listed(user_of(request)),
+        "is_offered": rules.is_offered(),
+        "link": link.value if link else "",
+        "whom": whom,
+        "given": request.POST if refusal else {},
+        "days": invitations.DAYS,
+        "most_days": invitations.MAX_DAYS,
+        "refusal": refusal,
+    }
+    return show_section(request, INVITATIONS, "invitations.html", context, status)
+
+
+def _days(request: HttpRequest) -> int:
+    """Raises RequestError."""
+    text = request.POST.get("days", "").strip() or str(invitations.DAYS)
+    if not text.isascii() or not text.isdecimal() or len(text) > 4:
+        raise RequestError("days", _("A whole number of days is wanted here."))
+    return int(text)
