@@ -209,7 +209,7 @@ def test_of_refresh_tokens_that_were_replaced_some_are_kept(
     alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_limits, "MOST_REPLACED", 3)
-    program = make(bob, CALLBACK, public=True)
+    program = make(bob, CALLBACK, public=True, rotate=True)
     given = [program.tokens(alice, "openid")["refresh_token"]]
     for _ in range(6):
         answer = program.token(grant_type="refresh_token", refresh_token=given[-1])
