@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol
 
 from django.contrib import messages
@@ -12,11 +12,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from endpoints.errors import StepUpRequiredError
 from identity.error_categories import CategorizedError
 from transferapi.rest.http.errors import meaning
 from transferapi.tasks.errors import RequestError
 
 from .page import show, signed_in
+from .sign_in import step_up
 
 P = ParamSpec("P")
 #: A change: returns a sentence that describes it, or the page to go to.
@@ -43,10 +45,21 @@ def submission_id(request: HttpRequest) -> uuid.UUID:
 CONFIRMED = "confirmed"
 
 
-def refused(section: str, error: CategorizedError) -> tuple[tuple[str, str], int]:
+class Refusal(tuple[str, str]):
+    """The section of a page, and the sentence there. step_up: whether a sign-in in the demanded way would help."""
+
+    step_up = False
+    domains: Sequence[str] = ()
+
+
+def refused(section: str, error: CategorizedError) -> tuple[Refusal, int]:
     """The refusal as a section of a page shows it, and the status of the answer."""
     status, _code, message = meaning(error, "")
-    return (section, message), status
+    if not isinstance(error, StepUpRequiredError):
+        return Refusal((section, message)), status
+    refusal = Refusal((section, step_up.sentence(error)))
+    refusal.step_up, refusal.domains = True, error.domains
+    return refusal, status
 
 
 def question(request: HttpRequest, title: str, text: str, act: str, back: str) -> HttpResponse | None:

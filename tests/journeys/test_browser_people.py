@@ -1,4 +1,4 @@
-"""People come and are administered, in a real browser: the pages for staff, and sign-up."""
+"""People come, are administered and prove again who they are, in a real browser: staff, sign-up, step-up."""
 
 from __future__ import annotations
 
@@ -145,3 +145,48 @@ def test_a_person_signs_up_from_the_mail_to_the_first_page(
     # The link serves once.
     browser.open(f"{service.url}{path}")
     eventually(lambda: browser.shows("This link is over"))
+
+
+# Demands a sign-in of the last hour at the sample endpoint, and makes all sessions of the pages two hours old.
+DEMAND = """
+import os
+from deploy.stack.embedded import use_embedded_stack
+use_embedded_stack()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+import django
+django.setup()
+from endpoints.models import Endpoint
+from identity.models import UserSession
+from identity.sessions.store import SessionStore
+Endpoint.objects.filter(name="ep1", owner__username="go").update(authentication_timeout_mins=60)
+for row in UserSession.objects.filter(user__isnull=False):
+    session = SessionStore(row.session_key)
+    session["signed_in_at"] -= 7200
+    session.save()
+"""
+
+
+def test_a_user_meets_the_demand_of_an_endpoint_and_goes_on(browser: Chromium, service: Api) -> None:
+    name, password = service.connection["username"], service.connection["password"]
+    place = f"/transfer?origin_id={service.connection['endpoints']['go#ep1']}&origin_path=%2Fshare%2F"
+    browser.open(f"{service.url}/signin")
+    browser.type("#username", name)
+    browser.type("#password", password + ENTER)
+    eventually(lambda: not at(browser, "/signin"))
+    browser.open(service.url + place)
+    eventually(lambda: browser.shows("godata"))
+    environ = os.environ | {"WAYBILL_HOME": str(service.home)}
+    subprocess.run([sys.executable, "-c", DEMAND], env=environ, check=True, timeout=60)
+    browser.open(service.url + place)
+    eventually(lambda: browser.shows("This endpoint asks for another sign-in."))
+    browser.complaints()  # the status
+    check_page(browser)
+    browser.resize(1280)
+    browser.click('.pane a[href^="/signin?again=1"]')
+    eventually(lambda: browser.shows("needs that you sign in once more"))
+    check_page(browser)
+    browser.type("#password", password + ENTER)
+    eventually(lambda: at(browser, "/transfer"))
+    eventually(lambda: browser.shows("godata"))
+    assert not browser.shows("asks for another sign-in")
+    assert service.connection["endpoints"]["go#ep1"] in browser.address

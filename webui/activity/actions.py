@@ -22,7 +22,7 @@ from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Task
 from transferapi.tasks.moves import CancelResult
-from webui.forms import submission_id
+from webui.forms import refused, submission_id
 from webui.page import signed_in, user_of
 
 from . import task_page
@@ -41,7 +41,8 @@ def act(request: HttpRequest, task_id: uuid.UUID, action: str) -> HttpResponse:
     except CategorizedError as error:
         if error.category is None:
             raise
-        return task_page.of(request, task_id, refusal=error.message, status=409)
+        refusal, _status = refused("task", error)
+        return task_page.of(request, task_id, refusal=refusal, status=409)
     messages.success(request, said)
     return HttpResponseRedirect(leads_to)
 

@@ -48,13 +48,15 @@ def page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
     return of(request, task_id)
 
 
-def of(request: HttpRequest, task_id: uuid.UUID, *, refusal: str = "", status: int = 200) -> HttpResponse:
+def of(
+    request: HttpRequest, task_id: uuid.UUID, *, refusal: tuple[str, str] | None = None, status: int = 200
+) -> HttpResponse:
     """The page, after an action that was refused with its reason."""
     try:
         task = queries.get(user_of(request), task_id)
     except TaskNotFoundError:
         return not_found(request)
-    context = {**_context(task), **_events(request, task), "refusal": ("task", refusal) if refusal else None}
+    context = {**_context(task), **_events(request, task), "refusal": refusal}
     return show(request, "activity/task.html", context, status)
 
 

@@ -27,6 +27,7 @@ from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import SIGN_IN, own_path, show
 from webui.reasons import said
 
+from . import step_up
 from .passkey_site import place
 from .session_start import PENDING, application, complete, device, refused, status_of
 
@@ -109,6 +110,7 @@ def form(
     is_answer: the address of the request is the answer of a provider, which no page shows.
     """
     user = request.user
+    demanded = step_up.known(request.GET.getlist("domain")[: step_up.MOST_DOMAINS])
     context = {
         "title": _("Sign in"),
         "after": after,
@@ -116,7 +118,8 @@ def form(
         "reason": said(reason),
         "again": user.is_authenticated,
         "recovery": recovery.is_offered(),
-        "providers": list(settings.PROVIDERS.values()),
+        "providers": sorted(settings.PROVIDERS.values(), key=lambda one: one.domain not in demanded),
+        "demanded": ", ".join(demanded),
         "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
         **place(request),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from webui import assets, icons
+from webui.sign_in import step_up
 
 register = template.Library()
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -146,6 +147,12 @@ def field(
         if wrong
         else "",
     )
+
+
+@register.simple_tag(takes_context=True)
+def sign_in_again(context: template.Context, domains: Sequence[str] = ()) -> str:
+    """The address that signs in as an endpoint demands it, and leads back to this page."""
+    return step_up.address(context["request"], domains)
 
 
 @register.inclusion_tag("webui/parts/chip.html")

@@ -10,6 +10,7 @@ from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext as _
 
 from endpoints import bookmarks, operations, paths, registry
+from endpoints.errors import StepUpRequiredError
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import Endpoint
@@ -19,6 +20,7 @@ from endpoints.registry import SearchScope
 from identity.error_categories import CategorizedError
 from identity.models import User
 from transferapi.tasks import queries
+from webui.sign_in import step_up
 
 #: The sides, by their names in addresses, which are those of Globus.
 SIDES = ("origin", "destination")
@@ -37,6 +39,8 @@ class Pane:
     endpoint: Endpoint | None = None
     problem: str = ""
     activate: str = ""
+    #: Not None: another sign-in would help, with an identity of one of these domains; empty: any.
+    step_up: Sequence[str] | None = None
     entries: Sequence[Entry] = ()
     more: int = 0
     offered: Sequence[Endpoint] = ()
@@ -126,6 +130,8 @@ def _list(user: User, pane: Pane, endpoint: Endpoint) -> None:
         found = operations.list_directory(user, str(endpoint.pk), pane.path).entries
     except FaultError as error:
         pane.problem = error.fault.advice or str(error.fault.kind)
+    except StepUpRequiredError as error:
+        pane.problem, pane.step_up = step_up.sentence(error), error.domains
     except CategorizedError as error:
         pane.problem = error.message
         pane.activate = f"/endpoints/{endpoint.pk}/activate"

@@ -8,7 +8,15 @@ export class ApiError extends Error {
     this.status = status;
     this.code = document.code ?? "";
     this.requestId = document.request_id ?? "";
+    /** The domains that an endpoint demands of the sign-in; null: another sign-in is no help. */
+    this.domains = this.code === "AuthorizationRequired" ? (document.authorization_parameters?.session_required_single_domain ?? []) : null;
   }
+}
+
+/** The address that signs in as an endpoint demands it, and leads back to this page. */
+export function signInAgain(error) {
+  const query = [["again", "1"], ["next", location.pathname + location.search], ...error.domains.map((one) => ["domain", one])];
+  return `/signin?${new URLSearchParams(query)}`;
 }
 
 /** What an error of an endpoint says, without the lines around it. */

@@ -1,5 +1,5 @@
 // The dialogs of the Transfer page: a new folder, another name, a deletion, the preview of a file and of a mirror.
-import { api, firstLine } from "./api.js";
+import { api, firstLine, signInAgain } from "./api.js";
 import { confirmDialog, openDialog, toast } from "./dialogs.js";
 import { encodePath, list, operation } from "./entries.js";
 import { el, nameOf, plainName } from "./dom.js";
@@ -10,7 +10,7 @@ import { t } from "./words.js";
 const SHOWN = 256 * 1024;
 const COMPARED = 40;
 
-export const report = (error) => toast(firstLine(error.message), { tone: "bad" });
+export const report = (error) => toast(firstLine(error.message), { tone: "bad", link: error.domains ? { href: signInAgain(error), text: t("Sign in again") } : null });
 const newId = async () => (await api("GET", "/v0.10/submission_id")).value;
 
 /** Ask for a name; resolves to it, or to "". */

@@ -1,5 +1,5 @@
 // One pane: an endpoint, a folder of it, its listing, and what is selected in it.
-import { api, firstLine } from "./api.js";
+import { api, firstLine, signInAgain } from "./api.js";
 import { above, filtered, list, merged, sorted, steps } from "./entries.js";
 import { el, icon, nameOf, plainName } from "./dom.js";
 import { count, duration, octets, when } from "./format.js";
@@ -391,6 +391,7 @@ export class Pane {
     }
     if (error.code === "EndpointNotFound") return this.put("search", t("There is no such endpoint."), t("It does not exist, or you may not see it."));
     if (error.status === 404) return this.put("folder", t("There is no such folder."), "", this.endpoint && button(t("Go to the first folder"), {}, () => this.go(this.endpoint, "")), raw);
+    if (error.domains) return this.put("lock", t("This endpoint asks for another sign-in."), firstLine(error.message), el("a", { class: "button main", href: signInAgain(error) }, t("Sign in again")), retry);
     if (error.status === 403 || /PermissionDenied/.test(error.code)) return this.put("lock", t("You may not read this folder."), "", this.endpoint && above(this.path) && button(t("Go up"), {}, () => this.up()), raw);
     if (error.status === 429) return this.put("clock", t("Too many requests at a time."), error.message, retry);
     if (error.status === 0) return this.put("alert", t("The service did not answer."), t("Look at your connection, then try again."), retry);

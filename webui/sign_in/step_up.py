@@ -1,0 +1,50 @@
+"""An endpoint demands another sign-in: its sentence on pages, and the way to sign in and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlencode, urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from endpoints.errors import StepUpRequiredError
+from identity import user_names
+from webui.page import SIGN_IN, own_path
+
+#: Domains in an address of the sign-in page.
+MOST_DOMAINS = 20
+
+
+def sentence(error: StepUpRequiredError) -> str:
+    values = {"domains": ", ".join(error.domains), "n": error.minutes}
+    if error.domains and error.minutes:
+        return _("This endpoint asks for a sign-in with an identity of %(domains)s in the last %(n)d minutes.") % values
+    if error.domains:
+        return _("This endpoint asks for a sign-in with an identity of %(domains)s.") % values
+    return _("This endpoint asks for a sign-in in the last %(n)d minutes.") % values
+
+
+def address(request: HttpRequest, domains: Sequence[str]) -> str:
+    """The sign-in page, which asks a signed-in user too, shows the demanded domains, and leads back to this page."""
+    query = [("again", "1"), ("next", _here(request)), *(("domain", one) for one in domains[:MOST_DOMAINS])]
+    return f"{SIGN_IN}?{urlencode(query)}"
+
+
+def known(domains: Iterable[str]) -> list[str]:
+    """Those that this service or one of its providers has: anybody can write a link with other words."""
+    ours = {user_names.domain(), *(one.domain for one in settings.PROVIDERS.values())}
+    return sorted(ours.intersection(one.lower() for one in domains))
+
+
+def _here(request: HttpRequest) -> str:
+    """The page that the browser shows: of a form it is the one with the form. The sign-in page checks it again."""
+    if request.method in ("GET", "HEAD"):
+        return own_path(request.get_full_path())
+    try:
+        parts = urlsplit(request.headers.get("Referer", ""))
+    except ValueError:
+        return own_path(None)
+    is_ours = parts.netloc == request.get_host()
+    return own_path(f"{parts.path}?{parts.query}" if parts.query else parts.path) if is_ours else own_path(None)
