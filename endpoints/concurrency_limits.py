@@ -26,6 +26,8 @@ class ConcurrencyLimit(NamedTuple):
 
 #: Credentials are entered by hand; operations may come from programs in parallel.
 ACTIVATIONS = ConcurrencyLimit(2, 4)
+#: Sign-ins at servers that may be slow, of one network in place of one user: anybody can begin them.
+SIGN_INS = ConcurrencyLimit(2, 4)
 OPERATIONS = ConcurrencyLimit(4, 6)
 #: Files that are read or written for clients. Each has a slot of OPERATIONS too, and leaves some for listings.
 FILES = ConcurrencyLimit(2, 3)

@@ -197,6 +197,20 @@ def count_request(kind: str, address: str, most: int) -> None:
     _count(_counter(kind, network_of(address)), most)
 
 
+def count_attempt(name: str, address: str, user: User | None = None, device: str = "") -> str:
+    """Count an attempt with a secret that another service compares, as `sign_in` counts passwords, before it is sent.
+
+    name: of the identity, and of the service. user: who has linked it, whose `device` has a counter of its own.
+    Returns the counter for `forget_attempts`. Raises TooManyAttemptsError, CountingFailedError.
+    """
+    return _count_attempt(name, address, device_of(device, user.username) if user is not None else "")
+
+
+def forget_attempts(counter: str) -> None:
+    """The secret was right. counter: from `count_attempt`."""
+    _forget(counter)
+
+
 def check(user: User, password: Secret, code: Secret, address: str, device: str = "") -> User:
     """Authenticate a user who is signed in anew: by password, and by a code where the user requires it.
 

@@ -126,6 +126,7 @@ ALLOW_WEBHOOKS = CONFIG.allow_webhooks
 ALLOW_PROVIDERS = CONFIG.allow_providers
 #: The providers by which users sign in, by name.
 PROVIDERS: Mapping[str, Provider] = parse_providers(CONFIG.providers.value) if CONFIG.providers else {}
+MYPROXY_SIGN_IN = CONFIG.myproxy_sign_in
 #: Institutions (SAML 2.0): their metadata, the keys that sign these, and our own key.
 SAML_METADATA = CONFIG.saml_metadata
 SAML_CERTIFICATE = CONFIG.saml_certificate

@@ -40,6 +40,12 @@ KNOWN = (
     # identity/federation/errors.py
     _("This sign-in was not begun in this browser, was used already, or took too long. Try again."),
     _("You did not allow it, or your provider refused it."),
+    _("The MyProxy server did not accept this user name and this passphrase."),
+    _("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only."),
+    # identity/federation/myproxy.py
+    _("The MyProxy server cannot be reached. Try again later."),
+    _("The MyProxy server did not answer in time. Try again later."),
+    _("The MyProxy server, or what it gave, is not trusted here."),
     # identity/passwords
     _("This link was used, or is too old. Ask for another one."),
     _("The service is busy. Try again in a few minutes."),

@@ -12,7 +12,7 @@ from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
 from .groups import urls as groups
-from .sign_in import code, consent, institutions, one_time, passkey, password, providers, recovery, sign_up
+from .sign_in import code, consent, institutions, myproxy, one_time, passkey, password, providers, recovery, sign_up
 from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern] = [
     path("signin/passkey/second", passkey.second_factor),
     path("signin/with/<slug:name>", providers.begin),
     path("signin/with/<slug:name>/callback", providers.callback),
+    path("signin/myproxy/<slug:name>", myproxy.sign_in),
     path("signin/institution", institutions.choose),
     path("signin/institution/<int:institution>", institutions.begin),
     path("signin/institution/answer", institutions.take_answer),

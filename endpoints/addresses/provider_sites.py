@@ -16,10 +16,7 @@ from . import gate
 
 def reach(url: Url, *, timeout: float | None = None, max_answer: int = MAX_ANSWER) -> Site:
     """The site of a provider. timeout, max_answer: as in `Site`. Raises ProviderUnreachableError."""
-    try:
-        addresses = gate.resolve_target(url.host, url.port, allow=settings.ALLOW_PROVIDERS)
-    except gate.TargetRefusedError as error:
-        raise ProviderUnreachableError(error.reason) from None
+    addresses = addresses_of(url.host, url.port)
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.CERTIFICATES.is_dir():
@@ -27,3 +24,11 @@ def reach(url: Url, *, timeout: float | None = None, max_answer: int = MAX_ANSWE
     return Site(
         url, addresses, context, SECONDS if timeout is None else timeout, kind="provider", max_answer=max_answer
     )
+
+
+def addresses_of(host: str, port: int) -> list[str]:
+    """The addresses of a provider that have passed the address gate. Raises ProviderUnreachableError."""
+    try:
+        return gate.resolve_target(host, port, allow=settings.ALLOW_PROVIDERS)
+    except gate.TargetRefusedError as error:
+        raise ProviderUnreachableError(error.reason) from None

@@ -7,6 +7,8 @@ FederationError
 |- ProviderRefusedError(code)     it refuses, or the user does: an error code of the standard
 |- SignInNotBegunError            the answer belongs to no sign-in of this browser: used, too old, or of another one
 |- ServiceBusyError               Redis is not reachable, so nobody knows what was used before
+|- PassphraseRefusedError         a MyProxy server refuses: the error does not say whether it knows the name
+|- UserNameRefusedError           no server of which names are taken here can have a user of this name
 |- ProofRefusedError              what it says proves nothing to this service: another issuer, audience, signature, time
 """
 
@@ -73,6 +75,20 @@ class ServiceBusyError(FederationError):
 
     def __init__(self) -> None:
         super().__init__("The service is busy or restarts. Try again in a moment.")
+
+
+class PassphraseRefusedError(FederationError):
+    category = Category.INVALID
+
+    def __init__(self) -> None:
+        super().__init__("The MyProxy server did not accept this user name and this passphrase.")
+
+
+class UserNameRefusedError(FederationError):
+    category = Category.INVALID
+
+    def __init__(self) -> None:
+        super().__init__("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only.")
 
 
 class ProofRefusedError(FederationError):

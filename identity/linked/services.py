@@ -148,6 +148,12 @@ def by_username(names: Collection[str]) -> dict[str, LinkedIdentity]:
     return {name: same[0] for name, same in found.items() if len(same) == 1}
 
 
+def user_of_name(provider: str, username: str) -> User | None:
+    """The user who has linked an identity of this name. It proves nothing: names change hands."""
+    row = LinkedIdentity.objects.select_related("user").filter(provider=provider, username=username).first()
+    return None if row is None else row.user
+
+
 def has_other_way_in(user: User, without: LinkedIdentity) -> bool:
     """Whether the user could sign in to the pages if this identity were not linked."""
     return (

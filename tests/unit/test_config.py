@@ -52,6 +52,15 @@ def test_how_long_a_myproxy_server_may_take_has_a_bound() -> None:
     assert load({"WAYBILL_REQUEST_SECONDS": "20"}).operation_seconds == 10
 
 
+def test_a_myproxy_server_gives_no_names_of_this_service() -> None:
+    text = "myproxy.example.org:7513 domain=example.org label=The Lab"
+    [server] = load({"WAYBILL_MYPROXY_SIGN_IN": text}).myproxy_sign_in.values()
+    assert (server.id, server.domain, server.label) == ("myproxy:myproxy.example.org:7513", "example.org", "The Lab")
+    said = problems(WAYBILL_MYPROXY_SIGN_IN=text, WAYBILL_PUBLIC_URL="https://example.org")
+    assert "WAYBILL_MYPROXY_SIGN_IN: a server has the domain of this service" in said
+    assert "a server is HOST[:PORT]" in problems(WAYBILL_MYPROXY_SIGN_IN="a b")
+
+
 def test_everything_that_may_be_said_is_read() -> None:
     config = load(
         {

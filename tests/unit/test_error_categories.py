@@ -148,6 +148,14 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         "You did not allow it, or your provider refused it.",
     ),
     (
+        federation.PassphraseRefusedError(), 400, BAD,
+        "The MyProxy server did not accept this user name and this passphrase.",
+    ),
+    (
+        federation.UserNameRefusedError(), 400, BAD,
+        "A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only.",
+    ),
+    (
         federation.SignInNotBegunError(), 400, BAD,
         "This sign-in was not begun in this browser, was used already, or took too long. Try again.",
     ),

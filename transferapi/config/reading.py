@@ -120,6 +120,8 @@ def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:
     ours = {(config.domain or urlsplit(config.public_url).hostname or "").lower()}
     if config.providers and ours & {one.domain for one in parse_providers(config.providers.value).values()}:
         problems.append("WAYBILL_PROVIDERS: a provider has the domain of this service; give it another one (domain=)")
+    if ours & {one.domain for one in config.myproxy_sign_in.values()}:
+        problems.append("WAYBILL_MYPROXY_SIGN_IN: a server has the domain of this service; give another one (domain=)")
     if config.limits.submission > request_limits.MAX_BODY:
         problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most")
     return problems

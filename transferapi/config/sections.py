@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from endpoints.addresses.openings import Opening, parse_openings
 from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
+from identity.federation.myproxy import MyProxyServer, parse_servers
 from identity.federation.providers import parse_providers
 from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
@@ -240,6 +242,13 @@ class SignInSettings:
         parse_providers,
         "OpenID Connect and OAuth2 providers by which users sign in, one a line: "
         "google|github|orcid|cilogon|https://issuer id [secret] [domain=...] [label=...] (or ..._FILE; default: none)",
+    )
+    myproxy_sign_in: Mapping[str, MyProxyServer] = variable(
+        "WAYBILL_MYPROXY_SIGN_IN",
+        parse_servers,
+        "",
+        "MyProxy servers by whose names and passphrases users sign in, with commas: "
+        "host[:port] [domain=...] [label=...] (default: none)",
     )
     #: The file of the text, if any: it is read again while the service runs.
     oidc_key_file: Path | None = variable("WAYBILL_OIDC_KEY_FILE", values.path_or_none, "")

@@ -26,6 +26,7 @@ def context(user: User) -> dict[str, Any]:
         "linked": linked,
         "own_is_primary": not any(one.primary for one in linked),
         "providers": list(settings.PROVIDERS.values()),
+        "myproxy": list(settings.MYPROXY_SIGN_IN.values()),
         "institutions": bool(settings.SAML_METADATA),
     }
 

@@ -1,0 +1,96 @@
+"""Signs users in with the name and passphrase of a MyProxy server, and links such identities."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods
+
+from endpoints import concurrency_limits
+from endpoints.activation import status as activation
+from endpoints.addresses.provider_sites import addresses_of
+from endpoints.errors import TooManyWaitingError
+from identity import password_sign_in
+from identity.audit import log as audit
+from identity.federation import myproxy
+from identity.federation.errors import FederationError, PassphraseRefusedError, ProviderUnknownError
+from identity.federation.myproxy import MyProxyServer
+from identity.hidden import Secret
+from identity.linked import services as linked
+from identity.linked.errors import LinkedIdentityError, ProofTooOldError
+from identity.linked.proven import Proven
+from identity.networks import network_of
+from identity.password_sign_in import SignInError
+from transferapi.rest.http.errors import meaning
+from transferapi.rest.http.trusted_proxies import address_of
+from webui.page import own_path, problem, show
+from webui.reasons import said
+
+from .providers import failed, purpose_of, use
+from .session_start import application, device, refused, status_of
+
+MAX_SHOWN = 128
+
+
+@sensitive_post_parameters("passphrase")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest, name: str) -> HttpResponse:
+    """The form of a server, and its answer; with `link`, another identity of the user who is signed in."""
+    given = request.POST if request.method == "POST" else request.GET
+    try:
+        server = myproxy.of_name(settings.MYPROXY_SIGN_IN, name)
+    except ProviderUnknownError as error:
+        return problem(request, 404, _("Sign in"), said(error.message))
+    if request.method != "POST":
+        return _form(request, server)
+    after = own_path(given.get("next"))
+    try:
+        purpose = purpose_of(request)
+        return use(request, _proven(request, server), {**purpose, "next": after})
+    except SignInError as error:
+        return refused(_form(request, server, error.reason, status_of(error)), error)
+    except ProofTooOldError as error:
+        return failed(request, after, error, linking="link" in given)
+    except (FederationError, LinkedIdentityError, TooManyWaitingError) as error:
+        status, _code, message = meaning(error, "")
+        return _form(request, server, message, status)
+
+
+@sensitive_variables()
+def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
+    """Count the attempt, and ask the server. Raises SignInError, FederationError, TooManyWaitingError."""
+    username, address = request.POST.get("username", ""), address_of(request)
+    shown = myproxy.identity_name(server, username)
+    user = linked.user_of_name(server.id, shown)
+    counter = password_sign_in.count_attempt(f"{server.id} {username}", address, user, device(request))
+    passphrase = Secret(request.POST.get("passphrase", ""))
+    place = uuid.uuid5(uuid.NAMESPACE_OID, network_of(address))
+    try:
+        with concurrency_limits.request_slot(place, concurrency_limits.SIGN_INS):
+            proven = myproxy.prove(
+                server, addresses_of(server.host, server.port), username, passphrase, activation.trust(),
+                settings.MYPROXY_SECONDS,
+            )  # fmt: skip
+    except PassphraseRefusedError as error:
+        audit.record_refusal(user, "provider", address, type(error).__name__)
+        raise
+    password_sign_in.forget_attempts(counter)
+    return proven
+
+
+def _form(request: HttpRequest, server: MyProxyServer, reason: str = "", status: int = 200) -> HttpResponse:
+    given = request.POST if request.method == "POST" else request.GET
+    after = own_path(given.get("next"))
+    context = {
+        "title": _("Sign in"),
+        "server": server,
+        "after": after,
+        "link": "link" in given,
+        "username": request.POST.get("username", "")[:MAX_SHOWN],
+        "reason": said(reason),
+    }
+    return show(request, "signin_myproxy.html", context, status, leads_to=application(request, after))
