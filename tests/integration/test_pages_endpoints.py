@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -10,6 +11,8 @@ import pytest
 from endpoints import pause_rules, registry
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from identity.groups import services as groups
+from identity.linked import services as linked
+from identity.linked.proven import Proven
 from identity.models import User
 from tests.integration.cast import make_endpoint
 from tests.integration.pages import PASSWORD, Browser
@@ -135,6 +138,20 @@ def test_wrong_access_is_refused_with_the_reason(
     assert browser.post(f"/endpoints/{share.pk}/rules", **fields).status_code == 400
     assert words in browser.text
     assert not AccessRule.objects.exists()
+
+
+def test_a_linked_identity_is_named_and_not_shown_as_an_id(as_user: AsUser, alice: User, bob: User) -> None:
+    share = make_share(make_endpoint(alice, "host"), "share")
+    proven = Proven.of("oidc:https://id.example.org", "subject 1", "bob@lab.example.org", time.time())
+    identity = linked.link(bob, proven, time.time())
+    AccessRule.objects.filter(pk=give(share, bob).pk).update(principal=identity.pk)
+    Role.objects.create(endpoint=share, principal_type="identity", principal=identity.pk, role="activity_monitor")
+    browser = as_user(alice)
+    browser.get(f"/endpoints/{share.pk}")
+    for section in ("rules", "roles"):
+        shown = browser.page.split(f'id="{section}"')[1].split("</section>")[0]
+        assert "bob@lab.example.org" in shown
+        assert f"{identity.pk}</" not in shown
 
 
 def test_roles_are_given_to_users_and_groups_and_the_owner_stays(as_user: AsUser, alice: User, bob: User) -> None:

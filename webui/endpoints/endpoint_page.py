@@ -19,6 +19,7 @@ from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.permissions import Permission, RoleName, may
 from endpoints.sharing import access_rules, roles, shares
 from identity.groups import services as groups
+from identity.linked import services as linked
 from identity.models import User
 from identity.provider import identities
 from webui.page import problem, show, signed_in, user_of
@@ -133,9 +134,11 @@ def _roles(user: User, found: Endpoint) -> list[Given]:
 
 
 def _names(user: User, ids: list[uuid.UUID | None]) -> dict[uuid.UUID, str]:
-    """The names of users, and of the groups that the reader sees."""
+    """The names of users, of their linked identities, and of the groups that the reader sees."""
     wanted = list({one for one in ids if one is not None})
-    return {one.pk: one.username for one in identities.by_id(wanted)} | groups.names(user, wanted)
+    people = {one.pk: one.username for one in identities.by_id(wanted)}
+    named = {one.pk: one.username for one in linked.by_id(wanted).values()}
+    return people | named | groups.names(user, wanted)
 
 
 def _whom(principal_type: str, principal: uuid.UUID | None, names: dict[uuid.UUID, str]) -> str | Promise:
