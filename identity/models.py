@@ -248,6 +248,19 @@ class Group(models.Model):
     join_requests = models.BooleanField(default=False)
     #: Fields that members must fill in.
     signup_fields = models.JSONField(default=list)
+    #: The directory that manages the group (`identity/scim`): people do not change it. None: people manage it.
+    scim_client = models.ForeignKey("identity.ScimClient", on_delete=models.PROTECT, null=True, related_name="groups")
+    #: The directory's own id of the group.
+    scim_external_id = models.CharField(max_length=255, blank=True, default="", db_default="")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["scim_client", "scim_external_id"],
+                condition=~models.Q(scim_external_id=""),
+                name="scim_group_external_id_once",
+            ),
+        )
 
 
 class Membership(models.Model):
@@ -381,5 +394,6 @@ models.BinaryField.register_lookup(Length)
 
 # Tables of subpackages, which Django finds here.
 from .audit.models import AuditEvent as AuditEvent  # noqa: E402
+from .scim.models import ScimUser as ScimUser  # noqa: E402
 from .sign_up.models import Invitation as Invitation  # noqa: E402
 from .sign_up.models import SignUpRequest as SignUpRequest  # noqa: E402

@@ -16,6 +16,7 @@ urlpatterns = [
     path("v0.10/", include("transferapi.rest.transfer.urls")),
     path("", include("transferapi.rest.auth.urls")),
     path("", include("transferapi.rest.admin.urls")),
+    path("", include("transferapi.rest.scim.urls")),
     path("", include("transferapi.rest.transfer.v2.urls")),
     path("", include("transferapi.rest.groups.urls")),
     path("", include("transferapi.rest.timers.urls")),

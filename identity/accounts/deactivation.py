@@ -30,6 +30,7 @@ from identity.models import (
     PendingSecret,
     RecoveryCode,
     RecoveryLink,
+    ScimUser,
     SignIn,
     SshPublicKey,
     User,
@@ -87,6 +88,8 @@ def activate(actor: User | None, user: User) -> User:
             _end_access(row)
             row.is_active = True
             row.save(update_fields=["is_active"])
+            # A later deactivation is not that of the directory, unless the directory does it.
+            ScimUser.objects.filter(user=row).update(suspended=False)
             audit.record(What.USER_ACTIVATED, row, actor=actor)
     return row
 
@@ -110,7 +113,7 @@ def delete(actor: User | None, user: User) -> User:
     audit.record(What.USER_DELETED, row, actor=actor)
     user_deleted.send(User, user=row)
     _end_access(row)
-    for model in (CertificateSubject, LinkedIdentity, OneTimeCodeSecret, RecoveryCode, Passkey, Membership):
+    for model in (CertificateSubject, LinkedIdentity, OneTimeCodeSecret, RecoveryCode, Passkey, Membership, ScimUser):
         model.objects.filter(user=row).delete()
     Application.objects.filter(user=row).delete()
     row.username = f"{DELETED}{row.pk.hex}"

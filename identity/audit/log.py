@@ -61,6 +61,12 @@ class What(StrEnum):
     USER_DEACTIVATED = "user_deactivated"
     USER_ACTIVATED = "user_activated"
     USER_DELETED = "user_deleted"
+    USER_TAKEN_OVER = "user_taken_over"
+    GROUP_ADDED = "group_added"
+    GROUP_DELETED = "group_deleted"
+    MEMBERS_CHANGED = "members_changed"
+    SCIM_TOKEN_MADE = "scim_token_made"  # noqa: S105 - the name of an act
+    SCIM_TOKEN_REVOKED = "scim_token_revoked"  # noqa: S105 - the name of an act
     SESSION_ENDED = "session_ended"
     ROLE_GIVEN = "role_given"
     ROLE_TAKEN_BACK = "role_taken_back"

@@ -19,7 +19,8 @@ class AuditEvent(models.Model):
     #: The user concerned; None: an unknown one.
     user_id = models.UUIDField(null=True)
     username = models.CharField(max_length=150, blank=True, default="")
-    #: The user who acted, if another one; by name alone: "operator", on the machine of the service, or "scim".
+    #: The user who acted, if another one; by name alone: "operator", on the machine of the service, or "scim:" and the
+    #: name of a directory.
     actor_id = models.UUIDField(null=True)
     actor = models.CharField(max_length=150, blank=True, default="")
     #: The way of a sign-in: "password", "code", "passkey", ...

@@ -88,6 +88,7 @@ def act(user: User, group_id: uuid.UUID, actions: Sequence[MembershipAction]) ->
         raise GroupInvalidError("identity_id", "An identity is named once in a request.")
     with transaction.atomic():
         context = groups.get(user, group_id, lock=True)
+        groups.check_by_hand(context.group)
         _check_rights(context, {action.verb for action in actions})
         runner = _ActionRunner(user, context, [action.identity_id for action in actions])
         return [ActionResult(action, runner.do(action)) for action in actions]
@@ -96,6 +97,8 @@ def act(user: User, group_id: uuid.UUID, actions: Sequence[MembershipAction]) ->
 def allowed(user: User, context: MembershipContext) -> set[MembershipVerb]:
     """The verbs that this user may try now."""
     found: set[MembershipVerb] = set()
+    if context.group.scim_client_id is not None:
+        return found
     if context.manages:
         found |= {
             MembershipVerb.ADD,

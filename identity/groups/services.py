@@ -100,7 +100,7 @@ def create(
     user: User, *, name: str, description: str = "", terms: str = "", policies: Policies | None = None
 ) -> MembershipContext:
     """Create a group with this user as its admin. Raises GroupInvalidError, TooManyGroupsError."""
-    group = Group(name=_name(name), description=_text("description", description))
+    group = Group(name=checked_name(name), description=_text("description", description))
     group.terms_and_conditions = _text("terms_and_conditions", terms)
     _apply(group, policies or Policies())
     with transaction.atomic():
@@ -144,7 +144,7 @@ def update(
         context = _administered(user, group_id)
         group = context.group
         if name is not None:
-            group.name = _name(name)
+            group.name = checked_name(name)
         if description is not None:
             group.description = _text("description", description)
         if terms is not None:
@@ -242,8 +242,15 @@ def checked_fields(given: Mapping[str, object]) -> dict[str, str]:
     return values
 
 
+def check_by_hand(group: Group) -> None:
+    """Whether people change this group. Raises GroupForbiddenError."""
+    if group.scim_client_id is not None:
+        raise GroupForbiddenError("A directory manages this group: ask those who run the directory.")
+
+
 def _administered(user: User, group_id: uuid.UUID) -> MembershipContext:
     context = get(user, group_id, lock=True)
+    check_by_hand(context.group)
     if not context.administers:
         raise GroupForbiddenError("Only an admin of the group may do this.")
     return context
@@ -268,7 +275,8 @@ def _signup_fields(names: Sequence[str]) -> list[str]:
     return [name for name in SIGNUP_FIELDS if name in names]
 
 
-def _name(text: str) -> str:
+def checked_name(text: str) -> str:
+    """Raises GroupInvalidError."""
     if not text.strip() or len(text) > MAX_NAME or FORBIDDEN.search(text):
         raise GroupInvalidError("name", f"A line of at most {MAX_NAME} characters is wanted here.")
     return text

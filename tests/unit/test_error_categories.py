@@ -30,6 +30,7 @@ from identity.models import User
 from identity.one_time_codes import errors as codes
 from identity.passkeys import errors as passkeys
 from identity.provider import errors as provider
+from identity.scim import errors as scim
 from identity.sessions.open_sessions import SessionNotFoundError
 from identity.sign_up import errors as sign_up
 from identity.ssh_keys import errors as ssh_keys
@@ -209,6 +210,16 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (user_accounts.NotStaffError(""), 403, "PermissionDenied", user_accounts.NotStaffError.reason),
     (user_accounts.OwnAccountError(""), 409, "Conflict", user_accounts.OwnAccountError.reason),
     (user_accounts.UserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
+    (scim.ScimUserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
+    (scim.ScimGroupNotFoundError("g"), 404, MISSING, "No such group 'g'"),
+    (scim.ScimTakenError(WHY), 409, "Exists", WHY),
+    (scim.ScimImmutableError("f", WHY), 400, BAD, "f: It is so."),
+    (scim.ScimInvalidError("f", WHY), 400, BAD, "f: It is so."),
+    (scim.ScimClientError("f", WHY), 400, BAD, "f: It is so."),
+    (scim.ScimNotActivatedError(), 403, "PermissionDenied", scim.ScimNotActivatedError.reason),
+    (scim.TooManyScimUsersError(9), 409, LIMIT, "This directory may have at most 9 users"),
+    (scim.TooManyScimGroupsError(9), 409, LIMIT, "A directory has at most 9 groups"),
+    (scim.TooManyScimMembersError(9), 409, LIMIT, "A group has at most 9 members"),
     (groups.GroupNotFoundError("g"), 404, MISSING, "No such group 'g'"),
     (groups.GroupForbiddenError(WHY), 403, "PermissionDenied", WHY),
     (groups.GroupInvalidError("f", WHY), 400, BAD, "f: It is so."),
@@ -327,6 +338,7 @@ ROOTS = {
     codes.OneTimeCodeError,
     passkeys.PasskeyError,
     linked.LinkedIdentityError,
+    scim.ScimError,
     federation.FederationError,
 }
 

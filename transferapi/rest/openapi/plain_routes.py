@@ -1,4 +1,4 @@
-"""The routes that are plain functions, for the OpenAPI description: OAuth2 and OpenID Connect, whose forms and
+"""The routes that are plain functions, for the OpenAPI description: OAuth2, OpenID Connect and SCIM, whose forms and
 documents are those of their standards."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from identity.provider import scopes
 
 from .types import TEXT, Schema, properties
 
-FORM = "application/x-www-form-urlencoded"
+FORM, SCIM = "application/x-www-form-urlencoded", "application/scim+json"
 _ANY: Schema = {"type": "object", "additionalProperties": True}
 _ERROR = {"description": "an error of OAuth2 (RFC 6749 section 5.2)", "content": {"application/json": {"schema": _ANY}}}
 
@@ -48,7 +48,40 @@ def _get(name: str, summary: str, answer: str) -> dict[str, Any]:
     }
 
 
+def _scim(path: str, methods: str, summary: str) -> dict[str, Any]:
+    """The documents are those of RFC 7643, which describes them itself at /scim/v2/Schemas."""
+    shown = {"description": "RFC 7644", "content": {SCIM: {"schema": _ANY}}}
+    name = path.removeprefix("/scim/v2/").replace("/{ref}", "_ref").strip("{}").lower()
+    where = [{"name": "ref", "in": "path", "required": True, "schema": TEXT, "description": "the id"}]
+    return {
+        method: {
+            "operationId": f"{method}_scim_{name}",
+            "tags": ["scim"],
+            "summary": summary,
+            "description": "",
+            "security": [{"scim": []}],
+            **({"parameters": where} if "{ref}" in path else {}),
+            "responses": {"2XX": shown, "4XX": shown, "5XX": shown},
+        }
+        for method in methods.split()
+    }
+
+
+_SCIM = {
+    "/scim/v2/ServiceProviderConfig": ("get", "Which parts of SCIM 2.0 are supported"),
+    "/scim/v2/ResourceTypes": ("get", "The kinds of resources of SCIM"),
+    "/scim/v2/ResourceTypes/{ref}": ("get", "One kind of resources of SCIM"),
+    "/scim/v2/Schemas": ("get", "The attributes of SCIM resources"),
+    "/scim/v2/Schemas/{ref}": ("get", "The attributes of one kind of SCIM resources"),
+    "/scim/v2/Users": ("get post", "The users that a directory manages"),
+    "/scim/v2/Users/{ref}": ("get put patch delete", "One user that a directory manages"),
+    "/scim/v2/Groups": ("get post", "The groups that a directory manages"),
+    "/scim/v2/Groups/{ref}": ("get put patch delete", "One group that a directory manages"),
+    "/scim/v2/{ref}": ("get", "Another part of SCIM: not supported"),
+}
+
 PATHS: dict[str, Any] = {
+    **{path: _scim(path, methods, summary) for path, (methods, summary) in _SCIM.items()},
     "/v2/oauth2/token": _form(
         "token",
         "Get tokens (RFC 6749)",
@@ -90,5 +123,6 @@ SECURITY: dict[str, Any] = {
             },
         },
     },
+    "scim": {"type": "http", "scheme": "bearer", "description": "a token that `waybill scim token` makes"},
     "client": {"type": "http", "scheme": "basic", "description": "the id and the secret of an application"},
 }

@@ -1,0 +1,203 @@
+"""The users that a directory manages: those that it made, and those that it took over by their user names.
+
+A directory sees and changes no other user, and never staff: a managed user who becomes staff is out of its reach. Each
+change locks the user first, then checks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+
+from identity import user_accounts, user_names
+from identity.accounts import deactivation
+from identity.audit import log as audit
+from identity.audit.log import What
+from identity.models import Membership, User
+from identity.sign_up.rules import RESERVED
+from identity.user_accounts import DELETED, UserDetails
+
+from .errors import (
+    ScimImmutableError,
+    ScimInvalidError,
+    ScimNotActivatedError,
+    ScimTakenError,
+    ScimUserNotFoundError,
+    TooManyScimUsersError,
+)
+from .models import ScimClient, ScimUser
+
+#: Characters of an externalId.
+MAX_EXTERNAL_ID = 255
+#: Conditions of a list, by the attribute of RFC 7643 in small letters, as a look-up of `ScimUser`.
+_LOOKUPS = {
+    "id": "user_id",
+    "username": "user__username__iexact",
+    "externalid": "external_id",
+    "emails": "user__email__iexact",
+    "emails.value": "user__email__iexact",
+    "displayname": "user__first_name__iexact",
+    "active": "user__is_active",
+}
+
+
+@dataclass(slots=True)
+class UserChange:
+    """None: leave as it is; of a new user: empty."""
+
+    user_name: str | None = None
+    full_name: str | None = None
+    email: str | None = None
+    external_id: str | None = None
+    active: bool | None = None
+
+
+def managed(client: ScimClient) -> QuerySet[ScimUser]:
+    """The rows that this directory sees."""
+    rows = ScimUser.objects.filter(client=client, deleted_at__isnull=True)
+    return rows.filter(user__is_staff=False, user__is_superuser=False).select_related("user")
+
+
+def listed(
+    client: ScimClient, conditions: Iterable[tuple[str, str | bool]], offset: int, limit: int
+) -> tuple[list[ScimUser], int]:
+    """A page, and the number of all that match. Raises ScimInvalidError for an attribute that has no filter."""
+    found = managed(client)
+    for attribute, value in conditions:
+        found = found.filter(_condition(attribute, value))
+    return list(found.order_by("user__username")[offset : offset + limit]), found.count()
+
+
+def get(client: ScimClient, ref: str, *, lock: bool = False) -> ScimUser:
+    """lock: the user, until the transaction ends. Raises ScimUserNotFoundError."""
+    found = managed(client)
+    if lock:
+        found = found.select_for_update(no_key=True)
+    row = found.filter(pk=parsed_id(ref)).first()
+    if row is None:
+        raise ScimUserNotFoundError(ref[:64])
+    return row
+
+
+@transaction.atomic
+def create(client: ScimClient, change: UserChange) -> ScimUser:
+    """A new user; one that this directory had deleted; or, where it may, one that it takes over.
+
+    Raises ScimError, UserAccountError.
+    """
+    client = ScimClient.objects.select_for_update(no_key=True).get(pk=client.pk)
+    if ScimUser.objects.filter(client=client, deleted_at__isnull=True).count() >= client.max_users:
+        raise TooManyScimUsersError(client.max_users)
+    row = _row_for(client, change)
+    _apply(row, change)
+    return row
+
+
+@transaction.atomic
+def update(client: ScimClient, ref: str, change: UserChange) -> ScimUser:
+    """Raises ScimError, UserAccountError."""
+    row = get(client, ref, lock=True)
+    given = change.user_name
+    if given is not None and user_names.local(given).lower() != row.user.username.lower():
+        raise ScimImmutableError("userName", "The name of a user does not change: endpoints are named by it.")
+    _apply(row, change)
+    return row
+
+
+@transaction.atomic
+def delete(client: ScimClient, ref: str) -> None:
+    """Deactivate the user, and manage the user no more (decision 0062). Raises ScimUserNotFoundError."""
+    row = get(client, ref, lock=True)
+    _set_active(row, active=False)
+    Membership.objects.filter(user=row.user, group__scim_client=client).delete()
+    row.deleted_at = datetime.now(UTC)
+    row.save()
+
+
+def _row_for(client: ScimClient, change: UserChange) -> ScimUser:
+    """Raises ScimError, UserAccountError."""
+    name = user_names.local(change.user_name or "")
+    if not name or "\0" in name:
+        raise ScimInvalidError("userName", "A name is wanted here.")
+    known = User.objects.select_for_update(no_key=True).filter(username__iexact=name).first()
+    if known is None:
+        if name.lower() in RESERVED or name.lower().startswith(DELETED):
+            raise ScimInvalidError("userName", "This name is reserved.")
+        made = user_accounts.add(name, UserDetails(change.email or "", change.full_name or ""))
+        return ScimUser(user=made, client=client)
+    row = ScimUser.objects.filter(user=known).first()
+    may = client.takes_over if row is None else row.client_id == client.pk and row.deleted_at is not None
+    if not may or known.is_staff or known.is_superuser:
+        raise ScimTakenError("There is a user of this name already.")
+    if row is None:
+        audit.record(What.USER_TAKEN_OVER, known)
+        return ScimUser(user=known, client=client)
+    row.user, row.deleted_at = known, None
+    if change.active is None:
+        change.active = True
+    return row
+
+
+def _apply(row: ScimUser, change: UserChange) -> None:
+    user = row.user
+    email = change.email if change.email is not None and change.email != user.email else None
+    full_name = change.full_name
+    if full_name is not None and full_name == user.get_full_name():
+        full_name = None
+    if email is not None or full_name is not None:
+        user_accounts.change(user, UserDetails(email, full_name))
+    if change.external_id is not None:
+        if len(change.external_id) > MAX_EXTERNAL_ID or "\0" in change.external_id:
+            raise ScimInvalidError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")
+        row.external_id = change.external_id
+    if change.active is not None:
+        _set_active(row, active=change.active)
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError:
+        raise ScimTakenError("Another user has this externalId.") from None
+
+
+def _set_active(row: ScimUser, *, active: bool) -> None:
+    """Raises ScimNotActivatedError."""
+    if row.user.is_active == active:
+        return
+    if not active:
+        row.user = deactivation.deactivate(None, row.user, "the directory deactivated the user")
+        row.suspended = True
+        return
+    if not row.suspended:
+        raise ScimNotActivatedError
+    row.user = deactivation.activate(None, row.user)
+    row.suspended = False
+
+
+def _condition(attribute: str, value: str | bool) -> Q:
+    lookup = _LOOKUPS.get(attribute)
+    if lookup is None:
+        raise ScimInvalidError("filter", f"Users are not found by {attribute[:50]}.")
+    if attribute == "active":
+        if not isinstance(value, bool):
+            value = value.lower() == "true"
+        return Q(**{lookup: value})
+    if not isinstance(value, str):
+        raise ScimInvalidError("filter", "A string in quotes is wanted here.")
+    if attribute == "id":
+        return Q(user_id=parsed_id(value))
+    if attribute == "username":
+        value = user_names.local(value)
+    return Q(**{lookup: value})
+
+
+def parsed_id(text: str) -> uuid.UUID:
+    """A malformed id is treated as an unknown one: the nil UUID is the id of nothing."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return uuid.UUID(int=0)
