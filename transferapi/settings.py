@@ -41,6 +41,7 @@ MIDDLEWARE = [
     "transferapi.rest.elsewhere.slashes.SingleSlashes",
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
     "transferapi.rest.health.paths.HealthPaths",
+    "transferapi.rest.metrics.requests.RequestMetrics",
     "transferapi.rest.access_log.AccessLog",
     "transferapi.rest.cross_origin.middleware.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
@@ -83,7 +84,10 @@ CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"serializer": "identity.sessions.json_serializer.JsonSerializer"},
+        "OPTIONS": {
+            "serializer": "identity.sessions.json_serializer.JsonSerializer",
+            "pool_class": "transferapi.rest.metrics.requests.CountingPool",
+        },
     }
 }
 

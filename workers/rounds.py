@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
-from transferapi.tasks.upkeep import rounds, worker_processes
+from transferapi.tasks.upkeep import rounds, tallies, worker_processes
 from workers.store import on_a_connection
 
 from . import runtime, webhook_sender
@@ -74,12 +75,17 @@ class Ticker:
                 log.warning("periodic jobs are delayed: %s", type(error).__name__)
         with contextlib.suppress(Exception):
             on_a_connection(lambda: worker_processes.leave(runtime.worker_name()))
+        with contextlib.suppress(Exception):
+            tallies.flush()
 
     def _report(self) -> None:
         """Write from time to time that this process runs."""
         if time.monotonic() >= self._report_at:
-            on_a_connection(lambda: worker_processes.report(runtime.worker_name(), socket.gethostname()))
+            report = partial(worker_processes.report, runtime.worker_name(), socket.gethostname(), runtime.gauges())
+            on_a_connection(report)
             self._report_at = time.monotonic() + worker_processes.REPORT_SECONDS
+            # Not again where it fails: the answer alone may have been lost, and the next report writes what is kept.
+            tallies.flush()
 
     def _run_due(self) -> None:
         """Claim and start the jobs that are due; a job that still runs here is left to other workers."""

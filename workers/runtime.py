@@ -42,7 +42,7 @@ from transferapi.logs import context
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
-from transferapi.tasks.upkeep import ended_accounts, retention
+from transferapi.tasks.upkeep import ended_accounts, retention, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
@@ -84,17 +84,27 @@ class Runtime:
         self.pool = SessionPool()
         share = RateShare(settings.REDIS_URL, f"{worker_name()}:{secrets.token_hex(4)}")
         self.streaming = StreamingHost(settings.STREAM_RATE, settings.STREAMS, share)
+        #: As the loop last counted it (`figures.OF_WORKERS`), and slices of this moment.
+        self.gauges: dict[str, int] = {}
+        self.slices: set[tuple[uuid.UUID, int]] = set()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.call_later(5.0, self._expire)
+        self.loop.call_soon(self._measure)
         self.loop.run_forever()
 
     def _expire(self) -> None:
         self.pool.expire()
         self.loop.call_later(5.0, self._expire)
+
+    def _measure(self) -> None:
+        """On the loop, which alone may read the pool."""
+        warm, in_use = self.pool.counts()
+        self.gauges = {"sessions_warm": warm, "sessions_in_use": in_use, "streams_running": self.streaming.running}
+        self.loop.call_later(2.0, self._measure)
 
 
 #: Leases and turns are read on few threads, whose connections to the database stay warm. Not on the store's threads:
@@ -139,6 +149,12 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def gauges() -> dict[str, int]:
+    """Numbers of this process for its report; none before its first task."""
+    runtime = _runtime
+    return {**runtime.gauges, "slices_running": len(runtime.slices)} if runtime else {}
+
+
 def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then ring for tasks that waited for this one's end."""
     if _stopping:
@@ -163,8 +179,16 @@ def _work(grant: leases.Grant) -> None:
     runtime = current()
     streams = runtime.streaming.task(str(grant.task_id))
     slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams)
-    future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
-    outcome = future.result()
+    tallies.add("slices")
+    if grant.taken_over:
+        tallies.add("takeovers")
+    mark = grant.task_id, grant.epoch
+    runtime.slices.add(mark)
+    try:
+        future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
+        outcome = future.result()
+    finally:
+        runtime.slices.discard(mark)
     runtime.loop.call_soon_threadsafe(credential_provider.clear)
     log.info("slice %d ended: %s", grant.epoch, outcome)
 
@@ -191,7 +215,8 @@ def prepare(
         streams=streams,
         new_token=lambda: _relay_token(grant),
     )
-    store = PostgresTaskStore(grant, [access_guard.refresh for access_guard in guards.values()])
+    beats = [access_guard.refresh for access_guard in guards.values()]
+    store = PostgresTaskStore(grant, beats, (_kind(ends.get(Side.SOURCE)), _kind(ends.get(Side.DESTINATION))))
     slice_ = run_slice(
         spec, store, sessions, credential_provider, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds()
     )
@@ -294,6 +319,13 @@ def _places(endpoint: Endpoint) -> list[Place]:
         return [Place(str(endpoint.pk), AGENT_PORT)]
     jumps = endpoint.jump_host_id is not None
     return [Place(server.hostname, server.port, server.subject, jumps) for server in endpoint.servers.all()]
+
+
+def _kind(end: Access | None) -> str:
+    """A word for the tallies: the scheme of an endpoint's first server, "agent", or "none" (of a deletion)."""
+    if end is None:
+        return "none"
+    return "agent" if end.host.personal else end.host.servers.values_list("scheme", flat=True).first() or "none"
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -149,6 +149,11 @@ class SessionPool:
         """Sessions to this server that are in use, or being opened."""
         return self._opening[address] + sum(session.usable for session in self._out.get(address, ()))
 
+    def counts(self) -> tuple[int, int]:
+        """Idle sessions, and sessions that are in use or being opened, to all servers."""
+        addresses = self._opening.keys() | self._out.keys()
+        return sum(map(len, self._idle.values())), sum(map(self.in_use, addresses))
+
     async def take(self, session_key: SessionKey) -> RemoteSession:
         """A logged-in session, warm when there is one. Raises FaultError, after which the server is avoided."""
         session = self._warm(session_key) or await self._open(session_key)

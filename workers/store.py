@@ -20,6 +20,7 @@ from transferapi.tasks.events import NewEvent
 from transferapi.tasks.records import (
     DataProtection,
     DataWay,
+    FaultedFile,
     FaultedItem,
     FileRow,
     FoundFile,
@@ -30,6 +31,7 @@ from transferapi.tasks.records import (
     SliceMeasurement,
     TaskCounts,
 )
+from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import (
     agent_waits,
     history,
@@ -82,10 +84,17 @@ class PostgresTaskStore:
     """`workers.engine.ports.TaskStore` for the task of this grant; all stores of a process share their threads.
 
     beats: called with each heartbeat, in a thread with a connection to the database.
+    kinds: of its source and destination, for the tallies of files and octets.
     """
 
-    def __init__(self, grant: leases.Grant, beats: Sequence[Callable[[], None]] = ()) -> None:
+    def __init__(
+        self,
+        grant: leases.Grant,
+        beats: Sequence[Callable[[], None]] = (),
+        kinds: tuple[str, str] = ("unknown", "unknown"),
+    ) -> None:
         self._grant = grant
+        self._kinds = kinds
         self._beats = beats
         self._compares = grant.spec.options.get("sync_level") is not None
 
@@ -118,6 +127,7 @@ class PostgresTaskStore:
 
     async def items_faulted(self, faulted: Sequence[FaultedItem]) -> None:
         await self._call(settling.items_faulted, faulted)
+        _tally(faulted)
 
     async def skip_sources(self, item: ItemRow, missed: Sequence[SkippedSource]) -> None:
         await self._call(settling.skip_sources, item.id, missed)
@@ -132,13 +142,19 @@ class PostgresTaskStore:
         await self._call(pending_files.write_temporary_paths, files)
 
     async def write(self, batch: Settlement) -> None:
-        await self._call(settling.write, batch)
+        written = await self._call(settling.write, batch)
+        tallies.add("files", *self._kinds, by=written.files)
+        # A file that begins anew takes octets back, and a counter never falls.
+        tallies.add("bytes", *self._kinds, by=max(0, written.octets))
+        _tally(batch.faulted)
 
     async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
         await self._call(history.add_event, NewEvent(code, description, details, is_error))
 
     async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
         await self._call(troubles.endpoint_failed, fault, retry_at, lanes=lanes)
+        tallies.add("faults", fault.kind.value)
+        tallies.add("retries")
 
     async def reached(self, sides: Sequence[Side], *, lanes: bool) -> None:
         await self._call(troubles.reached, sides, lanes=lanes)
@@ -174,6 +190,14 @@ class PostgresTaskStore:
         """Run a function of the store in a thread, for the task and the epoch of the grant."""
         task_id, epoch = self._grant.task_id, self._grant.epoch
         return await in_a_thread(lambda: function(task_id, epoch, *args, **kwargs))
+
+
+def _tally(faulted: Sequence[FaultedFile | FaultedItem]) -> None:
+    for one in faulted:
+        if not one.skipped:
+            tallies.add("faults", one.fault.kind.value)
+        if one.retry_at:
+            tallies.add("retries")
 
 
 async def in_a_thread(function: Callable[[], R]) -> R:

@@ -68,12 +68,28 @@ def when_ready(server: object) -> None:
     from django.urls import get_resolver
 
     from transferapi.rest import landing
+    from transferapi.rest.metrics import requests as metrics
 
     _ = get_resolver().url_patterns
     landing.prepare()
+    metrics.prepare()
     # Loaded objects stay: the garbage collector need not visit them, and so they are not copied into each worker.
     gc.collect()
     gc.freeze()
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """In the master: the worker's slot of the shared counts, which no living worker has."""
+    from transferapi.rest.metrics.shared_counts import COUNTS
+
+    worker.slot = COUNTS.free_slot({one.slot for one in server.WORKERS.values()})
+
+
+def child_exit(server: object, worker: Any) -> None:
+    """In the master: a worker has ended, however that was."""
+    from transferapi.rest.metrics.shared_counts import COUNTS
+
+    COUNTS.leave(worker.slot)
 
 
 def post_fork(server: object, worker: Any) -> None:
@@ -83,11 +99,13 @@ def post_fork(server: object, worker: Any) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
     sys.setswitchinterval(SWITCH)
     from transferapi.rest.http.trusted_proxies import client_address
+    from transferapi.rest.metrics.shared_counts import COUNTS
 
     from .early_refusal import readable, refusal_of
     from .tunnels import TunnelForwarder
 
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
+    COUNTS.take_slot(worker.slot)
     worker.tunnels = TunnelForwarder(load_or_exit().relay)
 
 

@@ -1,4 +1,4 @@
-"""The drawn parts of docs/architecture.md and docs/shell.md, between `<!-- draw: NAME -->` and `<!-- end -->`."""
+"""The drawn parts of pages of docs/ (PARTS), between `<!-- draw: NAME -->` and `<!-- end -->`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from . import floors, manual, rooms, states
+from . import floors, manual, metrics, rooms, states
 from .imports import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 SHELL = ROOT / "docs" / "shell.md"
+METRICS = ROOT / "docs" / "operate" / "metrics.md"
 PICTURE = ROOT / "docs" / "floors.svg"
 
 PARTS: dict[Path, dict[str, Callable[[], str]]] = {
@@ -24,6 +25,7 @@ PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "pair": states.pair,
     },
     SHELL: {"commands": manual.commands},
+    METRICS: {"metrics": metrics.table},
 }
 
 _PART = re.compile(r"(<!-- draw: ([a-z ]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)

@@ -113,8 +113,8 @@ class WebSettings:
         "WAYBILL_MONITORS",
         values.networks,
         "127.0.0.0/8,::1/128",
-        "networks of those who watch the service, as CIDR, with commas: they see in /readyz why it is not ready "
-        "(default: loopback)",
+        "networks of those who watch the service, as CIDR, with commas: they see in /readyz why it is not ready, "
+        "and /metrics (default: loopback)",
     )
     request_seconds: int = variable(
         "WAYBILL_REQUEST_SECONDS",

@@ -26,6 +26,12 @@ class StreamingHost:
     def __init__(self, rate: int = 0, streams: int = MAX_STREAMS, share: RateShare | None = None) -> None:
         self.bandwidth = Bandwidth(rate, share)
         self.streams = asyncio.Semaphore(streams)
+        self._most = streams
+
+    @property
+    def running(self) -> int:
+        """Files that are streamed now."""
+        return self._most - self.streams._value
 
     def task(self, task_id: str) -> TaskStreams:
         """The part of one task, for one slice."""

@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`, for load balancers and monitors, which know neither our host names nor a token."""
+"""`/healthz`, `/readyz` and `/metrics`, for those who watch: they know neither our host names nor a token."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from transferapi.rest.http.trusted_proxies import address_of
+from transferapi.rest.metrics import exposition
 from transferapi.version import service_version
 
 from .checks import CHECKS
 from .probes import Finding, Prober
 
-HEALTH, READINESS = "/healthz", "/readyz"
+HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
 #: The answer of `/healthz`: the web server gives it without a thread (`deploy/web/worker.py`).
 ALIVE = '{"status": "alive"}\n'
 
@@ -38,6 +39,11 @@ class HealthPaths:
             return _for_reading(request) or HttpResponse(ALIVE, content_type="application/json")
         if request.path == READINESS:
             return _for_reading(request) or _readiness(request)
+        # To others this path is as unknown as any.
+        if request.path == METRICS and is_monitor(request):
+            return _for_reading(request) or HttpResponse(
+                exposition.text(), content_type=exposition.CONTENT_TYPE, headers={"Cache-Control": "no-store"}
+            )
         return self._get_response(request)
 
 

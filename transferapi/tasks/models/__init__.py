@@ -4,7 +4,7 @@ from .fields import PathField, TransactionIdField
 from .files import File, Item, Space
 from .notify import Delivery, Event, Mail, MailPreference, Webhook
 from .task import WITH_ENDS, WITH_HOSTS, WITH_OWNERS, AdminCancel, RemovedTask, Task
-from .worker import Lease, PathMemory, Round, Run, WorkerProcess
+from .worker import Lease, PathMemory, Round, Run, Tally, WorkerProcess
 
 __all__ = [
     "WITH_ENDS",
@@ -24,6 +24,7 @@ __all__ = [
     "Round",
     "Run",
     "Space",
+    "Tally",
     "Task",
     "TransactionIdField",
     "Webhook",

@@ -47,6 +47,16 @@ class WorkerProcess(models.Model):
     version = models.CharField(max_length=64)
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField()
+    #: Numbers of the moment, for `/metrics` (`upkeep.figures.OF_WORKERS`); None: of a version without them.
+    gauges = models.JSONField(null=True)
+
+
+class Tally(models.Model):
+    """A number of all workers together that only grows: see `upkeep.tallies`."""
+
+    #: The name and the values of its labels, with spaces.
+    key = models.CharField(max_length=192, primary_key=True)
+    value = models.FloatField()
 
 
 class PathMemory(models.Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from django.db import connection
@@ -14,10 +15,18 @@ REPORT_SECONDS, GONE_SECONDS = 5.0, 20.0
 KEPT_DAYS = 7
 
 
-def report(name: str, host: str) -> None:
-    """Write that this worker runs. Rows of workers that were gone for a week are deleted by the way."""
+def report(name: str, host: str, gauges: Mapping[str, int] | None = None) -> None:
+    """Write that this worker runs, with its gauges (`figures.OF_WORKERS`) for `/metrics`.
+
+    Rows of workers that were gone for a week are deleted by the way.
+    """
     with connection.cursor() as cursor:
-        row = {"name": name[:128], "host": host[:255], "version": service_version()[:64]}
+        row = {
+            "name": name[:128],
+            "host": host[:255],
+            "version": service_version()[:64],
+            "gauges": json.dumps(gauges or {}),
+        }
         cursor.execute(_REPORT, {**row, "days": KEPT_DAYS})
 
 
@@ -39,9 +48,10 @@ _REPORT = """
         DELETE FROM tasks_workerprocess
         WHERE name <> %(name)s AND seen_at < clock_timestamp() - make_interval(days => %(days)s)
     )
-    INSERT INTO tasks_workerprocess (name, host, version, started_at, seen_at)
-    VALUES (%(name)s, %(host)s, %(version)s, clock_timestamp(), clock_timestamp())
-    ON CONFLICT (name) DO UPDATE SET host = excluded.host, version = excluded.version, seen_at = excluded.seen_at"""
+    INSERT INTO tasks_workerprocess (name, host, version, started_at, seen_at, gauges)
+    VALUES (%(name)s, %(host)s, %(version)s, clock_timestamp(), clock_timestamp(), %(gauges)s::jsonb)
+    ON CONFLICT (name) DO UPDATE SET host = excluded.host, version = excluded.version, seen_at = excluded.seen_at,
+        gauges = excluded.gauges"""
 _AGES = """
     SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM tasks_workerprocess
     WHERE %(host)s::text IS NULL OR host = %(host)s ORDER BY name"""

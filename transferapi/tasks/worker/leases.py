@@ -58,6 +58,8 @@ class Grant:
     spec: TaskSpec
     #: How the owner of the task reaches its endpoints.
     accesses: Mapping[Side, Access]
+    #: Another worker had the task, and was lost.
+    taken_over: bool = False
 
 
 def acquire(
@@ -119,7 +121,8 @@ def _last_file(task: Task) -> int:
 
 def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, now: datetime, ttl: timedelta) -> Grant:
     """Write the lease with a new epoch and move the task. Raises StaleStateError where it was ended meanwhile."""
-    if task.phase == Phase.QUEUED:
+    taken_over = task.phase != Phase.QUEUED
+    if not taken_over:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
         task.suspect_up_to = _last_file(task)
@@ -129,7 +132,7 @@ def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, n
     with connection.cursor() as cursor:
         cursor.execute(_TAKE, [task.pk, worker, now + ttl, sessions])
         (epoch,) = cursor.fetchone()
-    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends)
+    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, taken_over)
 
 
 def _spec(task: Task, sessions: int) -> TaskSpec:

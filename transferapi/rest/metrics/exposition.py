@@ -1,0 +1,66 @@
+"""The answer to a scrape, in the text format of Prometheus (version 0.0.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from transferapi.tasks.upkeep import figures
+from transferapi.tasks.upkeep.figures import Values
+
+from .families import FAMILIES, OF_DATABASE, Type
+from .sampler import Sampler
+from .shared_counts import BUCKETS, COUNTS
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_sampler = Sampler(figures.read)
+
+
+class _Service(Collector):
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_web()
+        sample = _sampler.sample()
+        values, answered = sample if sample else ({}, {})
+        yield _family("database_answers", {(): float(any(answered.values()))})
+        yield _family("question_answered", {(name,): float(passed) for name, passed in answered.items()})
+        for one in OF_DATABASE:
+            if one.key in values:
+                yield _family(one.key, values[one.key])
+
+
+def _of_web() -> Iterator[Metric]:
+    sums = COUNTS.sums()
+    yield _family("web_processes", {(): sums.processes})
+    yield _family("requests_in_progress", {(): sums.in_progress})
+    yield _family("database_statements", {(): sums.statements})
+    yield _family("database_statement_seconds", {(): sums.statement_seconds})
+    yield _family("redis_round_trips", {(): sums.redis})
+    declared = FAMILIES["request_seconds"]
+    family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
+    for labels, one in sorted(COUNTS.histograms().items()):
+        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+        family.add_metric(labels, list(zip(bounds, accumulate(one.buckets), strict=True)), one.seconds)
+    yield family
+
+
+def _family(key: str, values: Values) -> Metric:
+    declared = FAMILIES[key]
+    make = CounterMetricFamily if declared.type is Type.COUNTER else GaugeMetricFamily
+    family = make(declared.name, declared.help, labels=declared.labels)
+    for labels, value in sorted(values.items()):
+        family.add_metric(labels, value)
+    return family
+
+
+_registry = CollectorRegistry(auto_describe=False)
+_registry.register(_Service())
+
+
+def text() -> bytes:
+    """Waits at most `sampler.PATIENCE` seconds, for the database."""
+    return generate_latest(_registry)

@@ -1,0 +1,76 @@
+"""All metrics of `/metrics`: the exposition, docs/operate/metrics.md and the tests read this table.
+
+Labels have words of the code as values (states, schemes, kinds of faults, routes); never text of a user or a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PREFIX = "waybill_"
+
+
+class Type(StrEnum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """key: the name in the code. The name of a counter gets `_total`, as Prometheus wants it."""
+
+    key: str
+    type: Type
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{PREFIX}{self.key}{'_total' if self.type is Type.COUNTER else ''}"
+
+
+_G, _C = Type.GAUGE, Type.COUNTER
+#: Read from the database, by `transferapi.tasks.upkeep.figures`.
+OF_DATABASE = (
+    Family("tasks", _G, "Tasks that have not ended, at most 100,000 in all.", ("type", "phase")),
+    Family("oldest_queued_seconds", _G, "How long the task that has waited longest for its turn has been due."),
+    Family("tasks_ended_last_hour", _G, "Tasks that ended in the last hour.", ("type", "status")),
+    Family("leases_held", _G, "Tasks that a worker holds."),
+    Family("leases_expired", _G, "Tasks whose worker was lost, and that no other one has taken yet."),
+    Family("takeovers", _C, "Tasks that were taken from a lost worker."),
+    Family("slices", _C, "Turns of tasks that workers have begun."),
+    Family("files", _C, "Files that have arrived or were deleted.", ("source", "destination")),
+    Family("bytes", _C, "Octets that have arrived.", ("source", "destination")),
+    Family("faults", _C, "Faults of files, scans and endpoints.", ("kind",)),
+    Family("retries", _C, "Faults after which the work is tried again."),
+    Family("round_overdue_seconds", _G, "How late a periodic job of the workers is.", ("round",)),
+    Family("workers", _G, "Workers that have reported in the last 20 s."),
+    Family("sessions_warm", _G, "Idle sessions of all workers with servers."),
+    Family("sessions_in_use", _G, "Sessions of all workers that are in use or being opened."),
+    Family("slices_running", _G, "Tasks that workers work on now, as they say themselves."),
+    Family("streams_running", _G, "Files that workers themselves stream now."),
+    Family("mails_waiting", _G, "Mails that are to be sent."),
+    Family("mails_oldest_seconds", _G, "Age of the oldest of them."),
+    Family("webhooks_waiting", _G, "Messages to webhooks that are to be sent."),
+    Family("webhooks_oldest_seconds", _G, "Age of the oldest of them."),
+    Family("credentials_expiring", _G, "Credentials of users that expire within this time.", ("within",)),
+    Family("agents_connected", _G, "Agents with a tunnel to a relay that runs."),
+    Family("sign_ins_last_hour", _G, "Sign-ins of the last hour, at most 100,000 in all.", ("result",)),
+)
+#: Of the scrape itself.
+OF_SCRAPE = (
+    Family("database_answers", _G, "1: the database answered; 0: all metrics from it are missing."),
+    Family("question_answered", _G, "0: this group of metrics from the database is missing.", ("question",)),
+)
+#: Counted by the web processes of this host, and added up.
+OF_WEB = (
+    Family("web_processes", _G, "Processes of this web server."),
+    Family("requests_in_progress", _G, "Requests that threads of this web server have now."),
+    Family("request_seconds", Type.HISTOGRAM, "Seconds from the head of a request to its answer.", ("route", "status")),
+    Family("database_statements", _C, "Statements that this web server sent to the database."),
+    Family("database_statement_seconds", _C, "Seconds that it waited for them."),
+    Family("redis_round_trips", _C, "Connections to Redis that this web server used for a command or a pipeline."),
+)
+FAMILIES = {one.key: one for one in (*OF_DATABASE, *OF_SCRAPE, *OF_WEB)}

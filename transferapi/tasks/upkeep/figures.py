@@ -1,0 +1,186 @@
+"""What the database says about the whole service, in numbers: for `/metrics`.
+
+Each question reads an index, or at most MOST rows, and has EACH seconds, of SECONDS in all. One that fails is
+left out, and the others are still asked.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connection, transaction
+
+from .worker_processes import GONE_SECONDS
+
+#: Seconds for all questions together, and for one.
+SECONDS, EACH = 2.0, 0.7
+#: Rows that one question reads: larger numbers are shown as this one.
+MOST = 100_000
+#: Seconds after which the agents of a relay that does not beat count as gone (`endpoints.connect.presence.LEASE`).
+RELAY_SECONDS = 4
+
+#: The values of one metric, by the values of its labels.
+Values = dict[tuple[str, ...], float]
+#: Metrics by name, without the prefix of the service.
+Figures = dict[str, Values]
+
+#: What a worker reports of itself (`WorkerProcess.gauges`), which is added up over the workers.
+OF_WORKERS = ("sessions_warm", "sessions_in_use", "slices_running", "streams_running")
+#: Tallies, with the number of their labels.
+TALLIES: Mapping[str, int] = MappingProxyType(
+    {"files": 2, "bytes": 2, "faults": 1, "retries": 0, "takeovers": 0, "slices": 0}
+)
+
+
+def read() -> tuple[Figures, dict[str, bool]]:
+    """The figures, and which questions were answered. Raises nothing of the database."""
+    figures: Figures = {}
+    answered: dict[str, bool] = {}
+    until = time.monotonic() + SECONDS
+    for name, question in QUESTIONS.items():
+        left = until - time.monotonic()
+        answered[name] = left > 0.01 and _ask(question, min(left, EACH), figures)
+    return figures, answered
+
+
+def _ask(question: Callable[[], Figures], seconds: float, figures: Figures) -> bool:
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(10, int(1000 * seconds))}"])
+            figures |= question()
+    except (DatabaseError, InterfaceError):
+        return False
+    return True
+
+
+def _rows(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+def _tasks() -> Figures:
+    rows = _rows(
+        """SELECT type, phase, count(*), extract(epoch FROM clock_timestamp() - min(next_run_at)) FROM (
+            SELECT type, phase, next_run_at FROM tasks_task WHERE NOT phase = 'done' LIMIT %s) task GROUP BY 1, 2""",
+        MOST,
+    )
+    late = [float(age) for _, phase, _, age in rows if phase == "queued"]
+    return {
+        "tasks": {(type_.lower(), phase): float(number) for type_, phase, number, _ in rows},
+        # A task that waits for its next attempt is due later, and so is not late.
+        "oldest_queued_seconds": {(): max([0.0, *late])},
+    }
+
+
+def _ended() -> Figures:
+    rows = _rows(
+        """SELECT type, status, count(*) FROM (SELECT type, status FROM tasks_task WHERE phase = 'done'
+            AND NOT history_deleted AND completion_time > now() - interval '1 hour' LIMIT %s) task GROUP BY 1, 2""",
+        MOST,
+    )
+    return {"tasks_ended_last_hour": {(type_.lower(), status.lower()): float(number) for type_, status, number in rows}}
+
+
+def _leases() -> Figures:
+    [(held, expired)] = _rows(
+        """SELECT count(*) FILTER (WHERE expires_at > clock_timestamp()),
+            count(*) FILTER (WHERE expires_at <= clock_timestamp())
+            FROM (SELECT expires_at FROM tasks_lease WHERE NOT worker = '' LIMIT %s) lease""",
+        MOST,
+    )
+    return {"leases_held": {(): float(held)}, "leases_expired": {(): float(expired)}}
+
+
+def _tallies() -> Figures:
+    figures: Figures = {name: {} if labels else {(): 0.0} for name, labels in TALLIES.items()}
+    for key, value in _rows("SELECT key, value FROM tasks_tally ORDER BY key LIMIT 5000"):
+        name, *labels = key.split(" ")
+        # Another version may count something else.
+        if TALLIES.get(name) == len(labels):
+            figures[name][tuple(labels)] = float(value)
+    return figures
+
+
+def _rounds() -> Figures:
+    late = "extract(epoch FROM clock_timestamp() - next_at)"
+    rows = _rows(f"SELECT name, {late} FROM tasks_round WHERE isfinite(next_at) LIMIT 100")  # noqa: S608 - no input
+    return {"round_overdue_seconds": {(name,): max(0.0, float(late)) for name, late in rows}}
+
+
+def _workers() -> Figures:
+    rows = _rows(
+        """SELECT gauges FROM tasks_workerprocess
+            WHERE seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
+        GONE_SECONDS,
+    )
+    total: Counter[str] = Counter()
+    for (gauges,) in rows:
+        total.update(_numbers(gauges))
+    return {"workers": {(): float(len(rows))}, **{name: {(): float(total[name])} for name in OF_WORKERS}}
+
+
+def _numbers(gauges: Any) -> dict[str, int]:
+    """What a worker has reported; nothing where it is of a version that reports none."""
+    found = json.loads(gauges) if isinstance(gauges, str) else gauges
+    return {name: found[name] for name in OF_WORKERS if type(found.get(name)) is int} if isinstance(found, dict) else {}
+
+
+def _backlog(name: str, table: str, column: str) -> Callable[[], Figures]:
+    sql = f"""SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(made)), 0) FROM (
+        SELECT {column} AS made FROM {table} WHERE next_try_at IS NOT NULL ORDER BY next_try_at LIMIT %s) waiting"""  # noqa: S608 - words of this module
+
+    def ask() -> Figures:
+        [(number, age)] = _rows(sql, MOST)
+        return {f"{name}_waiting": {(): float(number)}, f"{name}_oldest_seconds": {(): max(0.0, float(age))}}
+
+    return ask
+
+
+def _credentials() -> Figures:
+    [(day, week)] = _rows(
+        """SELECT count(*) FILTER (WHERE expires_at < now() + interval '1 day'), count(*) FROM (
+            SELECT expires_at FROM identity_credential
+            WHERE expires_at BETWEEN now() AND now() + interval '7 days' LIMIT %s) credential""",
+        MOST,
+    )
+    return {"credentials_expiring": {("1d",): float(day), ("7d",): float(week)}}
+
+
+def _agents() -> Figures:
+    [(number,)] = _rows(
+        """SELECT count(*) FROM endpoints_agent agent JOIN endpoints_relayprocess relay ON relay.address = agent.relay
+            WHERE NOT agent.relay = '' AND relay.heartbeat_at > clock_timestamp() - make_interval(secs => %s)""",
+        RELAY_SECONDS,
+    )
+    return {"agents_connected": {(): float(number)}}
+
+
+def _sign_ins() -> Figures:
+    [(signed_in, refused)] = _rows(
+        """SELECT count(*) FILTER (WHERE what = 'signed_in'), count(*) FILTER (WHERE what = 'sign_in_refused') FROM (
+            SELECT what FROM identity_auditevent WHERE at > now() - interval '1 hour' ORDER BY at DESC LIMIT %s) act""",
+        MOST,
+    )
+    return {"sign_ins_last_hour": {("accepted",): float(signed_in), ("refused",): float(refused)}}
+
+
+QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
+    "tasks": _tasks,
+    "leases": _leases,
+    "rounds": _rounds,
+    "workers": _workers,
+    "tallies": _tallies,
+    "mails": _backlog("mails", "tasks_mail", "created_at"),
+    "webhooks": _backlog("webhooks", "tasks_delivery", "made_at"),
+    "credentials": _credentials,
+    "agents": _agents,
+    "ended": _ended,
+    "sign_ins": _sign_ins,
+})  # fmt: skip
