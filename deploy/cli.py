@@ -11,7 +11,15 @@ from typing import Any
 from identity.audit.origin import OPERATOR, Origin, comes_from
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from . import check, client_commands, oidc_commands, people_commands, scim_commands, user_commands
+from . import (
+    check,
+    client_commands,
+    oidc_commands,
+    people_commands,
+    scim_commands,
+    task_commands,
+    user_commands,
+)
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
@@ -91,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
     user_commands.declare(commands, command)
     people_commands.declare(commands, command)
     scim_commands.declare(commands, command)
+    task_commands.declare(commands, command)
     return main
 
 

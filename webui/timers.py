@@ -49,6 +49,8 @@ class Row:
 
     @property
     def state(self) -> object:
+        if self.timer.inactive_reason == services.HELD:
+            return _("held by the operator of this service")
         return STATES[self.timer.status]
 
 

@@ -324,6 +324,12 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (timers.TimerNotFoundError("t"), 404, MISSING, "No such timer 't'"),
     (timers.TimerInvalidError("f", WHY), 400, BAD, "f: It is so."),
     (timers.TimerEndedError(ID), 409, "TimerEnded", "The timer has ended; give it a new schedule"),
+    (
+        timers.TimerHeldError(ID),
+        409,
+        "TimerHeld",
+        "The operator of this service holds the timer, and has to release it",
+    ),
     (timers.TooManyTimersError(9), 409, LIMIT, "A user has at most 9 timers"),
 ]  # fmt: skip
 

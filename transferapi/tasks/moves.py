@@ -90,10 +90,11 @@ def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datet
 
 
 def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
-    """The description where a manager of an endpoint has canceled the task; None: its owner has."""
+    """The description where a manager of an endpoint or the operator has canceled the task; None: its owner has."""
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     if task.canceled_by_admin is None:
-        return None
+        message = task.canceled_by_admin_message
+        return None if message is None else _with_message("The operator of this service canceled the task", message)
     ends: dict[str, list[Endpoint | None]]
     ends = {"SOURCE": [task.source], "DESTINATION": [task.destination], "BOTH": [task.source, task.destination]}
     names = dict.fromkeys(canonical_name(end) for end in ends[task.canceled_by_admin] if end)
@@ -182,6 +183,15 @@ def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) 
         task = Task.objects.select_for_update().get(pk=task_id)
         words = {"canceled_by_admin": ends, "canceled_by_admin_message": events.printable(message)}
         return _cancel(task, now, words)
+
+
+def cancel_by_operator(task_id: uuid.UUID, message: str, now: datetime | None = None) -> CancelResult:
+    """As `cancel`, by the operator of the service. Raises TaskNotFoundError."""
+    with transaction.atomic():
+        task = Task.objects.select_for_update().filter(pk=task_id).first()
+        if task is None:
+            raise TaskNotFoundError(str(task_id))
+        return _cancel(task, moment(now), {"canceled_by_admin_message": events.printable(message)})
 
 
 def _cancel(task: Task, now: datetime, words: Mapping[str, object] | None = None) -> CancelResult:

@@ -4,6 +4,7 @@ TimerError
 |- TimerNotFoundError(ref)            no such timer, or it belongs to another user
 |- TimerInvalidError(field, reason)   the request makes no sense
 |- TimerEndedError(timer_id)          the timer will never run again
+|- TimerHeldError(timer_id)           the operator of the service holds the timer
 |- TooManyTimersError(limit)          the user has as many timers as allowed
 
 The errors of a submission (`transferapi.tasks.errors`, `endpoints.errors`) pass through.
@@ -37,6 +38,15 @@ class TimerInvalidError(TimerError, InvalidFieldError):
 class TimerEndedError(TimerError):
     category = Category.CONFLICT
     template = "The timer has ended; give it a new schedule"
+
+    def __init__(self, timer_id: uuid.UUID) -> None:
+        super().__init__(timer_id)
+        self.timer_id = timer_id
+
+
+class TimerHeldError(TimerError):
+    category = Category.CONFLICT
+    template = "The operator of this service holds the timer, and has to release it"
 
     def __init__(self, timer_id: uuid.UUID) -> None:
         super().__init__(timer_id)

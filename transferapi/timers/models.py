@@ -25,7 +25,7 @@ class Timer(models.Model):
     status = models.CharField(
         max_length=8, choices=[(word, word) for word in ("new", "loaded", "inactive", "ended")], default="new"
     )
-    #: The reason where it is inactive: {"cause": "user" or "refused", "detail": null or {"code", "message"}}.
+    #: The reason where it is inactive: {"cause": "user", "refused" or "held", "detail": null or {"code", "message"}}.
     inactive_reason = models.JSONField(null=True)
     submitted_at = models.DateTimeField()
     #: The next run; None: no automatic run.

@@ -17,7 +17,7 @@ from transferapi.tasks.errors import RequestError
 from transferapi.tasks.submission import TransferRequest
 
 from . import bodies, schedule
-from .errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
+from .errors import TimerEndedError, TimerHeldError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
 from .models import Timer
 from .schedule import Schedule
 
@@ -28,6 +28,8 @@ MAX_NAME = 256
 MAX_BODY, MAX_BODIES = 1 << 20, 32 << 20
 #: The reason of a timer that its owner has paused.
 PAUSED = {"cause": "user", "detail": None}
+#: The reason of a timer that the operator holds (`holds.py`).
+HELD = {"cause": "held", "detail": None}
 
 
 def create(
@@ -114,16 +116,22 @@ def pause(user: User, timer_id: uuid.UUID) -> Timer:
 def resume(user: User, timer_id: uuid.UUID, now: datetime | None = None) -> Timer:
     """Resume the timer at the next time of its schedule; one that runs once and was late or refused, at once.
 
-    Raises TimerNotFoundError, TimerEndedError.
+    Raises TimerNotFoundError, TimerEndedError, TimerHeldError.
     """
     with transaction.atomic():
         timer = _living(user, timer_id)
+        if timer.inactive_reason == HELD:
+            raise TimerHeldError(timer.pk)
         if timer.status == "inactive":
-            now = moment(now)
-            plan = schedule.read(timer.schedule)
-            _load(timer, max(now, plan.start) if plan.interval is None else plan.after(now, timer.number_of_runs))
+            go_on(timer, moment(now))
             timer.save()
     return timer
+
+
+def go_on(timer: Timer, now: datetime) -> None:
+    """Schedule the next run of an inactive timer, as `resume` does; the caller has locked and saves it."""
+    plan = schedule.read(timer.schedule)
+    _load(timer, max(now, plan.start) if plan.interval is None else plan.after(now, timer.number_of_runs))
 
 
 def delete(user: User, timer_id: uuid.UUID) -> Timer:

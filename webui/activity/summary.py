@@ -225,6 +225,8 @@ def _sentence(seen: Summary) -> str:
     end: datetime | None = task.completion_time
     if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OWNER:
         return _("Paused by its owner.")
+    if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OPERATOR:
+        return _("Held by the operator of this service, who has to release it.")
     return str(texts[state]) % {
         "source": seen.source,
         "destination": seen.destination,

@@ -62,7 +62,7 @@ from transferapi.tasks.errors import (
     TaskCompleteError,
     TaskNotCompleteError,
 )
-from transferapi.timers.errors import TimerEndedError
+from transferapi.timers.errors import TimerEndedError, TimerHeldError
 
 from . import xml_documents
 
@@ -177,6 +177,7 @@ _CODES: dict[type[CategorizedError], str] = {
     TaskNotCompleteError: "TaskNotComplete",
     TaskCompleteError: "TaskComplete",
     TimerEndedError: "TimerEnded",
+    TimerHeldError: "TimerHeld",
     NoCredentialError: "NoCredException",
     NotActivatedError: "ClientError.ActivationRequired",
     CredentialUnusableError: "ClientError.ActivationRequired.{flaw}",

@@ -31,7 +31,7 @@ _RECURRING = t.object_of(
         "end": {"oneOf": [_END_TIME, _END_RUNS], "nullable": True},
     }
 )
-_INACTIVE = t.object_of({"cause": t.one_of("user", "refused"), "detail": t.maybe(_ERROR)})
+_INACTIVE = t.object_of({"cause": t.one_of("user", "refused", "held"), "detail": t.maybe(_ERROR)})
 _ACTIVITY = t.object_of(
     {"code": t.one_of("awaiting_next_run", "run_in_progress", "paused"), "start_timestamp": t.MAYBE_TIME}
 )
@@ -68,7 +68,7 @@ TIMER = ResponseDocument[Timer](
         ),
         example="loaded",
     ),
-    Field("inactive_reason", t.about("paused by its owner, or refused: by what", t.maybe(_INACTIVE))),
+    Field("inactive_reason", t.about("paused by its owner, refused (by what), or held", t.maybe(_INACTIVE))),
     Field(
         "activity",
         t.about("null: it has ended", t.maybe(_ACTIVITY)),

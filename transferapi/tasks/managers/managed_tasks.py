@@ -39,7 +39,7 @@ _UNFINISHED = frozenset({Status.ACTIVE.value, Status.INACTIVE.value})
 #: Events whose details hold no path. Details of PROGRESS may list skipped or deleted paths.
 _OUR_DETAILS = frozenset({"STARTED", "SUCCEEDED", "SKIPPED_ERRORS"})
 #: Codes of errors whose descriptions hold no path.
-_OUR_WORDS = frozenset({pauses.BY_RULE, pauses.BY_ADMIN, "CANCELED", "EXPIRED"})
+_OUR_WORDS = frozenset({pauses.BY_RULE, pauses.BY_ADMIN, pauses.BY_OPERATOR, "CANCELED", "EXPIRED"})
 
 
 @dataclass(frozen=True, slots=True)

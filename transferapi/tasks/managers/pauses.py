@@ -27,9 +27,9 @@ from transferapi.tasks.models import WITH_OWNERS, Task
 from transferapi.tasks.moves import PAUSED, QUEUED, Pause, state_of
 from transferapi.tasks.states import Phase, TaskType
 
-BY_RULE, BY_ADMIN, BY_OWNER = "PAUSED", "PAUSED_BY_ADMIN", "PAUSED_BY_OWNER"
-#: The key of `Task.admin_pauses` for the pause of the owner; the others are sides of the task.
-OWNER = "owner"
+BY_RULE, BY_ADMIN, BY_OWNER, BY_OPERATOR = "PAUSED", "PAUSED_BY_ADMIN", "PAUSED_BY_OWNER", "PAUSED_BY_OPERATOR"
+#: The keys of `Task.admin_pauses` for the pauses of the owner and of the operator; the others are sides of the task.
+OWNER, OPERATOR = "owner", "operator"
 #: Causes that the reason lists; `pause_info` has all of them.
 TOLD = 5
 #: Tasks that one look moves in each direction.
@@ -54,14 +54,18 @@ def stopped(now: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The causes of a pause: rules, each with whether it is on the source's side, messages of managers, the owner."""
+    """The causes of a pause: rules, each with whether it is on the source's side, messages of managers, the owner.
+
+    by_operator: the reason that the operator gave; None: the operator does not hold the task.
+    """
 
     rules: Sequence[tuple[PauseRule, bool]]
     messages: Mapping[str, str]
     by_owner: bool = False
+    by_operator: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.rules or self.messages or self.by_owner)
+        return bool(self.rules or self.messages or self.by_owner or self.by_operator is not None)
 
 
 def causes(tasks: Collection[Task], now: datetime | None = None) -> dict[uuid.UUID, Causes]:
@@ -77,8 +81,8 @@ def causes(tasks: Collection[Task], now: datetime | None = None) -> dict[uuid.UU
 
 
 def _causes(task: Task, rules: Sequence[tuple[PauseRule, bool]]) -> Causes:
-    messages = {place: text for place, text in task.admin_pauses.items() if place != OWNER}
-    return Causes(rules, messages, OWNER in task.admin_pauses)
+    messages = {place: text for place, text in task.admin_pauses.items() if place not in (OWNER, OPERATOR)}
+    return Causes(rules, messages, OWNER in task.admin_pauses, task.admin_pauses.get(OPERATOR))
 
 
 def current(task: Task) -> Causes:
@@ -139,13 +143,21 @@ def _reason(task: Task, found: Causes) -> Pause | None:
     if not found:
         return None
     ends = {"source": task.source, "destination": task.destination}
-    texts = ["The owner has paused this task."] if found.by_owner else []
+    texts = []
+    if found.by_operator is not None:
+        texts.append(_with_message("The operator of this service holds this task", found.by_operator))
+    texts += ["The owner has paused this task."] if found.by_owner else []
     texts += [_by_admin(ends[place.removesuffix("_share")], text) for place, text in found.messages.items()]
     texts += [_by_rule(task, rule, is_source=is_source) for rule, is_source in found.rules]
     texts = list(dict.fromkeys(texts))
     more = [f"There are {len(texts) - TOLD} more reasons."] if len(texts) > TOLD else []
-    code = BY_ADMIN if found.messages else BY_RULE if found.rules else BY_OWNER
-    return Pause(code, " ".join([*texts[:TOLD], *more]))
+    return Pause(_code(found), " ".join([*texts[:TOLD], *more]))
+
+
+def _code(found: Causes) -> str:
+    if found.by_operator is not None:
+        return BY_OPERATOR
+    return BY_ADMIN if found.messages else BY_RULE if found.rules else BY_OWNER
 
 
 def _by_admin(endpoint: Endpoint | None, message: str) -> str:

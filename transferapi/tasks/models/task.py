@@ -91,13 +91,14 @@ class Task(models.Model):
     had_credential = models.DateTimeField(null=True)
 
     #: Pauses of this task by its id, with their messages: {"source": ..., "source_share": ..., "destination": ...,
-    #: "destination_share": ..., "owner": ""}; without "_share" for managers of the host. Rules: PauseRule.
+    #: "destination_share": ..., "owner": "", "operator": ...}; without "_share" for managers of the host. Rules:
+    #: PauseRule.
     admin_pauses = models.JSONField(default=dict)
     #: While paused: since when, and the deadline that the task had before.
     paused_at = models.DateTimeField(null=True)
     deadline_before_pause = models.DateTimeField(null=True)
 
-    #: The endpoint whose manager has canceled the task, and the message.
+    #: The endpoint whose manager has canceled the task, and the message; a message alone is of the operator.
     canceled_by_admin = models.CharField(
         max_length=11, choices=[(word, word) for word in ("SOURCE", "DESTINATION", "BOTH")], null=True
     )
