@@ -66,6 +66,7 @@ def says(browser: Chromium, words: str) -> bool:
 def test_staff_use_their_pages_in_german(browser: Chromium, service: Api) -> None:
     browser.open(f"{service.url}/signin")
     browser.click("button[name=language][value=de]")
+    eventually(lambda: browser.shows("Benutzername"))
     sign_in(browser, service.url, "/console/invitations")
     browser.type("#email", "a-very-long-name-of-a-person-who-comes@department.example.org" + ENTER)
     eventually(lambda: browser.shows("Die Einladung ist erstellt"))
