@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import socket
 import urllib.error
 import urllib.parse
@@ -12,9 +13,11 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from transferapi.config import Config
+from transferapi.config import Config, load_or_exit
 
+from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
+from .stack.home import Home
 from .up import say
 from .user_commands import Declare, user_model
 from .web.tls import client_context
@@ -36,9 +39,20 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_check(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1, with the reasons as lines of the error, where it does not work."""
-    _CHECKS[arguments.program](config, arguments.exclude)
+    _CHECKS[arguments.program](_running_here(config), arguments.exclude)
     say(f"{arguments.program}: works")
     return 0
+
+
+def _running_here(config: Config) -> Config:
+    """The configuration of what `make up` runs in this home, where it does; else the given one."""
+    home = Home(config.home)
+    connection: Any = home.read_json(home.connection)
+    if not connection:
+        return config
+    os.environ.setdefault("WAYBILL_SSH_PORT", str(connection["ssh"]["port"]))
+    use_embedded_stack()
+    return load_or_exit()
 
 
 def _web(config: Config, exclude: list[str]) -> None:

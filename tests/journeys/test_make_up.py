@@ -235,6 +235,9 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     status = waybill.run("status")
     assert status.returncode == 0
     assert all(name in status.stdout for name in connection["pids"])
+    for program in ("web", "worker", "shell", "relay"):
+        checked = waybill.run("check", program)
+        assert (checked.returncode, checked.stdout) == (0, f"{program}: works\n"), checked.stderr
     assert by_ssh(connection["ssh"], waybill.home, "ls go#ep1/share/") == "godata/\nsample/\n"
     assert waybill.run("user", "add", "alice").returncode == 0
     assert waybill.run("user", "set", "alice", "--email", "alice@example.org").stdout == "alice: alice@example.org\n"
