@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 #: Processes of one server that are counted; one more counts for itself, and is not shown.
 SLOTS = 64
-#: Routes that are told apart; others count as the first one.
+#: Routes that are counted apart; others count as the first one.
 MOST_ROUTES = 768
 OTHER = "(other)"
 #: Upper bounds in seconds; the last bucket has none.
@@ -60,7 +60,7 @@ class SharedCounts:
         self._mine = self._numbers[:_SLOT]
 
     def name_routes(self, routes: Collection[str]) -> None:
-        """Before the fork: the routes that are told apart."""
+        """Before the fork: the routes that are counted apart."""
         for route in routes:
             if len(self._routes) < MOST_ROUTES:
                 self._routes.setdefault(route, len(self._routes))

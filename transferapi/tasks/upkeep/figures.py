@@ -1,4 +1,4 @@
-"""What the database says about the whole service, in numbers: for `/metrics`.
+"""Figures of the whole service, from the database: for `/metrics`.
 
 Each question reads an index, or at most MOST rows, and has EACH seconds, of SECONDS in all. One that fails is
 left out, and the others are still asked.
@@ -29,7 +29,7 @@ Values = dict[tuple[str, ...], float]
 #: Metrics by name, without the prefix of the service.
 Figures = dict[str, Values]
 
-#: What a worker reports of itself (`WorkerProcess.gauges`), which is added up over the workers.
+#: Gauges that a worker reports of itself (`WorkerProcess.gauges`); they are added up over the workers.
 OF_WORKERS = ("sessions_warm", "sessions_in_use", "slices_running", "streams_running")
 #: Tallies, with the number of their labels.
 TALLIES: Mapping[str, int] = MappingProxyType(
@@ -127,7 +127,7 @@ def _workers() -> Figures:
 
 
 def _numbers(gauges: Any) -> dict[str, int]:
-    """What a worker has reported; nothing where it is of a version that reports none."""
+    """The report of a worker; nothing where it is of a version that reports none."""
     found = json.loads(gauges) if isinstance(gauges, str) else gauges
     return {name: found[name] for name in OF_WORKERS if type(found.get(name)) is int} if isinstance(found, dict) else {}
 
