@@ -38,7 +38,7 @@ from transferapi.rest.metrics import exposition
 from transferapi.rest.metrics.families import FAMILIES, OF_DATABASE
 from transferapi.rest.metrics.sampler import Sampler
 from transferapi.tasks.models import Tally
-from transferapi.tasks.records import FaultedItem
+from transferapi.tasks.records import FaultedItem, FoundFile, SettledFile, Settlement
 from transferapi.tasks.upkeep import figures, rounds, tallies, worker_processes
 from transferapi.tasks.worker import scan_results
 from workers import runtime
@@ -148,6 +148,29 @@ def test_workers_tally_files_and_faults(alice: User, ep1: Endpoint, ep2: Endpoin
     Tally.objects.create(key="invented a b", value=1)
     Tally.objects.create(key="faults a b", value=1)
     assert figures.read()[0]["faults"] == {("TIMEOUT",): 3.0}
+
+
+def test_files_count_once_and_faults_of_endpoints_count(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    grant = take(submit(alice, ep1, ep2))
+    store = PostgresTaskStore(grant, kinds=("ftp", "agent"))
+    items = scan_results.unscanned(grant.task_id, grant.epoch, 10)
+    found = [(item, FoundFile(item.source_path, item.destination_path, 5, None)) for item in items]
+    rows = scan_results.file_items_scanned(grant.task_id, grant.epoch, found)
+    batch = Settlement(settled=[SettledFile(row, row.size) for row in rows])
+
+    async def work() -> None:
+        await store.write(batch)
+        await store.write(batch)
+        await store.endpoint_failed(Fault(Kind.CONNECT_FAILED), timezone.now() + timedelta(seconds=9))
+
+    try:
+        asyncio.run(work())
+    finally:
+        close_connections()
+    tallies.flush()
+    read = figures.read()[0]
+    assert (read["files"], read["bytes"]) == ({("ftp", "agent"): 1.0}, {("ftp", "agent"): 5.0})
+    assert (read["faults"], read["retries"]) == ({("CONNECT_FAILED",): 1.0}, {(): 1.0})
 
 
 def test_what_was_not_written_is_written_later() -> None:
