@@ -39,7 +39,7 @@ from .errors import (
 
 PORT = 7512
 MOST = 50
-#: The lifetime that is asked for the credential: it is checked, and discarded.
+#: The lifetime of the credential, which is checked and discarded.
 LIFETIME = timedelta(minutes=15)
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?"
 _SERVER = re.compile(rf"({_DOMAIN})(?::(\d{{1,5}}))?")
