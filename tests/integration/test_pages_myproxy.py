@@ -263,6 +263,15 @@ def test_an_unknown_server_is_not_found(settings: Any) -> None:
     assert Browser().get("/signin/myproxy/none").status_code == 404
 
 
+def test_a_page_that_demands_the_domain_names_it_and_offers_its_server_first(settings: Any) -> None:
+    settings.MYPROXY_SIGN_IN = parse_servers("a.example label=First, b.example label=Second")
+    browser = Browser()
+    browser.get("/signin?next=/activity&domain=b.example&domain=evil.example")
+    assert "b.example" in browser.text
+    assert "evil.example" not in browser.text
+    assert browser.text.index("Sign in with Second") < browser.text.index("Sign in with First")
+
+
 def test_the_page_is_in_the_language_of_the_reader(settings: Any) -> None:
     configure(settings, 1)
     browser = Browser(HTTP_ACCEPT_LANGUAGE="de")

@@ -120,7 +120,7 @@ def form(
         "recovery": recovery.is_offered(),
         "providers": sorted(settings.PROVIDERS.values(), key=lambda one: one.domain not in demanded),
         "demanded": ", ".join(demanded),
-        "myproxy": list(settings.MYPROXY_SIGN_IN.values()),
+        "myproxy": sorted(settings.MYPROXY_SIGN_IN.values(), key=lambda one: one.domain not in demanded),
         "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
         **place(request),
