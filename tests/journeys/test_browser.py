@@ -18,7 +18,9 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
 
-HOW_TO_GET_IT = "there is no chromedriver: sudo tests/install-browser.sh"
+HOW_TO_GET_IT = (
+    "there is no chromedriver or no axe-core: sudo tests/install-browser.sh; tests/clients/install.sh .clients"
+)
 #: Texts with less contrast to what is behind them than WCAG AA asks for.
 HARD_TO_READ = """
 const parts = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 ? m : [...m, 1]; };
@@ -44,7 +46,7 @@ WIDTH = "return [document.documentElement.scrollWidth, document.documentElement.
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Chromium]:
     """Without one the tests are skipped; in CI they fail, so that nobody is fooled."""
-    if not chromium.installed():
+    if not chromium.installed() or not accessibility.AXE.exists():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
     with Chromium(tmp_path) as found:
         yield found
