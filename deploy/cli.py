@@ -12,6 +12,7 @@ from identity.audit.origin import OPERATOR, Origin, comes_from
 from transferapi.config import KNOWN, Config, load_or_exit
 
 from . import (
+    backup_commands,
     check,
     client_commands,
     oidc_commands,
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     people_commands.declare(commands, command)
     scim_commands.declare(commands, command)
     task_commands.declare(commands, command)
+    backup_commands.declare(commands, command)
     return main
 
 

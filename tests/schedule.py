@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 JOURNEYS = "tests/journeys"
 #: Journeys that start an instance for each test: a unit each.
-EACH_WITH_AN_INSTANCE = {"test_make_up.py", "test_vault_key.py"}
+EACH_WITH_AN_INSTANCE = {"test_make_up.py", "test_vault_key.py", "test_backup.py"}
 #: Journeys that start an instance, or none, for the module.
 WITH_ANOTHER_INSTANCE = {
     "test_box.py",
@@ -45,6 +45,7 @@ LONG = {
     "tests/conformance/test_striped_servers.py": 1.0,
     "tests/faults/test_data_faults.py": 3.0,
     "tests/faults/test_engine_faults.py": 3.0,
+    "tests/integration/test_backup_commands.py": 7.0,
     "tests/integration/test_connect_program.py": 4.0,
     "tests/integration/test_files_and_slow_clients.py": 4.0,
     "tests/integration/test_front_server.py": 2.0,

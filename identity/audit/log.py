@@ -74,6 +74,7 @@ class What(StrEnum):
     ACCESS_CHANGED = "access_changed"
     ACCESS_TAKEN_BACK = "access_taken_back"
     AUDIT_EXPORTED = "audit_exported"
+    RESTORED = "restored"
 
 
 def record(

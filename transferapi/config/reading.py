@@ -88,7 +88,7 @@ def _read(variable: Variable, environ: Mapping[str, str], problems: list[str]) -
 
 
 def _secret_value(variable: Variable, environ: Mapping[str, str]) -> Secret | None:
-    text = _secret_text(environ, variable.name)
+    text = secret_text(environ, variable.name)
     if not text:
         return None
     variable.parse(text)
@@ -146,7 +146,8 @@ def _unknown(environ: Mapping[str, str]) -> list[str]:
     return [f"unknown variable {', '.join(unknown)}; the known ones are\n{known}"]
 
 
-def _secret_text(environ: Mapping[str, str], name: str) -> str:
+def secret_text(environ: Mapping[str, str], name: str) -> str:
+    """A secret variable, or the text of the file that NAME_FILE names; "": neither. Raises ValueError, OSError."""
     text, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
     if text and file:
         raise ValueError(f"given twice, also as {name}_FILE")

@@ -1,0 +1,85 @@
+"""The second file of a backup: the keys of the vault and the other secrets, for a place apart from the database."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from deploy.stack.errors import StackError
+from deploy.stack.home import Home, write_private
+from identity.vault.keys import parse_keys
+from transferapi.config import SECRETS, Config
+from transferapi.config.reading import secret_text
+
+from .archive import new_file
+
+FORMAT = "waybill keys 1"
+MOST_OCTETS = 1 << 20
+#: Secrets of the place, which another place has of its own.
+_OF_THE_PLACE = frozenset({"DATABASE_URL", "REDIS_URL"})
+
+
+def write(path: Path, backup: str) -> list[str]:
+    """Write the secrets that this service has, mode 0600; return their names. Raises StackError, OSError."""
+    found = {name: text for name in sorted(set(SECRETS) - _OF_THE_PLACE) if (text := secret_text(os.environ, name))}
+    with new_file(path) as file:
+        file.write(json.dumps({"format": FORMAT, "backup": backup, "keys": found}, indent=2).encode() + b"\n")
+    return list(found)
+
+
+def read(path: Path, backup: str) -> dict[str, str]:
+    """The secrets by name. Raises StackError where the file is of another backup, OSError."""
+    with path.open("rb") as file:
+        octets = file.read(MOST_OCTETS + 1)
+    try:
+        document: Any = json.loads(octets)
+        keys = {str(name): str(value) for name, value in document["keys"].items()}
+        right, of_this = document["format"] == FORMAT, document["backup"] == backup
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise StackError(f"{path} is no file of keys, or is damaged") from None
+    if not right or not of_this:
+        raise StackError(f"{path} is of another backup: its keys may open nothing of this one")
+    return keys
+
+
+def before_the_database(config: Config, keys: dict[str, str]) -> None:
+    """Add the keys of the vault to those of the home: whatever happens then, all keys are there. Raises StackError."""
+    text = keys.get("WAYBILL_VAULT_KEY")
+    if text is None or is_given("WAYBILL_VAULT_KEY", config):
+        return
+    file = Home(config.home).vault_key
+    present = file.read_text() if file.exists() else ""
+    known, merged = set(), []
+    try:
+        for word in (*_words(text), *_words(present)):
+            if (name := parse_keys(word)[0].name) not in known:
+                known.add(name)
+                merged.append(word)
+        parse_keys("\n".join(merged))
+    except ValueError as error:
+        raise StackError(f"the keys of the vault in the file and in {file} cannot be joined: {error}") from None
+    write_private(file, "\n".join(merged) + "\n")
+
+
+def after_the_database(config: Config, keys: dict[str, str]) -> list[str]:
+    """Put the other keys into the home; return the names of those that the operator has to set."""
+    home = Home(config.home)
+    files = {"WAYBILL_SECRET_KEY": home.secret_key, "WAYBILL_OIDC_KEY": home.oidc_key}
+    for name, file in files.items():
+        if name in keys and not is_given(name, config):
+            write_private(file, keys[name])
+    in_place = {name for name in (*files, "WAYBILL_VAULT_KEY") if not is_given(name, config)}
+    return [name for name in keys if name not in in_place and keys[name] != secret_text(os.environ, name)]
+
+
+def is_given(name: str, config: Config) -> bool:
+    """Whether the operator sets it: by a variable that is not a file of the home."""
+    file = os.environ.get(f"{name}_FILE", "")
+    return bool(os.environ.get(name)) or bool(file and Path(file).parent != config.home)
+
+
+def _words(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return [word for line in lines for word in line.replace(",", " ").split()]
