@@ -325,7 +325,7 @@ def _kind(end: Access | None) -> str:
     """A word for the tallies: the scheme of an endpoint's first server, "agent", or "none" (of a deletion)."""
     if end is None:
         return "none"
-    return "agent" if end.host.personal else end.host.servers.values_list("scheme", flat=True).first() or "none"
+    return "agent" if end.host.personal else next((one.scheme for one in end.host.servers.all()), "none")
 
 
 def _resolve(host: str, port: int) -> list[str]:
