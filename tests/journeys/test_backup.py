@@ -83,6 +83,9 @@ def test_what_was_canceled_after_the_backup_waits_for_the_operator(home: Path) -
         while not api.call("GET", f"/task/{task}")["bytes_transferred"]:
             assert time.monotonic() < until, "it does not begin"
             time.sleep(0.05)
+        # On a fast machine the task would end before the backup begins.
+        api.call("POST", f"/task/{task}/pause")
+        assert api.call("GET", f"/task/{task}")["status"] == "ACTIVE"
         waybill(home, "backup", str(backups / "one"))
         api.call("POST", f"/task/{task}/cancel")
         later = api.transfer("go#ep1", "/share/godata/file1.txt", "go#ep2", "/later.txt")
@@ -105,6 +108,7 @@ def test_what_was_canceled_after_the_backup_waits_for_the_operator(home: Path) -
         lines = waybill(home, "task", "release", "--all", "--dry-run").splitlines()
         assert [line.split()[0] for line in lines] == [task, "1"]
         waybill(home, "task", "release", task)
+        api.call("POST", f"/task/{task}/resume")
         done = api.wait(task, timeout=120)
         assert done["status"] == "SUCCEEDED"
         assert (done["files"], done["files_transferred"], done["bytes_transferred"]) == (1, 1, LARGE)
