@@ -24,12 +24,14 @@ class Relay:
     def __init__(self) -> None:
         self.opened = 0
         self._waiting: dict[str, socket.socket] = {}
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def open(self, token: str) -> socket.socket:
         with self._lock:
             self.opened += 1
-            if token.startswith("refused"):
+            # A session that ends late must not leave a socket that nobody closes.
+            if self._is_closed or token.startswith("refused"):
                 raise ConnectionRefusedError("the relay does not know this token")
             if token in self._waiting:
                 return self._waiting.pop(token)
@@ -37,8 +39,10 @@ class Relay:
             return ours
 
     def close(self) -> None:
-        for sock in self._waiting.values():
-            sock.close()
+        with self._lock:
+            self._is_closed = True
+            for sock in self._waiting.values():
+                sock.close()
 
 
 class Session(Dialogue):
