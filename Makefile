@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Processes of `make test`: more than there are processors, for many tests wait for servers.
 TEST_PROCESSES := 4
 
-.PHONY: help up down status logs test thorough check lint unit map venv venv-test lock audit bench agent
+.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench agent
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,9 +35,6 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@tests/install-ftp-servers.sh .ftp-servers
 	@$(MAKE) --no-print-directory lint
 	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
-
-thorough: export THOROUGH_TESTS := 1
-thorough: test ## the same with four times as many examples in the tests of chance: before a release
 
 check: venv-test ## lint and the unit tests, in less than a minute
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint unit

@@ -28,7 +28,7 @@ from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
-from tests import effort, front_server, real_clients
+from tests import front_server, real_clients
 from tests.database import delete_rows_in_place_of_truncating
 from tests.memory import folder_in_memory
 from tests.oauth_server import CONFIDENTIAL, OAuthSite
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     _configure_service()
     # The time that an example takes says more about the machine than about the code.
-    hypothesis.settings.register_profile("waybill", deadline=None, max_examples=effort.examples(effort.DEFAULT))
+    hypothesis.settings.register_profile("waybill", deadline=None)
     hypothesis.settings.load_profile("waybill")
     delete_rows_in_place_of_truncating()
     global _own_folder

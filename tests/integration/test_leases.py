@@ -11,7 +11,6 @@ import pytest
 
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.effort import examples
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
 from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import LeaseLostError
@@ -276,7 +275,7 @@ def test_nobody_starves_between_two_endpoints_that_others_keep_full(alice: User,
     pytest.fail("it never had its turn")
 
 
-@pytest.mark.parametrize("seed", range(examples(4)))
+@pytest.mark.parametrize("seed", range(3))
 def test_in_a_random_crowd_quotas_hold_and_everything_ends(alice: User, seed: int) -> None:
     """Slices of random length, random endpoints, workers that die: all tasks come to their end, within all bounds."""
     dice = random.Random(seed)

@@ -18,7 +18,6 @@ from endpoints import registry
 from endpoints.models import Endpoint
 from endpoints.network_use import NetworkLimits
 from identity.models import User
-from tests.effort import examples
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
 from transferapi.config.limits import DEFAULTS
@@ -406,7 +405,7 @@ def world(alice: User) -> tuple[Api, Task]:
 
 #: The speed of drawing examples depends on the machine only, so it is not checked.
 _ANY = settings(
-    max_examples=examples(300),
+    max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

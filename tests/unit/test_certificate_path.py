@@ -20,7 +20,6 @@ from identity.gsi.signing_policy import PolicyEntry
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import LIMITED, MAX_CERTIFICATES, UNREADABLE
 from tests import hostile_certificates as make
-from tests.effort import examples
 from tests.hostile_certificates import DAY, NOW, Holder, refused, verified
 
 CA = make.authority()
@@ -296,7 +295,7 @@ def test_an_extension_that_comes_twice_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 3000), st.integers(1, 255))
 def test_a_proxy_with_one_octet_changed_proves_nobody(at: int, change: int) -> None:
     proxy = make.proxy(make.person(CA))

@@ -35,7 +35,6 @@ from identity.gsi.errors import (
 )
 from identity.gsi.x509 import LIMITED, MAX_PEM, X509Credential, read_certificates
 from tests import hostile_certificates as make
-from tests.effort import examples
 from tests.hostile_certificates import DAY, NOW, certificate_pem, key_pem
 
 CA = make.authority()
@@ -258,14 +257,14 @@ def test_any_octets_are_a_credential_or_refused(octets: bytes) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.integers(0, len(PROXY.pem) - 1), st.binary(max_size=3), st.integers(0, 5))
 def test_a_damaged_credential_is_read_or_refused(at: int, put: bytes, drop: int) -> None:
     read_or_refused(PROXY.pem[:at] + put + PROXY.pem[at + drop :])
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 900), st.integers(0, 255))
 def test_a_certificate_with_a_changed_octet_is_read_or_refused(at: int, octet: int) -> None:
     data = bytearray(PROXY.certificate.public_bytes(Encoding.DER))

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import AWAY_KINDS, FaultScope, Kind, Side, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import World, each_in_virtual_time
 from workers.engine.retry import AWAY_SECONDS, Policy, Wait, decide
 from workers.engine.slice import SliceResult
@@ -81,7 +80,7 @@ async def test_a_deadline_passes_also_while_the_agent_is_away() -> None:
 STEPS = st.sampled_from(["open", "lane", "stat", "list", "mkdir", "retr", "stor", "midway", "checksum", "utime"])
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(st.tuples(STEPS, st.integers(1, 4), st.sampled_from(FaultScope)), max_size=5),
     verify=st.booleans(),

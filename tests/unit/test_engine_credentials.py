@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import FaultScope, Kind, Side, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import World, each_in_virtual_time
 from workers.engine.credentials import CHECK_INTERVAL, MARGIN
 from workers.engine.fakes import State
@@ -201,7 +200,7 @@ async def test_a_task_that_is_canceled_while_it_goes_to_bed_is_over() -> None:
     assert await task == "FAILED"
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     moments=st.lists(
         st.tuples(

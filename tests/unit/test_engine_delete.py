@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import World, each_in_virtual_time
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow
 from workers.engine.bounds import Memory
@@ -163,7 +162,7 @@ def rules(draw: st.DrawFn) -> tuple[str, str, Fault, int]:
     return step, path, replace(make_fault(kind), scope=scope), draw(st.integers(1, 5))
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(faults=st.lists(rules(), max_size=5), deaths=st.lists(st.integers(1, 120), max_size=3))
 @each_in_virtual_time
 async def test_all_goes_whatever_fails_and_whenever_workers_die(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import ItemSpec, World, each_in_virtual_time
 from workers.engine.delete import tree_remover
 from workers.engine.delete.extras import SKIPPED
@@ -469,7 +468,7 @@ def rules(draw: st.DrawFn) -> tuple[str, str, Fault, int]:
     return step, path, replace(make_fault(kind), scope=scope), draw(st.integers(1, 5))
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(faults=st.lists(rules(), max_size=5), deaths=st.lists(st.integers(1, 500), max_size=3))
 @each_in_virtual_time
 async def test_it_is_a_mirror_whatever_fails_and_whenever_workers_die(

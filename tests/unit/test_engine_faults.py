@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import World, each_in_virtual_time
 from workers.engine.fakes import State, run
 
@@ -45,7 +44,7 @@ def rules(draw: st.DrawFn) -> tuple[str, str, Fault, int]:
     return draw(STEPS), path, replace(make_fault(kind), scope=scope), draw(st.integers(1, 6))
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(files=FILES, faults=st.lists(rules(), max_size=6), chunk=st.sampled_from([None, 3]), trusted=st.booleans())
 @each_in_virtual_time
 async def test_every_file_arrives_however_often_mendable_faults_strike(
@@ -59,7 +58,7 @@ async def test_every_file_arrives_however_often_mendable_faults_strike(
     assert_arrived(world, files)
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     files=FILES,
     faults=st.lists(rules(), max_size=3),
@@ -86,7 +85,7 @@ async def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
     assert status == ("FAILED" if failed else "SUCCEEDED")
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     files=FILES,
     faults=st.lists(rules(), max_size=4),

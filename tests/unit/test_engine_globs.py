@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Kind, make_fault
 from endpoints.gridftp.patterns import is_pattern
-from tests.effort import examples
 from tests.unit.engine_world import World
 from workers.engine.fakes import MemoryTree
 from workers.engine.scan import globs
@@ -154,7 +153,7 @@ async def test_more_folders_than_there_is_room_for_are_refused(monkeypatch: pyte
 NAMES = st.text("ab.*[]!-?", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much])
 @given(NAMES, st.text("ab.*?", min_size=1, max_size=6))
 def test_asterisks_and_question_marks_match_as_the_standard_library_has_it(name: str, pattern: str) -> None:
     expected = fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
-from tests.effort import examples
 from tests.unit.engine_world import World, each_in_virtual_time
 from transferapi.tasks.records import Checksum, ItemRow
 from workers.engine.fakes import Fuse, MemorySessions, State, run
@@ -341,7 +340,7 @@ RULES = st.tuples(
 )
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rules=st.lists(RULES, max_size=6),
     deaths=st.lists(st.integers(1, 150), max_size=3),

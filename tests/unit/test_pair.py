@@ -30,7 +30,6 @@ from endpoints.gridftp.third_party.slots import (
     Flush,
     Transfer,
 )
-from tests.effort import examples
 
 
 class Data:
@@ -217,7 +216,7 @@ NAMES = [b"f%d" % index for index in range(12)]
 names = st.sets(st.sampled_from(NAMES), max_size=12)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(names, names, st.booleans(), st.booleans(), st.data())
 def test_whatever_fails_no_file_gets_anothers_content(
     missing: set[bytes], unwritable: set[bytes], stream: bool, temporary: bool, data: st.DataObject
@@ -242,7 +241,7 @@ def test_whatever_fails_no_file_gets_anothers_content(
     contents_are_right(world, world.settled)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(names, st.integers(0, 120), st.sampled_from([Side.SOURCE, Side.DESTINATION]), st.data())
 def test_a_connection_lost_at_any_step_settles_only_what_is_certain(
     missing: set[bytes], when: int, side: Side, data: st.DataObject

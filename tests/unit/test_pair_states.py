@@ -34,7 +34,6 @@ from endpoints.gridftp.third_party.pair_states import (
     transition,
 )
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
-from tests.effort import examples
 
 ALL_PAIRS = list(itertools.product(PairState, PairInput))
 #: They queue commands for files, addresses or settings.
@@ -336,7 +335,7 @@ class Dialogues(RuleBasedStateMachine):
 
 test_whatever_the_servers_answer = pytest.mark.filterwarnings("default")(Dialogues.TestCase)
 Dialogues.TestCase.settings = settings(
-    max_examples=examples(150), stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=150, stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.explain}
 )
 
 

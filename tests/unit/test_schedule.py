@@ -45,7 +45,7 @@ def _has_an_instance(source: str) -> bool:
 
 
 class Node:
-    """A process, as the scheduler sees it."""
+    """What the scheduler asks of a process."""
 
     shutting_down = False
 

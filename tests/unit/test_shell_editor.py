@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.effort import examples
 from tests.screen import Screen
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError, UsageError
@@ -258,7 +257,7 @@ class Checked(Typist):
         assert text[at:].startswith("".join(row[self.screen.column :]).rstrip()[: len(text) - at])
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(TYPED, st.integers(8, 30), st.integers(1, 8), st.sampled_from(["xterm", "dumb"]))
 @example([b"x" * 18, LEFT, b"\x7f"], 20, 8, "xterm")
 @example([b"x" * 17 + "\u65e5".encode(), LEFT, LEFT, b"\x7f"], 20, 8, "xterm")
@@ -274,7 +273,7 @@ def test_the_screen_shows_the_line_after_each_key(parts: list[bytes], width: int
             return
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=20), st.sampled_from(["xterm", "dumb"]))
 def test_any_octets_are_only_a_line(parts: list[bytes], term: str) -> None:
     typed(*filter(None, parts), columns=17, rows=5, term=term)

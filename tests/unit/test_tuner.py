@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.effort import examples
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.tuning.meter import Sample
 from workers.engine.tuning.opening import Caps
@@ -262,7 +261,7 @@ NETWORKS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=examples(12))
+@settings(deadline=None, max_examples=12)
 @given(NETWORKS, st.sampled_from([1000, 10**5, 10**6, 10**7, 10**8, 10**9]), st.integers(0, 100))
 def test_in_a_network_that_stays_as_it_is_the_plan_comes_to_rest(network: Network, size: int, seed: int) -> None:
     changes = [at for at, _ in long(network, size, HOUR, seed).changes]
@@ -376,7 +375,7 @@ SAMPLES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(st.lists(SAMPLES, min_size=1, max_size=40), st.sampled_from(ROUND_TRIPS), st.integers(1, 40))
 def test_whatever_is_told_a_plan_can_be_carried_out_and_changes_are_few(
     told: list[tuple[int, int, int, int, int]], round_trip: float, lanes: int

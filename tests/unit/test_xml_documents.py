@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.effort import examples
 from transferapi.rest.http import xml_documents
 from transferapi.rest.http.xml_documents import MAX_DEPTH, XMLError
 from transferapi.rest.openapi import components
@@ -185,7 +184,7 @@ def test_what_is_more_than_data_or_no_xml_is_refused(text: str, words: str) -> N
     assert words in str(caught.value)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60) | st.text(alphabet="<>/ab?!&;[]\"'= ", max_size=60).map(str.encode))
 def test_whatever_comes_in_is_a_document_or_an_error(data: bytes) -> None:
     with suppress(XMLError):
