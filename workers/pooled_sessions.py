@@ -86,7 +86,7 @@ class PooledSession:
 
     @property
     def algorithms(self) -> Sequence[str]:
-        """Those of the server; a plain FTP server makes none, and its files are read."""
+        """The checksum algorithms of the server. A plain FTP server has none: the worker reads the files."""
         return ALGORITHMS if self._reads_checksums else self.inner.algorithms
 
     @property

@@ -21,7 +21,7 @@ def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
     """
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
     servers = registry.servers(endpoint)
-    # Those of a share are its owner's accounts.
+    # The ssh accounts of a share belong to the owner of its host.
     if endpoint.host_id is not None or not servers or {server.scheme for server in servers} != {"ssh"}:
         raise EndpointInvalidError("endpoint", "Only accounts of ssh servers have a program of this service.")
     logins = opening.logins_of(user, access.of(user, endpoint, Permission.BROWSE))

@@ -11,7 +11,7 @@ from transferapi.config import CHECKOUT
 _ROW = re.compile(r"^\| (?P<section>[24]\.[\d.]+) \| (?P<what>[^|]+) \| (?P<covered>[^|]+) \|$")
 _NAMED = re.compile(r"`(tests/[^`]+)`")
 _REASONS = ("Not ours: ", "As built: ", "Open: ")
-#: Those that concern a server; 2.2 and the attacker model have no demands of their own.
+#: The sections that concern a server; 2.2 and the attacker model have no demands of their own.
 SECTIONS = {"2.1", "2.1.1", "2.1.2", "2.2.1", "2.2.2", "2.3", "2.4", "2.5", "2.6", *(f"4.{n}" for n in range(1, 18))}
 
 

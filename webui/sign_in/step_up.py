@@ -33,7 +33,7 @@ def address(request: HttpRequest, domains: Sequence[str]) -> str:
 
 
 def known(domains: Iterable[str]) -> list[str]:
-    """Those that this service or one of its providers has: anybody can write a link with other words."""
+    """The domains among these that this service or one of its providers has. A link may name any text as a domain."""
     providers = (one.domain for one in settings.PROVIDERS.values())
     ours = {user_names.domain(), *providers, *(one.domain for one in settings.MYPROXY_SIGN_IN.values())}
     return sorted(ours.intersection(one.lower() for one in domains))
