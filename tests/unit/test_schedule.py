@@ -45,7 +45,7 @@ def _has_an_instance(source: str) -> bool:
 
 
 class Node:
-    """What the scheduler asks of a process."""
+    """A process, as the scheduler sees it."""
 
     shutting_down = False
 
