@@ -9,7 +9,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # Processes of `make test`: more than there are processors, for many tests wait for servers.
 TEST_PROCESSES := 4
 
-.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench agent
+# `make drill FAULTS=worker,web` tries only these; docs/operate/drill.md has the list.
+FAULTS :=
+DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
+
+.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill agent
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -70,6 +74,9 @@ audit: venv ## ask the package index for holes known in what is pinned
 	@if [ -z "$${SSL_CERT_FILE:-}" ] && [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
 		export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; fi; \
 	exec $(PYTHON_IN_VENV) -m deploy.audit requirements.lock requirements-test.lock
+
+drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
+	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"
 
 bench: venv-test ## how to run the benchmarks
 	@for file in $$(grep -l 'if __name__ == "__main__"' bench/*.py bench/*/*.py); do \

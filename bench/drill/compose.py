@@ -1,0 +1,333 @@
+"""docker-compose.yml as a host: the project's own image and file, in an engine of its own, and two GridFTP servers."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg2
+
+from bench.drill.engine import Engine, EngineError, tell
+from bench.drill.host import PATIENCE, Host, NotReadyError
+from bench.instance import Api
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROJECT, FOLDER = "drill", "/srv/project"
+WORKERS = 3
+#: The disk of the database, on a loop device: it can be full without a disk of this machine being full.
+DISK, DISK_OCTETS = "/srv/postgres", 1_500_000_000
+#: The folder of the clock that `libfaketime` reads every second, in the engine and in the containers.
+CLOCK, CLOCK_IN = "/srv/clock", "/drill"
+FAKETIME = {
+    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "FAKETIME_TIMESTAMP_FILE": f"{CLOCK_IN}/offset",
+    "FAKETIME_CACHE_DURATION": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+}
+#: Of the last commits, the oldest with today's docker-compose.yml is the one from which is upgraded.
+COMMITS = 40
+CLONE_NEWNET = 0x40000000
+BOTH_DATABASES = "postgres:5432,standby:5432"
+
+
+class ComposeHost(Host):
+    name = "compose"
+    can = frozenset({"upgrade", "stop", "disk", "network", "clock", "failover", "scale"})
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._files = ["docker-compose.yml", "/srv/disk.json"]
+        self._secrets: dict[str, str] = {}
+        self._cut: tuple[str, str] = ("", "")
+        self.folders = (engine.root / "srv/data/1", engine.root / "srv/data/2")
+        self._url = "http://127.0.0.1:8000"
+
+    def compose(self, *words: str, check: bool = True) -> str:
+        files = [part for name in self._files for part in ("-f", name if name[0] == "/" else f"{FOLDER}/{name}")]
+        return self.engine.docker("compose", "-p", PROJECT, "--project-directory", FOLDER, *files, *words, check=check)
+
+    def up(self, *words: str, workers: int = WORKERS) -> None:
+        self.compose("up", "-d", "--no-build", "--scale", f"worker={workers}", *words)
+
+    def begin(self) -> None:
+        """Start all, from an empty database; a user, and two endpoints."""
+        self._make_disk()
+        self._write_secrets()
+        self._override("disk", {"volumes": {"postgres": {"driver_opts": _bind(f"{DISK}/data")}}})
+        tell("docker compose up")
+        self.up()
+        self.compose("exec", "-T", "web", "waybill", "user", "add", "alice")
+        token = self.compose("exec", "-T", "web", "waybill", "token", "alice").strip()
+        home = self.engine.base / "home"
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "connection.json").touch(mode=0o600)
+        (home / "connection.json").write_text(json.dumps({"url": self._url, "token": token}))
+        self.api = Api(home)
+        self.wait_ready()
+        self.endpoints = (self._endpoint(1), self._endpoint(2))
+
+    def connect(self) -> psycopg2.extensions.connection:
+        addresses = [found for name in ("postgres", "standby") if (found := self._address(name))]
+        return psycopg2.connect(
+            PATIENCE,
+            host=",".join(addresses) or "127.0.0.1",
+            user="waybill",
+            dbname="waybill",
+            password=self._secrets["POSTGRES_PASSWORD"],
+            target_session_attrs="read-write",
+        )
+
+    def kill(self, *roles: str) -> None:
+        self._kill([container for role in roles for container in self._containers(role)])
+
+    def kill_worker(self, name: str) -> None:
+        self._kill([name.partition(":")[0]])
+
+    def restart(self, role: str) -> None:
+        self.compose("restart", role)
+
+    def stop(self, role: str) -> None:
+        self.compose("stop", role)
+
+    def start(self, role: str) -> None:
+        self.compose("start", role)
+
+    def pause(self, role: str) -> None:
+        self.compose("pause", role)
+
+    def resume(self, role: str) -> None:
+        self.compose("unpause", role)
+
+    def empty_redis(self) -> None:
+        # FLUSHALL is forbidden to clients, and the password is in the environment of the container.
+        self.compose("exec", "-T", "redis", "sh", "-c", "redis-cli --scan | xargs -r redis-cli unlink")
+
+    def fill_disk(self) -> None:
+        self.engine.inside(["dd", "if=/dev/zero", f"of={DISK}/filler", "bs=1M"], check=False)
+
+    def free_disk(self) -> None:
+        self.engine.inside(["rm", f"{DISK}/filler"])
+
+    def cut_network(self) -> None:
+        worker = self._containers("worker")[0]
+        self._cut = self._pid(worker), self._address("postgres")
+        self._firewall("--append")
+
+    def mend_network(self) -> None:
+        self._firewall("--delete")
+
+    def begin_standby(self) -> None:
+        """Synchronous streaming replication: what was committed as durable is on both."""
+        settings = json.loads(self.compose("config", "--format", "json"))["services"]
+        standby = {
+            "image": "postgres:17",
+            "environment": {**settings["postgres"]["environment"], "DRILL_STANDBY_OF": "postgres"},
+            "healthcheck": settings["postgres"]["healthcheck"],
+        }
+        services: dict[str, object] = {"standby": standby}
+        for name, service in settings.items():
+            url = (service.get("environment") or {}).get("DATABASE_URL")
+            if url:
+                both = url.replace("postgres:5432", BOTH_DATABASES) + "?target_session_attrs=read-write"
+                services[name] = {"environment": {"DATABASE_URL": both}}
+        self._override("standby", {"services": services})
+        self._files.append("/srv/standby.json")
+        self.up("--wait", "standby")
+        self._sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._sql("SELECT pg_reload_conf()")
+        self.up()
+
+    def failover(self, after: float) -> None:
+        # What a person kills stays away, also with `restart: unless-stopped`.
+        self.compose("kill", "postgres")
+        time.sleep(after)
+        self.compose("exec", "-T", "standby", "gosu", "postgres", "pg_ctl", "promote", "--wait")
+
+    def begin_clock(self) -> None:
+        (self.engine.root / CLOCK[1:]).mkdir(exist_ok=True)
+        self.set_clock(0)
+        settings = json.loads(self.compose("config", "--format", "json"))["services"]
+        faked = [name for name, one in settings.items() if one["image"] == "waybill" or name == "postgres"]
+        one = {"environment": FAKETIME, "volumes": [f"{CLOCK}:{CLOCK_IN}:ro"]}
+        self._override("clock", {"services": dict.fromkeys(faked, one)})
+        self._files.append("/srv/clock.json")
+        self.up()
+
+    def set_clock(self, seconds: int) -> None:
+        (self.engine.root / CLOCK[1:] / "offset").write_text(f"{seconds:+d}\n")
+
+    def end_clock(self) -> None:
+        self._files.remove("/srv/clock.json")
+        self.up()
+
+    def scale_workers(self, count: int) -> None:
+        self.up("--no-recreate", workers=count)
+
+    def upgrade(self) -> None:
+        checkout(self.engine, "new")
+        self.up()
+
+    def _endpoint(self, number: int) -> str:
+        """A GridFTP server of the project's, in a container."""
+        folder, name = self.folders[number - 1], f"{PROJECT}-dtn{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+        program = 'umask 0; exec python -m endpoints.gridftp.server --root /data --host "$(hostname -i)" --port 2811'
+        words = ["run", "-d", "--name", name, "--network", f"{PROJECT}_default", "-v", f"/srv/data/{number}:/data"]
+        self.engine.docker(*words, "--entrypoint", "sh", "waybill", "-c", program)
+        return self.api.endpoint(f"drill-{number}", 2811, name)
+
+    def _make_disk(self) -> None:
+        image = self.engine.base / "postgres.disk"
+        image.unlink(missing_ok=True)
+        with image.open("wb") as file:
+            file.truncate(DISK_OCTETS)
+        target = self.engine.root / "srv/postgres.disk"
+        target.unlink(missing_ok=True)
+        image.rename(target)
+        self.engine.inside(["mkfs.ext4", "-q", "-m", "0", "/srv/postgres.disk"])
+        self.engine.inside(["mkdir", "-p", DISK])
+        self.engine.inside(["mount", "-o", "loop", "/srv/postgres.disk", DISK])
+        self.engine.inside(["mkdir", f"{DISK}/data"])
+
+    def _write_secrets(self) -> None:
+        """As the first lines of docker-compose.yml say; and what a drill needs: private addresses, a higher rate."""
+        names = {"WAYBILL_SECRET_KEY": 32, "WAYBILL_VAULT_KEY": 32, "POSTGRES_PASSWORD": 24, "REDIS_PASSWORD": 24}
+        self._secrets = {name: secrets.token_hex(octets) for name, octets in names.items()}
+        more = {"WAYBILL_ALLOW_TARGETS": "172.16.0.0/12,192.168.0.0/16", "WAYBILL_RATE_LIMIT": "200"}
+        file = self.engine.root / FOLDER[1:] / ".env"
+        file.touch(mode=0o600)
+        file.write_text("".join(f"{name}={value}\n" for name, value in (self._secrets | more).items()))
+
+    def _override(self, name: str, document: object) -> None:
+        (self.engine.root / f"srv/{name}.json").write_text(json.dumps(document))
+
+    def _containers(self, service: str) -> list[str]:
+        words = [f"--filter=label=com.docker.compose.{key}" for key in (f"project={PROJECT}", f"service={service}")]
+        return self.engine.docker("ps", "-q", *words).split()
+
+    def _pid(self, container: str) -> str:
+        return self.engine.docker("inspect", "-f", "{{.State.Pid}}", container).strip()
+
+    def _address(self, service: str) -> str:
+        """In the network of the project; "": it does not run."""
+        form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        with suppress(EngineError):
+            return self.engine.docker("inspect", "-f", form, f"{PROJECT}-{service}-1").strip()
+        return ""
+
+    def _kill(self, containers: list[str]) -> None:
+        self.engine.inside(["kill", "-9", *(self._pid(one) for one in containers)])
+
+    def _firewall(self, how: str) -> None:
+        pid, address = self._cut
+        enter = ["nsenter", f"--target={pid}", "--net", "--", "iptables", how]
+        self.engine.inside([*enter, "INPUT", "-s", address, "-j", "DROP"])
+        self.engine.inside([*enter, "OUTPUT", "-d", address, "-j", "DROP"])
+
+    def _sql(self, statement: str) -> None:
+        self.compose("exec", "-T", "postgres", "psql", "-U", "waybill", "-c", statement)
+
+
+def _bind(folder: str) -> dict[str, str]:
+    return {"type": "none", "o": "bind", "device": folder}
+
+
+def checkout(engine: Engine, tag: str) -> None:
+    """The project's files, and its image, as of this tag: old or new."""
+    _git(engine.root / FOLDER[1:], "checkout", "-q", "--detach", f"drill-{tag}")
+    engine.docker("tag", f"waybill:{tag}", "waybill")
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def older_commit() -> str:
+    """The oldest of the last commits with the docker-compose.yml of this one; "": there is none."""
+    found = ""
+    for commit in _git(CHECKOUT, "rev-list", "--first-parent", f"--max-count={COMMITS}", "HEAD~1").split():
+        if _git(CHECKOUT, "diff", "--name-only", commit, "HEAD", "--", "docker-compose.yml"):
+            break
+        found = commit
+    return found
+
+
+def _build(engine: Engine, old: str) -> None:
+    """The images of the commit that is checked out, and of the older one; what is not committed is in neither."""
+    folder = engine.root / FOLDER[1:]
+    if folder.exists():
+        shutil.rmtree(folder)
+    _git(CHECKOUT, "clone", "-q", str(CHECKOUT), str(folder))
+    commits = {"new": _git(CHECKOUT, "rev-parse", "HEAD")} | ({"old": old} if old else {})
+    for tag, commit in commits.items():
+        _git(folder, "tag", f"drill-{tag}", commit)
+        _git(folder, "checkout", "-q", "--detach", commit)
+        engine.build(FOLDER, f"waybill:{tag}")
+
+
+def _enter(network: Path) -> None:
+    """This process, and the threads that it starts from now on, are in this network namespace."""
+    descriptor = os.open(network, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def compose_host(base: Path, old: str, *, upgrades: bool, remove: bool) -> Iterator[ComposeHost]:
+    """base: a folder that is kept for the next run. old: the commit from which is upgraded; "": choose one."""
+    base.mkdir(parents=True, exist_ok=True)
+    old = (old or older_commit()) if upgrades else ""
+    with _back_in_our_network(), Engine(base) as engine:
+        engine.install()
+        engine.start(builds_only=True)
+        _remove_containers(engine)
+        engine.base_images()
+        _build(engine, old)
+        engine.stop()
+        engine.start()
+        _enter(engine.network)
+        host = ComposeHost(engine)
+        host.can = ComposeHost.can - (frozenset() if old else {"upgrade"})
+        try:
+            checkout(engine, "old" if old else "new")
+            host.begin()
+            yield host
+        except (EngineError, NotReadyError):
+            tell(host.compose("logs", "--tail", "15", check=False)[-6000:])
+            raise
+        finally:
+            _remove_containers(engine)
+    if remove:
+        shutil.rmtree(base)
+
+
+def _remove_containers(engine: Engine) -> None:
+    """All of this engine's: a run that was killed leaves some behind."""
+    for words in (("ps", "-aq"), ("volume", "ls", "-q")):
+        names = engine.docker(*words).split()
+        if names:
+            engine.docker(*(("rm", "-f") if words[0] == "ps" else ("volume", "rm", "-f")), *names)
+    engine.docker("network", "prune", "-f")
+    engine.docker("image", "prune", "-f")
+
+
+@contextmanager
+def _back_in_our_network() -> Iterator[None]:
+    with Path("/proc/self/ns/net").open("rb") as own:
+        try:
+            yield
+        finally:
+            ctypes.CDLL(None, use_errno=True).setns(own.fileno(), CLONE_NEWNET)

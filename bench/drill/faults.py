@@ -1,0 +1,209 @@
+"""The faults, each with its bars: issue by issue what must hold when a part of the service is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.drill.host import Host
+from bench.drill.load import insist, submission, submit, wait_done
+from bench.drill.measure import Sampler, submission_ids
+
+#: How long servers are away or hang, in seconds.
+AWAY = 30.0
+#: A manager of standbys (Patroni and others) needs about so long until it promotes one.
+PROMOTED_AFTER = 5.0
+HOUR = 3600
+#: Tasks that wait at once, and those that are submitted at a time.
+MANY = 1000
+
+
+@dataclass
+class Scene:
+    """What a fault sees of its run. lost: the leases of killed workers, and when they were killed."""
+
+    host: Host
+    sampler: Sampler
+    label: str
+    begun: float = 0.0
+    lost: dict[str, tuple[str, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    #: Tasks that the fault itself has submitted.
+    tasks: list[str] = field(default_factory=list)
+
+    def note_leases(self, worker: str | None = None) -> None:
+        """Of this worker; None: of all."""
+        held = self.sampler.samples[-1].holders
+        self.lost = {task: holder for task, holder in held.items() if worker in (None, holder[0])}
+        self.begun = time.monotonic()
+
+    def holder(self) -> str:
+        """The worker with most leases, once there is one."""
+        until = time.monotonic() + 30
+        while not (held := self.sampler.samples[-1].holders):
+            if time.monotonic() > until:
+                raise TimeoutError("no worker holds a task after 30 s")
+            time.sleep(0.05)
+        workers = [worker for worker, _ in held.values()]
+        return max(set(workers), key=workers.count)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """stall, away, takeover: bars in seconds; None: there is none. needs: what not every host can."""
+
+    name: str
+    words: str
+    act: Callable[[Scene], None]
+    stall: float | None = None
+    away: float | None = 2.0
+    takeover: float | None = None
+    needs: str | None = None
+    #: No request may fail.
+    all_served: bool = False
+    prepare: Callable[[Host], None] | None = None
+    finish: Callable[[Host], None] | None = None
+
+
+def nothing(scene: Scene) -> None:
+    time.sleep(5.0)
+
+
+def worker(scene: Scene) -> None:
+    name = scene.holder()
+    scene.note_leases(name)
+    scene.host.kill_worker(name)
+
+
+def workers(scene: Scene) -> None:
+    scene.note_leases()
+    scene.host.kill("worker")
+
+
+def web(scene: Scene) -> None:
+    scene.host.kill("web")
+
+
+def two_of_everything(scene: Scene) -> None:
+    scene.note_leases()
+    scene.host.kill("worker", "web", "redis", "postgres")
+
+
+def restarted(role: str) -> Callable[[Scene], None]:
+    return lambda scene: scene.host.restart(role)
+
+
+def stopped(role: str) -> Callable[[Scene], None]:
+    def act(scene: Scene) -> None:
+        scene.host.stop(role)
+        time.sleep(AWAY)
+        scene.host.start(role)
+
+    return act
+
+
+def paused(role: str) -> Callable[[Scene], None]:
+    def act(scene: Scene) -> None:
+        scene.host.pause(role)
+        time.sleep(AWAY)
+        scene.host.resume(role)
+
+    return act
+
+
+def full_disk(scene: Scene) -> None:
+    scene.host.fill_disk()
+    time.sleep(AWAY)
+    scene.host.free_disk()
+
+
+def network(scene: Scene) -> None:
+    scene.note_leases(scene.holder())
+    scene.host.cut_network()
+    time.sleep(AWAY)
+    scene.host.mend_network()
+
+
+def failover(scene: Scene) -> None:
+    scene.host.failover(PROMOTED_AFTER)
+    scene.notes.append(f"promoted after {PROMOTED_AFTER:g} s")
+
+
+def clock(scene: Scene) -> None:
+    scene.host.set_clock(-HOUR)
+    time.sleep(AWAY)
+    scene.host.set_clock(0)
+
+
+def many_tasks(scene: Scene) -> None:
+    """All are paused by a rule while they are submitted; then they go on at once, and a worker is killed."""
+    api = scene.host.api
+    rule = {"DATA_TYPE": "pause_rule", "endpoint_id": scene.host.endpoints[0], "identity_id": None, "message": "drill"}
+    rule_id = insist(lambda: str(api.call("POST", "/endpoint_manager/pause_rule", rule)["id"]))
+    for number, id_ in enumerate(submission_ids(MANY)):
+        paths = (f"/tree/{number % 10}/{number:05d}", f"/{scene.label}-many/{number:05d}")
+        document = submission(scene.host, id_, *paths, f"{scene.label}-many")
+        scene.tasks.append(submit(scene.host, document))
+    begun = time.monotonic()
+    insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
+    name = scene.holder()
+    scene.note_leases(name)
+    scene.host.kill_worker(name)
+    for task in scene.tasks:
+        wait_done(scene.host, task)
+    scene.notes.append(f"{MANY} tasks in {time.monotonic() - begun:.0f} s")
+
+
+def scaled_down(scene: Scene) -> None:
+    scene.note_leases()
+    scene.host.scale_workers(1)
+
+
+def upgraded(scene: Scene) -> None:
+    scene.host.upgrade()
+
+
+FAULTS = (
+    Fault("upgrade", "upgrade from an older commit", upgraded, needs="upgrade", all_served=True),
+    Fault("none", "no fault, for comparison", nothing),
+    Fault("worker", "the worker that holds a task: -9", worker, takeover=6.0),
+    Fault("workers", "all workers, with the periodic jobs: -9", workers, takeover=10.0),
+    Fault("web", "web: -9", web),
+    Fault("postgres-restarted", "PostgreSQL restarted", restarted("postgres"), away=None),
+    Fault("postgres-stopped", f"PostgreSQL stopped for {AWAY:g} s", stopped("postgres"), away=None, needs="stop"),
+    Fault("postgres-paused", f"PostgreSQL hangs for {AWAY:g} s", paused("postgres"), away=None),
+    Fault("redis-restarted", "Redis restarted", restarted("redis")),
+    Fault("redis-stopped", f"Redis stopped for {AWAY:g} s", stopped("redis"), needs="stop"),
+    Fault("redis-paused", f"Redis hangs for {AWAY:g} s", paused("redis")),
+    Fault("redis-emptied", "Redis emptied", lambda scene: scene.host.empty_redis()),
+    Fault("all", "all workers, web, Redis and PostgreSQL at once: -9", two_of_everything, away=None),
+    Fault("network", f"one worker and the database cut off for {AWAY:g} s", network, takeover=6.0, needs="network"),
+    Fault("disk", f"disk of the database full for {AWAY:g} s", full_disk, away=None, needs="disk"),
+    Fault(
+        "scale",
+        "workers scaled down to one",
+        scaled_down,
+        takeover=5.0,
+        needs="scale",
+        finish=lambda host: host.scale_workers(3),
+    ),
+    Fault("many", f"{MANY} tasks active, and a worker: -9", many_tasks, takeover=6.0),
+    Fault(
+        "clock",
+        f"all clocks an hour back, and after {AWAY:g} s forward",
+        clock,
+        needs="clock",
+        prepare=lambda host: host.begin_clock(),
+        finish=lambda host: host.end_clock(),
+    ),
+    Fault(
+        "failover",
+        "PostgreSQL lost, a standby promoted",
+        failover,
+        stall=15.0,
+        away=15.0,
+        needs="failover",
+        prepare=lambda host: host.begin_standby(),
+    ),
+)

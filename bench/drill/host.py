@@ -1,0 +1,114 @@
+"""A host of the drill: one running service, with the operations that faults are made of."""
+
+from __future__ import annotations
+
+import abc
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg2
+
+from bench.instance import Api
+
+READY_SECONDS = 180.0
+#: While the database hangs, a connection of the drill gives up after so many seconds.
+PATIENCE = "connect_timeout=2 keepalives_idle=2 keepalives_interval=1 keepalives_count=3 tcp_user_timeout=3000"
+
+
+class NotReadyError(Exception):
+    """The service is not ready in time."""
+
+
+class Host(abc.ABC):
+    """folders: those of the two endpoints, as this process sees them; endpoints: their ids."""
+
+    name: str
+    api: Api
+    folders: tuple[Path, Path]
+    endpoints: tuple[str, str]
+    #: The faults that this host can have, besides those of the abstract methods.
+    can: frozenset[str] = frozenset()
+
+    @abc.abstractmethod
+    def connect(self) -> psycopg2.extensions.connection:
+        """To the database. Raises psycopg2.Error."""
+
+    @abc.abstractmethod
+    def kill(self, *roles: str) -> None:
+        """SIGKILL to all processes of these roles: web, worker, redis, postgres; something starts them again."""
+
+    @abc.abstractmethod
+    def kill_worker(self, name: str) -> None:
+        """SIGKILL to the worker that leases name so."""
+
+    @abc.abstractmethod
+    def restart(self, role: str) -> None:
+        """An ordinary stop and start."""
+
+    @abc.abstractmethod
+    def pause(self, role: str) -> None:
+        """Its processes answer no more, and their connections stay open."""
+
+    @abc.abstractmethod
+    def resume(self, role: str) -> None: ...
+
+    @abc.abstractmethod
+    def empty_redis(self) -> None: ...
+
+    def stop(self, role: str) -> None:
+        raise NotImplementedError
+
+    def start(self, role: str) -> None:
+        raise NotImplementedError
+
+    def fill_disk(self) -> None:
+        """Leave the database no free space."""
+        raise NotImplementedError
+
+    def free_disk(self) -> None:
+        raise NotImplementedError
+
+    def cut_network(self) -> None:
+        """Lose all packets between one worker and the database; returns at once."""
+        raise NotImplementedError
+
+    def mend_network(self) -> None:
+        raise NotImplementedError
+
+    def begin_standby(self) -> None:
+        """Prepare a standby of the database; the service knows both."""
+        raise NotImplementedError
+
+    def failover(self, after: float) -> None:
+        """SIGKILL to the database, which stays away; the standby is promoted `after` seconds later."""
+        raise NotImplementedError
+
+    def begin_clock(self) -> None:
+        """Let the clock of the service be one that the drill can set."""
+        raise NotImplementedError
+
+    def set_clock(self, seconds: int) -> None:
+        """Let all clocks of web, workers and database differ by so much from the machine's."""
+        raise NotImplementedError
+
+    def end_clock(self) -> None:
+        raise NotImplementedError
+
+    def scale_workers(self, count: int) -> None:
+        raise NotImplementedError
+
+    def upgrade(self) -> None:
+        """From the older version, with which it was started, to the checkout's."""
+        raise NotImplementedError
+
+    def wait_ready(self) -> None:
+        """Raises NotReadyError."""
+        until = time.monotonic() + READY_SECONDS
+        while time.monotonic() < until:
+            with suppress(OSError), urllib.request.urlopen(f"{self.api.url}/readyz", timeout=10) as answer:
+                if answer.status == 200:
+                    return
+            time.sleep(0.3)
+        raise NotReadyError(f"{self.name}: /readyz is not 200 after {READY_SECONDS:g} s")

@@ -1,0 +1,210 @@
+"""What a fault costs: a prober of the API, a sampler of the database, and the figures that are made of both.
+
+All times are of this process's monotonic clock, so that a fault of the clock falsifies none.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import psycopg2
+
+#: Seconds between two samples.
+PERIOD = 0.1
+#: A request that takes longer counts as not served.
+SERVED_SECONDS = 5.0
+#: Of these POSTs one is a new submission; the others repeat it, and must get the same task.
+SUBMIT_EVERY = 10
+#: Requests of one kind that may be waiting for their answers.
+AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """begun, ended: by time.monotonic(). status: of the answer; 0: there was none."""
+
+    begun: float
+    ended: float
+    status: int
+
+    @property
+    def served(self) -> bool:
+        return 200 <= self.status < 300 and self.ended - self.begun <= SERVED_SECONDS
+
+
+def longest_away(requests: Sequence[Request], until: float) -> float:
+    """Seconds: the longest time from a request that was not served to the next one that was begun and served.
+
+    until: the end of the measurement, for a service that never answers again.
+    """
+    longest, since = 0.0, None
+    for request in sorted(requests, key=lambda one: one.begun):
+        if request.served:
+            if since is not None:
+                longest = max(longest, request.begun - since)
+            since = None
+        elif since is None:
+            since = request.begun
+    return max(longest, until - since) if since is not None else longest
+
+
+@dataclass(frozen=True)
+class Sample:
+    """settled: files of the load's tasks. active: those of its tasks that are not done. holders: worker and epoch of
+    each task that somebody holds."""
+
+    at: float
+    settled: int
+    active: int
+    holders: dict[str, tuple[str, int]]
+
+
+def longest_stall(samples: Sequence[Sample]) -> float:
+    """Seconds: the longest time in which no file was settled although there was work; from sample to sample."""
+    longest, since = 0.0, None
+    for before, now in pairwise(samples):
+        if now.settled > before.settled or not now.active:
+            since = None
+        elif since is None:
+            since = before.at
+        if since is not None:
+            longest = max(longest, now.at - since)
+    return longest
+
+
+def takeover(samples: Sequence[Sample], lost: dict[str, tuple[str, int]], begun: float) -> float | None:
+    """Seconds from `begun` until the last task of `lost` had a new lease; None: nobody had to take one over.
+
+    By the epoch: a worker that was started again has the name of the killed one. Tasks that ended meanwhile do not count.
+    """
+    times = []
+    for task, (_, epoch) in lost.items():
+        for sample in samples:
+            held = sample.holders.get(task)
+            if sample.at > begun and held is not None and held[1] > epoch:
+                times.append(sample.at - begun)
+                break
+    return max(times, default=None)
+
+
+class Prober:
+    """A GET and a POST of the API at a steady rate, from `start` to `stop`, whatever becomes of the others."""
+
+    def __init__(self, url: str, token: str, documents: Sequence[dict[str, object]], rate: float) -> None:
+        """documents: submissions with their ids, in the order of sending. rate: requests of each kind a second."""
+        self._period = 1 / rate
+        self._host = urlsplit(url).netloc
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._documents = documents
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(2 * AT_ONCE, thread_name_prefix="probe")
+        self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
+        self.gets: list[Request] = []
+        self.posts: list[Request] = []
+        #: The tasks that the service named for each submission id; more than one would be wrong.
+        self.tasks: dict[str, set[str]] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._pool.shutdown()
+
+    def _run(self) -> None:
+        next_at, count = time.monotonic(), 0
+        while not self._stop.wait(max(0.0, next_at - time.monotonic())):
+            document = self._documents[min(count // SUBMIT_EVERY, len(self._documents) - 1)]
+            self._pool.submit(self._get)
+            self._pool.submit(self._post, document)
+            next_at, count = next_at + self._period, count + 1
+
+    def _get(self) -> None:
+        request, _ = self._ask("GET", "/v0.10/task_list?limit=1", None)
+        with self._lock:
+            self.gets.append(request)
+
+    def _post(self, document: dict[str, object]) -> None:
+        request, answer = self._ask("POST", "/v0.10/transfer", document)
+        with self._lock:
+            self.posts.append(request)
+            if 200 <= request.status < 300:
+                self.tasks.setdefault(str(document["submission_id"]), set()).add(str(answer["task_id"]))
+
+    def _ask(self, method: str, path: str, document: object) -> tuple[Request, dict[str, object]]:
+        begun, status, answer = time.monotonic(), 0, {}
+        connection = http.client.HTTPConnection(self._host, timeout=SERVED_SECONDS)
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            connection.request(method, path, None if document is None else json.dumps(document), self._headers)
+            response = connection.getresponse()
+            answer, status = json.loads(response.read()), response.status
+        connection.close()
+        return Request(begun, time.monotonic(), status), answer
+
+
+SAMPLE = """
+SELECT coalesce(sum(files_transferred), 0), count(*) FILTER (WHERE phase <> 'done') FROM tasks_task WHERE label = %s
+"""
+HOLDERS = "SELECT task_id, worker, epoch FROM tasks_lease WHERE worker <> ''"
+
+
+@dataclass
+class Sampler:
+    """Reads the settled files and the holders ten times a second; while the database is away there are no samples."""
+
+    connect: Callable[[], psycopg2.extensions.connection]
+    label: str
+    samples: list[Sample] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD):
+            with suppress(psycopg2.Error), cursor_of(self.connect) as cursor:
+                while not self._stop.wait(PERIOD):
+                    self.samples.append(self._read(cursor))
+
+    def _read(self, cursor: psycopg2.extensions.cursor) -> Sample:
+        cursor.execute(SAMPLE, [self.label])
+        row = cursor.fetchone()
+        assert row is not None
+        cursor.execute(HOLDERS)
+        holders = {str(task): (str(worker), int(epoch)) for task, worker, epoch in cursor.fetchall()}
+        return Sample(time.monotonic(), int(row[0]), int(row[1]), holders)
+
+
+@contextmanager
+def cursor_of(connect: Callable[[], psycopg2.extensions.connection]) -> Iterator[psycopg2.extensions.cursor]:
+    """A cursor of a connection without transactions, closed at the end of the block. Raises psycopg2.Error."""
+    connection = connect()
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            yield cursor
+    finally:
+        connection.close()
+
+
+def submission_ids(count: int) -> list[str]:
+    return [str(uuid.uuid4()) for _ in range(count)]

@@ -1,0 +1,59 @@
+"""The table of a drill, with the bars beside the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.drill.run import Outcome
+from bench.table import machine
+
+HEAD = ("fault", "longest stall", "API away (GET, POST)", "requests failed", "takeover", "bars", "result")
+
+
+def table(title: str, outcomes: Sequence[Outcome]) -> str:
+    """Markdown."""
+    lines = [f"{title} ({machine()}). Times in seconds.", "", _line(HEAD), _line(["---"] * len(HEAD))]
+    lines += [_line(_cells(one)) for one in outcomes]
+    problems = [f"- **{one.fault.name}**: {words}" for one in outcomes for words in one.problems[:10]]
+    return "\n".join([*lines, *([""] if problems else []), *problems, ""])
+
+
+def missed(outcome: Outcome) -> list[str]:
+    """The bars that were missed, in words."""
+    fault = outcome.fault
+    away = max(outcome.get_away, outcome.post_away)
+    found = (
+        ("stall", outcome.stall, fault.stall),
+        ("API", away, fault.away),
+        ("takeover", outcome.takeover or 0.0, fault.takeover),
+    )
+    words = [name for name, value, bar in found if bar is not None and value > bar]
+    return words + (["failed requests"] if fault.all_served and outcome.failed else [])
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    takeover = "" if outcome.takeover is None else f"{outcome.takeover:.1f}"
+    over = missed(outcome)
+    result = "wrong, see below" if outcome.problems else f"{outcome.files} files right"
+    if over:
+        result += f"; over the bar: {', '.join(over)}"
+    return [
+        outcome.fault.words + "".join(f"; {note}" for note in outcome.notes),
+        f"{outcome.stall:.1f}",
+        f"{outcome.get_away:.1f}, {outcome.post_away:.1f}",
+        f"{outcome.failed} of {outcome.requests}",
+        takeover,
+        _bars(outcome),
+        result,
+    ]
+
+
+def _bars(outcome: Outcome) -> str:
+    fault = outcome.fault
+    named = (("stall", fault.stall), ("API", fault.away), ("takeover", fault.takeover))
+    words = [f"{name} {bar:g}" for name, bar in named if bar is not None]
+    return ", ".join(words + (["no request failed"] if fault.all_served else []))
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,134 @@
+"""One fault in the middle of real transfers: what it cost, and whether all files and tasks are right after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.drill.faults import Fault, Scene
+from bench.drill.host import Host
+from bench.drill.load import Load, Tree, digests, submission, wait_done
+from bench.drill.measure import Prober, Sampler, longest_away, longest_stall, submission_ids, takeover
+
+#: New submissions of the prober: one a second, for the longest fault.
+SUBMISSIONS = 600
+#: Seconds of good running before a fault, and after the first file that is settled after it.
+BEFORE, AFTER = 3.0, 8.0
+BEGIN_SECONDS, RECOVERY_SECONDS = 60.0, 240.0
+PROBED = "/tree/1/00001"
+
+
+@dataclass
+class Outcome:
+    """Seconds; None: not measured. problems: empty if nothing was lost, wrong or done twice."""
+
+    fault: Fault
+    stall: float = 0.0
+    get_away: float = 0.0
+    post_away: float = 0.0
+    takeover: float | None = None
+    failed: int = 0
+    requests: int = 0
+    files: int = 0
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def run_fault(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], rate: float) -> Outcome:
+    """rate: of GETs, and of POSTs, in a second."""
+    outcome = Outcome(fault)
+    label = f"{fault.name}-{time.time():.0f}"
+    if fault.prepare:
+        fault.prepare(host)
+    host.wait_ready()
+    documents = [
+        submission(host, id_, PROBED, f"/{label}-probe/{number:04d}", f"{label}-probe")
+        for number, id_ in enumerate(submission_ids(SUBMISSIONS))
+    ]
+    load = Load(host, tree, sent, label)
+    prober = Prober(host.api.url, host.api.connection["token"], documents, rate)
+    sampler = Sampler(host.connect, label)
+    scene = Scene(host, sampler, label)
+    try:
+        load.start()
+        sampler.start()
+        wait_for(lambda: bool(sampler.samples) and sampler.samples[-1].settled > 0, BEGIN_SECONDS, "a settled file")
+        prober.start()
+        time.sleep(BEFORE)
+        begun = time.monotonic()
+        fault.act(scene)
+        _recovered(sampler)
+    except (TimeoutError, RuntimeError) as error:
+        outcome.problems.append(str(error))
+    finally:
+        prober.stop()
+        load.finish()
+        sampler.stop()
+    if fault.finish:
+        fault.finish(host)
+    _measure(outcome, scene, prober, begun)
+    outcome.files = len(load.sent) * len(load.tasks)
+    outcome.notes += scene.notes
+    outcome.problems += load.problems + _check_probes(host, prober, documents, sent) + _check_many(host, scene, sent)
+    return outcome
+
+
+def wait_for(true: Callable[[], bool], seconds: float, what: str) -> None:
+    """Raises TimeoutError."""
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise TimeoutError(f"no {what} within {seconds:g} s")
+        time.sleep(0.05)
+
+
+def _recovered(sampler: Sampler) -> None:
+    """Wait until a file is settled after now, and then some time more. Raises TimeoutError."""
+    now, settled = time.monotonic(), sampler.samples[-1].settled
+    wait_for(
+        lambda: sampler.samples[-1].at > now and sampler.samples[-1].settled > settled,
+        RECOVERY_SECONDS,
+        "file settled after the fault",
+    )
+    time.sleep(AFTER)
+
+
+def _measure(outcome: Outcome, scene: Scene, prober: Prober, begun: float) -> None:
+    now = time.monotonic()
+    samples = [sample for sample in scene.sampler.samples if sample.at >= begun - 1]
+    gets, posts = ([one for one in many if one.begun >= begun] for many in (prober.gets, prober.posts))
+    outcome.stall = longest_stall(samples)
+    outcome.get_away, outcome.post_away = longest_away(gets, now), longest_away(posts, now)
+    outcome.takeover = takeover(samples, scene.lost, scene.begun)
+    outcome.requests = len(gets) + len(posts)
+    outcome.failed = sum(not one.served for one in (*gets, *posts))
+
+
+def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]], sent: dict[str, str]) -> list[str]:
+    """Each submission that was answered is one task, which has succeeded, and its file is right."""
+    problems, wanted = [], sent[PROBED.removeprefix("/tree/")]
+    for id_, tasks in prober.tasks.items():
+        if len(tasks) != 1:
+            problems.append(f"submission {id_} became {len(tasks)} tasks")
+        for task in tasks:
+            if (status := wait_done(host, task)) != "SUCCEEDED":
+                problems.append(f"probe {task} is {status}")
+    numbers = {str(document["submission_id"]): number for number, document in enumerate(documents)}
+    for folder in {str(documents[0]["DATA"][0]["destination_path"]).split("/")[1]}:  # type: ignore[index]
+        found = digests(host.folders[1] / folder)
+        names = {f"{numbers[id_]:04d}" for id_ in prober.tasks}
+        problems += [f"probe {name} is lost or wrong" for name in sorted(names) if found.get(name) != wanted]
+    return problems
+
+
+def _check_many(host: Host, scene: Scene, sent: dict[str, str]) -> list[str]:
+    """The tasks that the fault has submitted: each file is there, with its content."""
+    if not scene.tasks:
+        return []
+    found = digests(host.folders[1] / f"{scene.label}-many")
+    wanted = {path.rpartition("/")[2]: value for path, value in sent.items()}
+    problems = [f"{name} of many is lost or wrong" for name in found if found[name] != wanted[name]]
+    statuses = [wait_done(host, task) for task in scene.tasks]
+    bad = [status for status in statuses if status != "SUCCEEDED"]
+    return problems + ([f"{len(bad)} of many are {set(bad)}"] if bad or len(found) != len(scene.tasks) else [])

@@ -1,0 +1,94 @@
+"""The figures of the drill are those of the requests and samples that they are made of, and a missed bar is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.drill.__main__ import chosen
+from bench.drill.faults import FAULTS
+from bench.drill.load import differences
+from bench.drill.measure import Request, Sample, longest_away, longest_stall, takeover
+from bench.drill.report import missed, table
+from bench.drill.run import Outcome
+
+WEB = next(fault for fault in FAULTS if fault.name == "web")
+UPGRADE = next(fault for fault in FAULTS if fault.name == "upgrade")
+
+
+def requests(*statuses: int, each: float = 0.01) -> list[Request]:
+    """One every 0.1 s."""
+    return [Request(number / 10, number / 10 + each, status) for number, status in enumerate(statuses)]
+
+
+def samples(*counts: int, active: int = 1) -> list[Sample]:
+    """One every second."""
+    return [Sample(float(number), count, active, {}) for number, count in enumerate(counts)]
+
+
+def test_the_api_is_away_from_the_first_request_that_fails_to_the_next_that_is_served() -> None:
+    assert longest_away(requests(200, 0, 503, 200, 200, 0, 200), 0.7) == pytest.approx(0.2)
+    assert longest_away(requests(200, 200), 0.2) == 0.0
+
+
+def test_an_api_that_never_answers_again_is_away_to_the_end() -> None:
+    assert longest_away(requests(200, 0, 0), 9.1) == pytest.approx(9.0)
+
+
+def test_an_answer_that_comes_too_late_does_not_count_as_served() -> None:
+    assert longest_away(requests(200, 200, 200, each=6.0), 10.0) == pytest.approx(10.0)
+
+
+def test_requests_are_judged_in_the_order_in_which_they_were_sent() -> None:
+    late_first = list(reversed(requests(200, 0, 200, 200)))
+    assert longest_away(late_first, 0.4) == pytest.approx(0.1)
+
+
+def test_a_stall_is_the_longest_time_without_a_settled_file() -> None:
+    assert longest_stall(samples(1, 2, 2, 2, 2, 3, 3, 4)) == 3.0
+
+
+def test_no_stall_is_counted_while_there_is_no_work() -> None:
+    assert longest_stall(samples(5, 5, 5, 5, active=0)) == 0.0
+
+
+def test_samples_that_are_missing_while_the_database_is_away_count_as_a_stall() -> None:
+    before, after = Sample(0.0, 7, 1, {}), Sample(30.0, 7, 1, {})
+    assert longest_stall([before, after, Sample(30.1, 8, 1, {})]) == 30.0
+
+
+def test_a_takeover_ends_with_the_last_task_that_another_lease_holds() -> None:
+    seen = [
+        Sample(1.0, 0, 2, {"a": ("one", 4), "b": ("one", 2)}),
+        Sample(2.0, 0, 2, {"a": ("two", 5), "b": ("one", 2)}),
+        Sample(3.0, 0, 2, {"a": ("two", 5), "b": ("one", 3)}),
+    ]
+    assert takeover(seen, {"a": ("one", 4), "b": ("one", 2)}, 0.5) == 2.5
+    assert takeover(seen, {}, 0.5) is None
+    assert takeover(seen, {"c": ("one", 1)}, 0.5) is None
+
+
+def test_files_that_are_wrong_lost_or_too_many_are_named() -> None:
+    assert differences({"a": "1", "b": "2"}, {"a": "1", "b": "2"}) == []
+    found = " ".join(differences({"a": "1", "b": "2"}, {"a": "9", "c": "3"}))
+    assert "1 wrong: ['a']" in found and "1 lost: ['b']" in found and "1 too many: ['c']" in found
+
+
+def test_a_missed_bar_is_in_the_table() -> None:
+    good, bad = Outcome(WEB, get_away=1.9, files=3), Outcome(WEB, get_away=0.1, post_away=2.1, files=3)
+    assert missed(good) == [] and missed(bad) == ["API"]
+    assert "over the bar: API" in table("The drill", [bad]) and "over the bar" not in table("The drill", [good])
+
+
+def test_one_failed_request_of_an_upgrade_misses_its_bar() -> None:
+    assert missed(Outcome(UPGRADE, failed=1, requests=900)) == ["failed requests"]
+
+
+def test_a_wrong_file_is_below_the_table() -> None:
+    assert "- **web**: 1 wrong: ['a']" in table("The drill", [Outcome(WEB, problems=["1 wrong: ['a']"])])
+
+
+def test_faults_are_chosen_by_name_in_the_order_of_the_table() -> None:
+    assert [fault.name for fault in chosen("web,worker")] == ["worker", "web"]
+    assert len(chosen("")) == len(FAULTS)
+    with pytest.raises(ValueError, match="no such fault: wob"):
+        chosen("wob")
