@@ -146,7 +146,7 @@ class ComposeHost(Host):
         self.up()
 
     def failover(self, after: float) -> None:
-        # What a person kills stays away, also with `restart: unless-stopped`.
+        # A container that a person kills stays away, also with `restart: unless-stopped`.
         self.compose("kill", "postgres")
         time.sleep(after)
         self.compose("exec", "-T", "standby", "gosu", "postgres", "pg_ctl", "promote", "--wait")

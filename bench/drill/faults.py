@@ -21,7 +21,7 @@ MANY = 1000
 
 @dataclass
 class Scene:
-    """What a fault sees of its run. lost: the leases of killed workers, and when they were killed."""
+    """The run of a fault. lost: the leases of killed workers, and when they were killed."""
 
     host: Host
     sampler: Sampler

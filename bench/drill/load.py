@@ -1,4 +1,4 @@
-"""The load: two transfers at a time of the same tree, until they are told to stop; then every file is compared."""
+"""The load: two transfers at a time of the same tree, until it ends; then every file is compared."""
 
 from __future__ import annotations
 

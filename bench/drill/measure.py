@@ -1,4 +1,4 @@
-"""What a fault costs: a prober of the API, a sampler of the database, and the figures that are made of both.
+"""The cost of a fault: a prober of the API, a sampler of the database, and the figures that are made of both.
 
 All times are of this process's monotonic clock, so that a fault of the clock falsifies none.
 """
@@ -85,7 +85,7 @@ def longest_stall(samples: Sequence[Sample]) -> float:
 def takeover(samples: Sequence[Sample], lost: dict[str, tuple[str, int]], begun: float) -> float | None:
     """Seconds from `begun` until the last task of `lost` had a new lease; None: nobody had to take one over.
 
-    By the epoch: a worker that was started again has the name of the killed one. Tasks that ended meanwhile do not count.
+    By the epoch: a worker that was started again has the name of the killed one. A task that ended does not count.
     """
     times = []
     for task, (_, epoch) in lost.items():

@@ -70,13 +70,17 @@ def test_a_takeover_ends_with_the_last_task_that_another_lease_holds() -> None:
 def test_files_that_are_wrong_lost_or_too_many_are_named() -> None:
     assert differences({"a": "1", "b": "2"}, {"a": "1", "b": "2"}) == []
     found = " ".join(differences({"a": "1", "b": "2"}, {"a": "9", "c": "3"}))
-    assert "1 wrong: ['a']" in found and "1 lost: ['b']" in found and "1 too many: ['c']" in found
+    assert "1 wrong: ['a']" in found
+    assert "1 lost: ['b']" in found
+    assert "1 too many: ['c']" in found
 
 
 def test_a_missed_bar_is_in_the_table() -> None:
     good, bad = Outcome(WEB, get_away=1.9, files=3), Outcome(WEB, get_away=0.1, post_away=2.1, files=3)
-    assert missed(good) == [] and missed(bad) == ["API"]
-    assert "over the bar: API" in table("The drill", [bad]) and "over the bar" not in table("The drill", [good])
+    assert missed(good) == []
+    assert missed(bad) == ["API"]
+    assert "over the bar: API" in table("The drill", [bad])
+    assert "over the bar" not in table("The drill", [good])
 
 
 def test_one_failed_request_of_an_upgrade_misses_its_bar() -> None:
