@@ -1,7 +1,6 @@
 """Faults in the middle of real transfers: how long work and the API stand still, and that nothing is lost or wrong.
 
-    python -m bench.drill [--host compose|embedded] [--faults NAME,...] [--files 2000] [--megabytes 64] [--rate 10]
-                          [--write FILE] [--base FOLDER] [--remove]
+    python -m bench.drill [--host compose|embedded] [--faults NAME,...] [--write FILE] [--base FOLDER] [--remove] ...
 
 `compose` runs docker-compose.yml as it is, in a Docker Engine of its own, from nothing (root only; about 6 GB below
 --base, which is kept for the next run unless there is --remove). `embedded` runs what `make up` runs. Ends with status
@@ -21,11 +20,19 @@ from pathlib import Path
 from bench.drill.compose import compose_host
 from bench.drill.embedded import embedded_host
 from bench.drill.engine import tell
-from bench.drill.faults import FAULTS, Fault
+from bench.drill.faults import FAULTS, Fault, Scale
 from bench.drill.host import Host
 from bench.drill.load import Tree
 from bench.drill.report import table
-from bench.drill.run import run_fault
+from bench.drill.run import Outcome, run_fault
+
+SCALE = {
+    "files": "small files of the tree that is transferred again and again",
+    "megabytes": "of one large file beside them",
+    "rate": "GETs, and POSTs, a second",
+    "away": "seconds for which servers are stopped or hang",
+    "tasks": "that wait at once, for the fault `many`",
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,9 +41,9 @@ def parser() -> argparse.ArgumentParser:
     )
     words.add_argument("--host", choices=("compose", "embedded"), default="compose")
     words.add_argument("--faults", default="", help=f"of {', '.join(fault.name for fault in FAULTS)}; default: all")
-    words.add_argument("--files", type=int, default=2000)
-    words.add_argument("--megabytes", type=int, default=64, help="of one large file beside them")
-    words.add_argument("--rate", type=float, default=10.0, help="GETs, and POSTs, a second (default: %(default)g)")
+    for name, meaning in SCALE.items():
+        default = getattr(Scale, name)
+        words.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: %(default)s)")
     words.add_argument("--base", type=Path, default=Path(tempfile.gettempdir()) / "waybill-drill")
     words.add_argument(
         "--from", dest="old", default="", help="the commit from which is upgraded; by default an older one"
@@ -65,6 +72,14 @@ def host_of(arguments: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[
         yield host
 
 
+def tried(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], scale: Scale) -> Outcome:
+    """A fault that could not be tried is a problem in the table, and the next one is tried all the same."""
+    try:
+        return run_fault(host, fault, tree, sent, scale)
+    except (RuntimeError, OSError) as error:
+        return Outcome(fault, fault.words.format(scale=scale), problems=[f"not tried to the end: {error}"])
+
+
 def main(words: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     try:
@@ -74,20 +89,20 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.host == "compose" and os.geteuid():
         parser().error("--host compose makes namespaces and mounts: it works for root only")
     outcomes = []
-    load = f"{arguments.files} files and {arguments.megabytes} MB"
+    scale = Scale(**{name: getattr(arguments, name) for name in SCALE})
+    load = f"{scale.files} files and {scale.megabytes} MB"
     title = f"The drill, {arguments.host}, two transfers at a time of {load}"
     with host_of(arguments, faults) as host:
-        tree = Tree("tree", arguments.files, arguments.megabytes)
+        tree = Tree("tree", scale.files, scale.megabytes)
         sent = tree.make(host.folders[0])
         for fault in faults:
             if fault.needs is None or fault.needs in host.can:
-                tell(fault.words)
-                outcomes.append(run_fault(host, fault, tree, sent, arguments.rate))
+                tell(fault.words.format(scale=scale))
+                outcomes.append(tried(host, fault, tree, sent, scale))
                 tell(table(title, outcomes[-1:]).splitlines()[4])
-    text = table(title, outcomes)
-    sys.stdout.write(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+                if arguments.write:
+                    arguments.write.write_text(table(title, outcomes))
+    sys.stdout.write(table(title, outcomes))
     return 1 if any(one.problems for one in outcomes) else 0
 
 

@@ -116,9 +116,8 @@ class ComposeHost(Host):
     def free_disk(self) -> None:
         self.engine.inside(["rm", f"{DISK}/filler"])
 
-    def cut_network(self) -> None:
-        worker = self._containers("worker")[0]
-        self._cut = self._pid(worker), self._address("postgres")
+    def cut_network(self, worker: str) -> None:
+        self._cut = self._pid(worker.partition(":")[0]), self._address("postgres")
         self._firewall("--append")
 
     def mend_network(self) -> None:

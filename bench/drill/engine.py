@@ -38,7 +38,7 @@ START_SECONDS, STOP_SECONDS = 60.0, 60.0
 MOST_SECONDS = 1800.0
 
 
-class EngineError(Exception):
+class EngineError(RuntimeError):
     """The engine cannot start, or a command in it failed; the text has the last lines of its output."""
 
 

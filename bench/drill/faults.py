@@ -10,13 +10,23 @@ from bench.drill.host import Host
 from bench.drill.load import insist, submission, submit, wait_done
 from bench.drill.measure import Sampler, submission_ids
 
-#: How long servers are away or hang, in seconds.
-AWAY = 30.0
 #: A manager of standbys (Patroni and others) needs about so long until it promotes one.
 PROMOTED_AFTER = 5.0
 HOUR = 3600
-#: Tasks that wait at once, and those that are submitted at a time.
-MANY = 1000
+#: The file of the tasks that are submitted one by one.
+ONE_FILE = "/tree/1/00001"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """files, megabytes: of the transferred tree. rate: of GETs, and of POSTs, a second. away: seconds for which servers
+    are stopped or hang. tasks: that wait at once."""
+
+    files: int = 2000
+    megabytes: int = 64
+    rate: float = 10.0
+    away: float = 30.0
+    tasks: int = 1000
 
 
 @dataclass
@@ -26,6 +36,7 @@ class Scene:
     host: Host
     sampler: Sampler
     label: str
+    scale: Scale
     begun: float = 0.0
     lost: dict[str, tuple[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -51,7 +62,8 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """stall, away, takeover: bars in seconds; None: there is none. needs: what not every host can."""
+    """words: with the fields of the scale in braces.
+    stall, away, takeover: bars in seconds; None: there is none. needs: what not every host can."""
 
     name: str
     words: str
@@ -97,8 +109,10 @@ def restarted(role: str) -> Callable[[Scene], None]:
 def stopped(role: str) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
         scene.host.stop(role)
-        time.sleep(AWAY)
-        scene.host.start(role)
+        try:
+            time.sleep(scene.scale.away)
+        finally:
+            scene.host.start(role)
 
     return act
 
@@ -106,23 +120,30 @@ def stopped(role: str) -> Callable[[Scene], None]:
 def paused(role: str) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
         scene.host.pause(role)
-        time.sleep(AWAY)
-        scene.host.resume(role)
+        try:
+            time.sleep(scene.scale.away)
+        finally:
+            scene.host.resume(role)
 
     return act
 
 
 def full_disk(scene: Scene) -> None:
     scene.host.fill_disk()
-    time.sleep(AWAY)
-    scene.host.free_disk()
+    try:
+        time.sleep(scene.scale.away)
+    finally:
+        scene.host.free_disk()
 
 
 def network(scene: Scene) -> None:
-    scene.note_leases(scene.holder())
-    scene.host.cut_network()
-    time.sleep(AWAY)
-    scene.host.mend_network()
+    name = scene.holder()
+    scene.note_leases(name)
+    scene.host.cut_network(name)
+    try:
+        time.sleep(scene.scale.away)
+    finally:
+        scene.host.mend_network()
 
 
 def failover(scene: Scene) -> None:
@@ -132,8 +153,10 @@ def failover(scene: Scene) -> None:
 
 def clock(scene: Scene) -> None:
     scene.host.set_clock(-HOUR)
-    time.sleep(AWAY)
-    scene.host.set_clock(0)
+    try:
+        time.sleep(scene.scale.away)
+    finally:
+        scene.host.set_clock(0)
 
 
 def many_tasks(scene: Scene) -> None:
@@ -141,9 +164,8 @@ def many_tasks(scene: Scene) -> None:
     api = scene.host.api
     rule = {"DATA_TYPE": "pause_rule", "endpoint_id": scene.host.endpoints[0], "identity_id": None, "message": "drill"}
     rule_id = insist(lambda: str(api.call("POST", "/endpoint_manager/pause_rule", rule)["id"]))
-    for number, id_ in enumerate(submission_ids(MANY)):
-        paths = (f"/tree/{number % 10}/{number:05d}", f"/{scene.label}-many/{number:05d}")
-        document = submission(scene.host, id_, *paths, f"{scene.label}-many")
+    for number, id_ in enumerate(submission_ids(scene.scale.tasks)):
+        document = submission(scene.host, id_, ONE_FILE, f"/{scene.label}-many/{number:05d}", f"{scene.label}-many")
         scene.tasks.append(submit(scene.host, document))
     begun = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
@@ -152,7 +174,7 @@ def many_tasks(scene: Scene) -> None:
     scene.host.kill_worker(name)
     for task in scene.tasks:
         wait_done(scene.host, task)
-    scene.notes.append(f"{MANY} tasks in {time.monotonic() - begun:.0f} s")
+    scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")
 
 
 def scaled_down(scene: Scene) -> None:
@@ -171,15 +193,17 @@ FAULTS = (
     Fault("workers", "all workers, with the periodic jobs: -9", workers, takeover=10.0),
     Fault("web", "web: -9", web),
     Fault("postgres-restarted", "PostgreSQL restarted", restarted("postgres"), away=None),
-    Fault("postgres-stopped", f"PostgreSQL stopped for {AWAY:g} s", stopped("postgres"), away=None, needs="stop"),
-    Fault("postgres-paused", f"PostgreSQL hangs for {AWAY:g} s", paused("postgres"), away=None),
+    Fault("postgres-stopped", "PostgreSQL stopped for {scale.away:g} s", stopped("postgres"), away=None, needs="stop"),
+    Fault("postgres-paused", "PostgreSQL hangs for {scale.away:g} s", paused("postgres"), away=None),
     Fault("redis-restarted", "Redis restarted", restarted("redis")),
-    Fault("redis-stopped", f"Redis stopped for {AWAY:g} s", stopped("redis"), needs="stop"),
-    Fault("redis-paused", f"Redis hangs for {AWAY:g} s", paused("redis")),
+    Fault("redis-stopped", "Redis stopped for {scale.away:g} s", stopped("redis"), needs="stop"),
+    Fault("redis-paused", "Redis hangs for {scale.away:g} s", paused("redis")),
     Fault("redis-emptied", "Redis emptied", lambda scene: scene.host.empty_redis()),
     Fault("all", "all workers, web, Redis and PostgreSQL at once: -9", two_of_everything, away=None),
-    Fault("network", f"one worker and the database cut off for {AWAY:g} s", network, takeover=6.0, needs="network"),
-    Fault("disk", f"disk of the database full for {AWAY:g} s", full_disk, away=None, needs="disk"),
+    Fault(
+        "network", "one worker and the database cut off for {scale.away:g} s", network, takeover=6.0, needs="network"
+    ),
+    Fault("disk", "disk of the database full for {scale.away:g} s", full_disk, away=None, needs="disk"),
     Fault(
         "scale",
         "workers scaled down to one",
@@ -188,10 +212,10 @@ FAULTS = (
         needs="scale",
         finish=lambda host: host.scale_workers(3),
     ),
-    Fault("many", f"{MANY} tasks active, and a worker: -9", many_tasks, takeover=6.0),
+    Fault("many", "{scale.tasks} tasks active, and a worker: -9", many_tasks, takeover=6.0),
     Fault(
         "clock",
-        f"all clocks an hour back, and after {AWAY:g} s forward",
+        "all clocks an hour back, and after {scale.away:g} s forward",
         clock,
         needs="clock",
         prepare=lambda host: host.begin_clock(),

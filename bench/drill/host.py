@@ -17,7 +17,7 @@ READY_SECONDS = 180.0
 PATIENCE = "connect_timeout=2 keepalives_idle=2 keepalives_interval=1 keepalives_count=3 tcp_user_timeout=3000"
 
 
-class NotReadyError(Exception):
+class NotReadyError(RuntimeError):
     """The service is not ready in time."""
 
 
@@ -70,8 +70,8 @@ class Host(abc.ABC):
     def free_disk(self) -> None:
         raise NotImplementedError
 
-    def cut_network(self) -> None:
-        """Lose all packets between one worker and the database; returns at once."""
+    def cut_network(self, worker: str) -> None:
+        """Lose all packets between the worker that leases name so and the database; returns at once."""
         raise NotImplementedError
 
     def mend_network(self) -> None:

@@ -38,7 +38,7 @@ def _cells(outcome: Outcome) -> list[str]:
     if over:
         result += f"; over the bar: {', '.join(over)}"
     return [
-        outcome.fault.words + "".join(f"; {note}" for note in outcome.notes),
+        outcome.words + "".join(f"; {note}" for note in outcome.notes),
         f"{outcome.stall:.1f}",
         f"{outcome.get_away:.1f}, {outcome.post_away:.1f}",
         f"{outcome.failed} of {outcome.requests}",

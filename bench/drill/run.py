@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench.drill.faults import Fault, Scene
+from bench.drill.faults import ONE_FILE, Fault, Scale, Scene
 from bench.drill.host import Host
 from bench.drill.load import Load, Tree, digests, submission, wait_done
 from bench.drill.measure import Prober, Sampler, longest_away, longest_stall, submission_ids, takeover
@@ -16,7 +16,6 @@ SUBMISSIONS = 600
 #: Seconds of good running before a fault, and after the first file that is settled after it.
 BEFORE, AFTER = 3.0, 8.0
 BEGIN_SECONDS, RECOVERY_SECONDS = 60.0, 240.0
-PROBED = "/tree/1/00001"
 
 
 @dataclass
@@ -24,6 +23,7 @@ class Outcome:
     """Seconds; None: not measured. problems: empty if nothing was lost, wrong or done twice."""
 
     fault: Fault
+    words: str = ""
     stall: float = 0.0
     get_away: float = 0.0
     post_away: float = 0.0
@@ -35,26 +35,26 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def run_fault(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], rate: float) -> Outcome:
-    """rate: of GETs, and of POSTs, in a second."""
-    outcome = Outcome(fault)
+def run_fault(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], scale: Scale) -> Outcome:
+    outcome = Outcome(fault, fault.words.format(scale=scale))
     label = f"{fault.name}-{time.time():.0f}"
     if fault.prepare:
         fault.prepare(host)
     host.wait_ready()
     documents = [
-        submission(host, id_, PROBED, f"/{label}-probe/{number:04d}", f"{label}-probe")
+        submission(host, id_, ONE_FILE, f"/{label}-probe/{number:04d}", f"{label}-probe")
         for number, id_ in enumerate(submission_ids(SUBMISSIONS))
     ]
     load = Load(host, tree, sent, label)
-    prober = Prober(host.api.url, host.api.connection["token"], documents, rate)
+    prober = Prober(host.api.url, host.api.connection["token"], documents, scale.rate)
     sampler = Sampler(host.connect, label)
-    scene = Scene(host, sampler, label)
+    scene = Scene(host, sampler, label, scale)
+    load.start()
+    sampler.start()
+    prober.start()
+    begun = time.monotonic()
     try:
-        load.start()
-        sampler.start()
-        wait_for(lambda: bool(sampler.samples) and sampler.samples[-1].settled > 0, BEGIN_SECONDS, "a settled file")
-        prober.start()
+        wait_for(lambda: bool(sampler.samples) and sampler.samples[-1].settled > 0, BEGIN_SECONDS, "settled file")
         time.sleep(BEFORE)
         begun = time.monotonic()
         fault.act(scene)
@@ -62,12 +62,13 @@ def run_fault(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], rate: 
     except (TimeoutError, RuntimeError) as error:
         outcome.problems.append(str(error))
     finally:
+        ended = time.monotonic()
         prober.stop()
         load.finish()
         sampler.stop()
     if fault.finish:
         fault.finish(host)
-    _measure(outcome, scene, prober, begun)
+    _measure(outcome, scene, prober, (begun, ended))
     outcome.files = len(load.sent) * len(load.tasks)
     outcome.notes += scene.notes
     outcome.problems += load.problems + _check_probes(host, prober, documents, sent) + _check_many(host, scene, sent)
@@ -94,12 +95,12 @@ def _recovered(sampler: Sampler) -> None:
     time.sleep(AFTER)
 
 
-def _measure(outcome: Outcome, scene: Scene, prober: Prober, begun: float) -> None:
-    now = time.monotonic()
+def _measure(outcome: Outcome, scene: Scene, prober: Prober, times: tuple[float, float]) -> None:
+    begun, ended = times
     samples = [sample for sample in scene.sampler.samples if sample.at >= begun - 1]
     gets, posts = ([one for one in many if one.begun >= begun] for many in (prober.gets, prober.posts))
     outcome.stall = longest_stall(samples)
-    outcome.get_away, outcome.post_away = longest_away(gets, now), longest_away(posts, now)
+    outcome.get_away, outcome.post_away = longest_away(gets, ended), longest_away(posts, ended)
     outcome.takeover = takeover(samples, scene.lost, scene.begun)
     outcome.requests = len(gets) + len(posts)
     outcome.failed = sum(not one.served for one in (*gets, *posts))
@@ -107,7 +108,7 @@ def _measure(outcome: Outcome, scene: Scene, prober: Prober, begun: float) -> No
 
 def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]], sent: dict[str, str]) -> list[str]:
     """Each submission that was answered is one task, which has succeeded, and its file is right."""
-    problems, wanted = [], sent[PROBED.removeprefix("/tree/")]
+    problems, wanted = [], sent[ONE_FILE.removeprefix("/tree/")]
     for id_, tasks in prober.tasks.items():
         if len(tasks) != 1:
             problems.append(f"submission {id_} became {len(tasks)} tasks")
@@ -127,8 +128,8 @@ def _check_many(host: Host, scene: Scene, sent: dict[str, str]) -> list[str]:
     if not scene.tasks:
         return []
     found = digests(host.folders[1] / f"{scene.label}-many")
-    wanted = {path.rpartition("/")[2]: value for path, value in sent.items()}
-    problems = [f"{name} of many is lost or wrong" for name in found if found[name] != wanted[name]]
+    wanted = sent[ONE_FILE.removeprefix("/tree/")]
+    problems = [f"{name} of many is lost or wrong" for name in found if found[name] != wanted]
     statuses = [wait_done(host, task) for task in scene.tasks]
     bad = [status for status in statuses if status != "SUCCEEDED"]
     return problems + ([f"{len(bad)} of many are {set(bad)}"] if bad or len(found) != len(scene.tasks) else [])

@@ -76,7 +76,7 @@ def test_files_that_are_wrong_lost_or_too_many_are_named() -> None:
 
 
 def test_a_missed_bar_is_in_the_table() -> None:
-    good, bad = Outcome(WEB, get_away=1.9, files=3), Outcome(WEB, get_away=0.1, post_away=2.1, files=3)
+    good, bad = Outcome(WEB, "web", get_away=1.9, files=3), Outcome(WEB, "web", get_away=0.1, post_away=2.1, files=3)
     assert missed(good) == []
     assert missed(bad) == ["API"]
     assert "over the bar: API" in table("The drill", [bad])
@@ -84,11 +84,11 @@ def test_a_missed_bar_is_in_the_table() -> None:
 
 
 def test_one_failed_request_of_an_upgrade_misses_its_bar() -> None:
-    assert missed(Outcome(UPGRADE, failed=1, requests=900)) == ["failed requests"]
+    assert missed(Outcome(UPGRADE, "upgrade", failed=1, requests=900)) == ["failed requests"]
 
 
 def test_a_wrong_file_is_below_the_table() -> None:
-    assert "- **web**: 1 wrong: ['a']" in table("The drill", [Outcome(WEB, problems=["1 wrong: ['a']"])])
+    assert "- **web**: 1 wrong: ['a']" in table("The drill", [Outcome(WEB, "web", problems=["1 wrong: ['a']"])])
 
 
 def test_faults_are_chosen_by_name_in_the_order_of_the_table() -> None:
