@@ -13,7 +13,7 @@ TEST_PROCESSES := 4
 FAULTS :=
 DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
 
-.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill agent
+.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill agent release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,9 @@ map: venv-test ## write the pictures and tables of docs/architecture.md and the 
 
 agent: venv ## write waybill-connect.pyz, the agent in one file, and its SHA-256
 	@$(PYTHON_IN_VENV) -m deploy.agent waybill-connect.pyz
+
+release: venv-test ## build the archives, the image and the SBOM of the newest commit into dist/, with their hashes
+	@$(PYTHON_IN_VENV) -m deploy.release $(RELEASE)
 
 venv: ## the virtual environment of `make up`
 	@deploy/venv.sh $(VENV) requirements.lock
