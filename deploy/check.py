@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import json
 import os
 import socket
@@ -31,7 +32,7 @@ MOST = 1 << 16
 def declare(commands: Any, command: Declare) -> None:
     """Add the command to the parser."""
     said = command(commands, "check", run_check, "check that a program of this machine works; status 1: it does not")
-    said.add_argument("program", choices=tuple(_CHECKS))
+    said.add_argument("program", choices=tuple(CHECKS))
     said.add_argument(
         "--exclude", action="append", default=[], metavar="NAME", help="a check of /readyz that does not count (web)"
     )
@@ -39,12 +40,12 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_check(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1, with the reasons as lines of the error, where it does not work."""
-    _CHECKS[arguments.program](_running_here(config), arguments.exclude)
+    CHECKS[arguments.program](running_here(config), arguments.exclude)
     say(f"{arguments.program}: works")
     return 0
 
 
-def _running_here(config: Config) -> Config:
+def running_here(config: Config) -> Config:
     """The configuration of what `make up` runs in this home, where it does; else the given one."""
     home = Home(config.home)
     connection: Any = home.read_json(home.connection)
@@ -65,7 +66,7 @@ def _web(config: Config, exclude: list[str]) -> None:
     except urllib.error.HTTPError as error:
         with error:
             raise StackError(_reasons(error.read(MOST))) from None
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise StackError(f"the web server does not answer at port {config.port}: {error}") from None
 
 
@@ -114,7 +115,7 @@ async def _connect(config: Config) -> None:
     (await config.relay.connect(SECONDS)).close()
 
 
-_CHECKS: dict[str, Callable[[Config, list[str]], None]] = {
+CHECKS: dict[str, Callable[[Config, list[str]], None]] = {
     "web": _web,
     "worker": _worker,
     "shell": _shell,

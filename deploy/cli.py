@@ -15,6 +15,7 @@ from . import (
     backup_commands,
     check,
     client_commands,
+    doctor_command,
     oidc_commands,
     people_commands,
     scim_commands,
@@ -35,6 +36,8 @@ def main(argv: list[str] | None = None) -> int:
         # A key can be created before there is any configuration: the configuration holds it.
         if arguments.run is run_vault_key:
             return int(arguments.run(arguments))
+        if arguments.run is doctor_command.run_doctor and (status := doctor_command.wrong_settings(arguments)):
+            return status
         config = load_or_exit()
         leave_root(config, arguments)
         # For the audit log. Servers that this process becomes have origins of their own in their threads.
@@ -95,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     check.declare(commands, command)
+    doctor_command.declare(commands, command)
     client_commands.declare(commands, command)
     oidc_commands.declare(commands, command)
     user_commands.declare(commands, command)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from . import floors, manual, metrics, rooms, states
+from . import configuration, floors, manual, metrics, rooms, states
 from .imports import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 SHELL = ROOT / "docs" / "shell.md"
 METRICS = ROOT / "docs" / "operate" / "metrics.md"
+CONFIGURATION = ROOT / "docs" / "operate" / "configuration.md"
 PICTURE = ROOT / "docs" / "floors.svg"
 
 PARTS: dict[Path, dict[str, Callable[[], str]]] = {
@@ -26,6 +27,7 @@ PARTS: dict[Path, dict[str, Callable[[], str]]] = {
     },
     SHELL: {"commands": manual.commands},
     METRICS: {"metrics": metrics.table},
+    CONFIGURATION: {"variables": configuration.tables},
 }
 
 _PART = re.compile(r"(<!-- draw: ([a-z ]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)

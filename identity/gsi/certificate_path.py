@@ -290,24 +290,24 @@ def _check_revocation(certificate: Certificate, issuer: Certificate, anchors: Tr
     """As the toolkit: without lists nothing is checked; with lists, one must be genuine and current."""
     name = canonical(issuer.subject)
     authority = slash_name(issuer.subject)
-    lists = [one for one in anchors.revocation_lists(name) if _is_usable(one, issuer)]
+    lists = [one for one in anchors.revocation_lists(name) if is_usable(one, issuer)]
     for one in lists:
         if one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
             raise RevokedError(f"The {_title(certificate)} has been revoked by its authority.")
     if not lists and not anchors.revocation_lists(name) and not anchors.has_broken_list(name):
         return
-    if not any(_is_current(one, now) for one in lists):
+    if not any(is_current(one, now) for one in lists):
         raise StaleRevocationListError(
             f'The revocation list of the authority "{authority}" is out of date or unusable.'
         )
 
 
-def _is_usable(revoked: x509.CertificateRevocationList, issuer: Certificate) -> bool:
+def is_usable(revoked: x509.CertificateRevocationList, issuer: Certificate) -> bool:
     """Whether it is genuine and complete: a delta, or a list for some certificates only, has a critical extension."""
     return not any(one.critical for one in revoked.extensions) and _is_signed_by(revoked, issuer)
 
 
-def _is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
+def is_current(revoked: x509.CertificateRevocationList, now: datetime) -> bool:
     ends = revoked.next_update_utc
     return revoked.last_update_utc <= now and (ends is None or now <= ends)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .values import Whole
+
 MB, GB = 1 << 20, 1 << 30
 #: Octets of the longest body that the web server accepts (`deploy.web.connections`, `deploy/front`).
 MAX_BODY = 256 * MB
@@ -56,14 +58,8 @@ VARIABLES = {
     "WAYBILL_MAX_DOWNLOAD": ("download", "octets of one answer with a file, or a part of it, from an endpoint"),
 }
 DEFAULTS = RequestLimits()
+parse = Whole(1, 10**15 - 1)
 KNOWN = {variable: f"{words} (default {getattr(DEFAULTS, field)})" for variable, (field, words) in VARIABLES.items()}
-
-
-def parse(text: str) -> int:
-    """Read the value of a limit. Raises ValueError."""
-    if not text.isascii() or not text.isdigit() or len(text) > 15 or not int(text):
-        raise ValueError("a whole number of at least 1")
-    return int(text)
 
 
 def variable(field: str) -> str:

@@ -23,7 +23,7 @@ from transferapi.logs.setup import log_format
 from . import mail as mail_address
 from . import values
 from .declaration import secret, variable
-from .values import Network
+from .values import Network, Whole
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ class WebSettings:
     #: Requests a second of one user; 0: no limit.
     rate_limit: int = variable(
         "WAYBILL_RATE_LIMIT",
-        values.rate,
+        Whole(0, 999_999, "requests a second"),
         "50",
         "requests a second that one user may make, averaged over 10 s (default 50; 0: no limit)",
     )
@@ -118,7 +118,7 @@ class WebSettings:
     )
     request_seconds: int = variable(
         "WAYBILL_REQUEST_SECONDS",
-        values.request_seconds,
+        Whole(11, 600, "seconds"),
         "60",
         "how long a request may take, 11 to 600 (default 60); an operation on an endpoint gets "
         "10 s less, and a server in front must wait so long",
@@ -188,7 +188,7 @@ class CredentialSettings:
     #: Below the time of a request (an operation: 50 s), so that the answer can name the server.
     myproxy_seconds: int = variable(
         "WAYBILL_MYPROXY_SECONDS",
-        values.myproxy_seconds,
+        Whole(1, 590, "seconds"),
         "20",
         "seconds that a MyProxy server may take to log a user on, at least 10 less than "
         "WAYBILL_REQUEST_SECONDS; long where a person must confirm by telephone (default 20)",
@@ -286,14 +286,14 @@ class StreamSettings:
     #: Octets a second; 0: no limit.
     stream_rate: int = variable(
         "WAYBILL_STREAM_RATE",
-        values.octets,
+        Whole(0, 999_999_999, "octets a second"),
         "0",
         "octets a second that all worker processes together may move themselves, for endpoints without third-party "
         "transfers (SFTP, plain FTP); processes and tasks share it (default 0: no limit)",
     )
     streams: int = variable(
         "WAYBILL_STREAMS",
-        values.streams,
+        Whole(1, 1000, "files"),
         "32",
         "files that one worker process moves itself at a time, 1 to 1000 (default 32)",
     )
@@ -317,13 +317,13 @@ class ShellSettings:
     )
     ssh_sessions: int = variable(
         "WAYBILL_SSH_SESSIONS",
-        values.ssh_sessions,
+        Whole(2, 10_000, "sessions"),
         "500",
         "ssh sessions at a time, 2 to 10000; half of them for one user (default 500)",
     )
     ssh_idle_seconds: int = variable(
         "WAYBILL_SSH_IDLE_SECONDS",
-        values.ssh_idle_seconds,
+        Whole(10, 7 * 24 * 3600, "seconds"),
         "1800",
         "seconds without input and output after which an ssh session ends, 10 to 604800 (default 1800)",
     )
@@ -353,7 +353,7 @@ class RelaySettings:
     )
     relay_channels: int = variable(
         "WAYBILL_RELAY_CHANNELS",
-        values.relay_channels,
+        Whole(1, 256, "channels"),
         "64",
         "relayed data channels of one user at a time, 1 to 256 (default 64)",
     )

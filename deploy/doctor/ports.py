@@ -1,0 +1,58 @@
+"""The ports: the public address, and the programs of this machine (the checks of `waybill check`)."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+from deploy.check import CHECKS, MOST
+from deploy.stack.errors import StackError
+from deploy.web.tls import client_context
+from transferapi.config import Config
+from transferapi.rest.health.paths import ALIVE, HEALTH
+
+from .findings import Finding, error, good, warning
+
+SECONDS = 5.0
+#: What is missing where a program does not run.
+_FOR = {
+    "web": ("Nothing serves requests on this machine", "Start the web server, unless it runs on another machine."),
+    "worker": ("Nothing moves files on this machine", "Start a worker, unless they run on other machines."),
+    "shell": ("Nobody can use the ssh shell", "Start `waybill shell`, unless it is not wanted or runs elsewhere."),
+    "relay": ("No agent can connect", "Start `waybill relay`, unless agents are not wanted."),
+}
+
+
+def check(config: Config) -> Iterator[Finding]:
+    yield _public(config)
+    for name, ask in CHECKS.items():
+        lack, do = _FOR[name]
+        try:
+            # What is wrong with the servers that the web server needs has its own findings.
+            ask(config, ["database", "schema", "redis", "sweep"])
+        except StackError as failure:
+            yield warning(f"{lack}: {failure}", do)
+        else:
+            yield good(f"{name} works")
+
+
+def _public(config: Config) -> Finding:
+    """The way of users, through the front server."""
+    address = config.public_url + HEALTH
+    context = client_context(config.tls_certificate) or ssl.create_default_context()
+    try:
+        with urllib.request.urlopen(address, timeout=SECONDS, context=context) as answer:  # noqa: S310
+            is_ours = answer.read(MOST) == ALIVE.encode()
+    except urllib.error.HTTPError as failure:
+        failure.close()
+        return error(f"{address} answers with status {failure.code}.", "See the log of the front server.")
+    except (OSError, http.client.HTTPException) as failure:
+        reason = getattr(failure, "reason", failure)
+        text = f"{address} does not answer from this machine ({type(reason).__name__})."
+        return error(text, "Check the front server, its certificate, the firewall and WAYBILL_PUBLIC_URL.")
+    if not is_ours:
+        return error(f"{address} is answered by another program.", "Check WAYBILL_PUBLIC_URL and the front server.")
+    return good(f"{config.public_url} reaches this service")

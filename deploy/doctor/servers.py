@@ -1,0 +1,71 @@
+"""PostgreSQL, Redis, the schema and the workers: the checks of `/readyz`; and the clocks of the three machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+
+from transferapi.config import Config
+from transferapi.rest.health.checks import CHECKS, REDIS_SECONDS
+
+from .findings import Finding, error, good, warning
+
+#: Seconds by which clocks may differ. Leases and deadlines are times of the database; tokens, codes and certificates
+#: are judged by the clock of this machine.
+WARN, WRONG = 1.0, 5.0
+_SET = "Let a time service (chrony, systemd-timesyncd) set the clocks of both machines."
+
+
+def check(config: Config) -> Iterator[Finding]:
+    for name, ask in CHECKS.items():
+        reason = ask()
+        # The sentence names the remedy itself.
+        yield (
+            error(reason, "Until then nothing works." if name == "database" else "")
+            if reason
+            else good(f"{name} passes")
+        )
+
+
+def clock(config: Config) -> Iterator[Finding]:
+    for name, ask, failures in (
+        ("PostgreSQL", _of_database, (DatabaseError, InterfaceError)),
+        ("Redis", _of_redis, (redis.RedisError,)),
+    ):
+        try:
+            yield compare(name, ask)
+        except failures:
+            yield warning(f"The clock of {name} is not known: it does not answer.", f"Mend {name} first.")
+
+
+def compare(name: str, ask: Callable[[], float]) -> Finding:
+    """The clock of this machine against that of a server; half of the time of the answer does not count."""
+    before = time.time()
+    theirs = ask()
+    after = time.time()
+    differs = max(0.0, abs(theirs - (before + after) / 2) - (after - before) / 2)
+    text = f"The clock of this machine and that of {name} differ by {differs:.1f} s"
+    if differs > WRONG:
+        return error(f"{text}.", _SET)
+    return warning(f"{text}.", _SET) if differs > WARN else good(text)
+
+
+def _of_database() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return float(cursor.fetchone()[0])
+
+
+def _of_redis() -> float:
+    client = redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
+    )
+    try:
+        seconds, micros = client.time()
+    finally:
+        client.close()
+    return float(seconds) + float(micros) / 1e6
