@@ -1,4 +1,4 @@
-"""What a check of `waybill doctor` found."""
+"""Findings of the checks of `waybill doctor`."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _age(path: Path | None, name: str, days: int, command: str) -> Iterator[Find
 
 
 def _old(name: str, age: timedelta, command: str) -> Finding:
-    return warning(f"The {name} key is {age.days} days old.", f"Replace it (`{command}`): see docs/operate/keys.md.")
+    return warning(f"The {name} key is {age.days} days old.", f"Replace it (`{command}`).")
 
 
 def _agents() -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def _agents() -> Iterator[Finding]:
     if trusted and trusted[0].not_valid_after_utc < datetime.now(UTC) + timedelta(days=400):
         yield warning(
             f"The authority of agents ends on {trusted[0].not_valid_after_utc:%Y-%m-%d}: certificates get shorter.",
-            "Run `waybill agent-authority rotate`.",
+            "Restart with a new authority.",
         )
 
 

@@ -17,7 +17,7 @@ from transferapi.rest.health.paths import ALIVE, HEALTH
 from .findings import Finding, error, good, warning
 
 SECONDS = 5.0
-#: What is missing where a program does not run.
+#: The lack where a program does not run, and the remedy.
 _FOR = {
     "web": ("Nothing serves requests on this machine", "Start the web server, unless it runs on another machine."),
     "worker": ("Nothing moves files on this machine", "Start a worker, unless they run on other machines."),
@@ -31,7 +31,7 @@ def check(config: Config) -> Iterator[Finding]:
     for name, ask in CHECKS.items():
         lack, do = _FOR[name]
         try:
-            # What is wrong with the servers that the web server needs has its own findings.
+            # The servers that the web server needs have findings of their own.
             ask(config, ["database", "schema", "redis", "sweep"])
         except StackError as failure:
             yield warning(f"{lack}: {failure}", do)

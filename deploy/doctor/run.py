@@ -13,7 +13,7 @@ from transferapi.config import Config
 from .findings import Check, Finding, error
 
 #: Seconds for all checks together; they run at the same time. A connection to PostgreSQL may take 10 s.
-SECONDS = 15.0
+SECONDS = 30.0
 
 
 def run_all(checks: Mapping[str, Check], config: Config, seconds: float = SECONDS) -> dict[str, list[Finding]]:

@@ -22,13 +22,10 @@ _SET = "Let a time service (chrony, systemd-timesyncd) set the clocks of both ma
 
 def check(config: Config) -> Iterator[Finding]:
     for name, ask in CHECKS.items():
-        reason = ask()
-        # The sentence names the remedy itself.
-        yield (
-            error(reason, "Until then nothing works." if name == "database" else "")
-            if reason
-            else good(f"{name} passes")
-        )
+        if reason := ask():
+            yield error(reason, f"See `{name}` in docs/operate/health.md.")
+        else:
+            yield good(f"{name} passes")
 
 
 def clock(config: Config) -> Iterator[Finding]:

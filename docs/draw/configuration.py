@@ -10,7 +10,7 @@ from transferapi.config import limits, values
 from transferapi.config.declaration import Variable
 from transferapi.config.reading import Config
 
-#: What a parser reads, where the meaning of the variable does not say it.
+#: Values that a parser reads, where the meaning of the variable does not say it.
 _VALUES: dict[Callable[..., object], str] = {
     values.flag: "0 or 1",
     values.absolute_path: "a path",
@@ -55,7 +55,7 @@ def _row(one: Variable) -> str:
 
 
 def _meaning(one: Variable) -> str:
-    """What the help says, without the default and the name of the file, which have columns of their own."""
+    """The words of the help, without the default and the name of the file, which have columns of their own."""
     text = re.sub(r" \(default:? [^();]*; ([^()]*)\)", r"; \1", one.meaning)
     text = re.sub(r" \(default:? [^()]*\)|; default:? [^();]*(?=\))", "", text)
     text = re.sub(r" \(or \.\.\._FILE\)", "", text)

@@ -248,7 +248,7 @@ def test_an_authority_that_has_expired_and_a_flood(tmp_path: Path) -> None:
     grid.trust(tmp_path, grid.authority(begins=NOW - 9 * DAY, ends=NOW - DAY))
     only(authorities.check(config_of(tmp_path)), "error", "expired on")
     for number in range(30):
-        (tmp_path / f"{number:08x}.0").write_text("nothing")
+        (tmp_path / f"{number:08x}.r0").write_text("nothing")
     found = said(authorities.check(config_of(tmp_path)))
     assert len(found) == authorities.MOST + 1
     assert "11 more findings" in found[-1]
@@ -286,7 +286,7 @@ def test_mail_is_tried_and_sent_only_if_asked() -> None:
         ("busy", "?starttls=no", "", "answered with the code 421"),
         ("take", "", "", "offers no STARTTLS"),
         ("refuse", "?starttls=no", "nobody@example.org", "refuses the recipient"),
-        ("hang", "?starttls=no", "", "does not answer (TimeoutError)"),
+        ("hang", "?starttls=no", "", "does not answer ("),
     ],
 )
 def test_a_mail_server_that_does_not_work(
