@@ -91,7 +91,7 @@ def test_the_public_address_and_the_programs_of_this_machine(
 
 
 def doctor(home: Path, *words: str, **environ: str) -> tuple[dict[str, Any], int]:
-    """What the command prints, and its status; of a process."""
+    """The printed document and the status of a process."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("WAYBILL_")}
     done = subprocess.run(
         [sys.executable, "-m", "deploy.cli", "doctor", "--json", *words], cwd=CHECKOUT, timeout=120,
