@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from endpoints.connect import setup, setup_keys
-from endpoints.connect.relay_address import RelayAddress
+from endpoints.connect.relay_address import DataPorts, RelayAddress
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.tunnel.agent_end import AgentFacts
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
@@ -27,6 +27,8 @@ from transferapi.relay.bounds import Bounds
 from transferapi.relay.relay import Relay
 
 HOST = "127.0.0.1"
+#: Ports below those that the system gives to clients. A port that is in use is passed over.
+DATA_PORTS = DataPorts(HOST, 20_000, 29_999)
 T = TypeVar("T")
 
 
@@ -56,7 +58,9 @@ class RelayServer:
 
 
 @contextmanager
-def relay_server(settings: Any, bounds: Bounds | None = None, *, port: int = 0) -> Iterator[RelayServer]:
+def relay_server(
+    settings: Any, bounds: Bounds | None = None, *, port: int = 0, data_ports: DataPorts | None = None
+) -> Iterator[RelayServer]:
     """settings: Django's, whose RELAY and PUBLIC_URL become those of this relay."""
     found: list[RelayServer] = []
     ready, stopped = threading.Event(), asyncio.Event()
@@ -69,7 +73,7 @@ def relay_server(settings: Any, bounds: Bounds | None = None, *, port: int = 0) 
                 found.append(RelayServer(relay, loop))
                 ready.set()
 
-            await main.run(RelayAddress(HOST, port), bounds or Bounds(), stopped, is_ready)
+            await main.run(RelayAddress(HOST, port), bounds or Bounds(), stopped, is_ready, data_ports=data_ports)
 
         asyncio.run(serve())
 

@@ -150,6 +150,8 @@ STREAMS = CONFIG.streams
 CLEAR_PASSWORDS = CONFIG.clear_passwords
 #: Where web servers and workers reach the relay.
 RELAY = CONFIG.relay
+#: Octets a second that a relay passes on for a user; 0: no limit. None: it has no ports for servers.
+RELAY_SMALL_FILES_RATE: int | None = CONFIG.relay_rate if CONFIG.relay_data else None
 #: The registrations of this service at the OAuth servers of endpoints, by their addresses.
 OAUTH_CLIENTS: Mapping[str, OAuthClient] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
 

@@ -309,7 +309,13 @@ def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccess
 
 
 def _relay_token(grant: leases.Grant) -> str:
-    """A token by which the two agents of this task are joined, for the share of its owner."""
+    """A token by which the two ends of this task are joined at the relay, for the share of its owner.
+
+    They are two agents, or an agent and a server.
+    """
+    source, destination = (grant.accesses[side].host for side in (Side.SOURCE, Side.DESTINATION))
+    if not source.personal:
+        return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
     hosts = [grant.accesses[side].host.pk for side in (Side.SOURCE, Side.DESTINATION)]
     return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
 

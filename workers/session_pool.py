@@ -31,6 +31,8 @@ FORGET_SECONDS = 3600.0
 REFUSED_SECONDS = 3600.0
 #: The data connections of plain FTP servers with each other: most refuse them.
 DIRECT = "direct"
+#: Small files from a server to an agent, by a port of the relay.
+THROUGH_RELAY = "relay"
 #: Faults of the user's credential, or of this service, and agents that are away: another server would give the same,
 #: and an agent that is back is not avoided.
 NOT_THE_SERVERS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS, Kind.HOST_KEY_CHANGED, Kind.INTERNAL_ERROR}) | AWAY_KINDS

@@ -10,9 +10,10 @@ from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
 
+from endpoints.connect import dial
 from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.connection import STALL_TIMEOUT
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.third_party import data_security
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
@@ -21,12 +22,13 @@ from transferapi.tasks.records import AUTHENTICATED, CLEAR, ENCRYPTED, DataProte
 from workers.engine.ports import TCP, Session, Transport
 
 from .agents import ways
+from .agents.entrances import RelayEntrances
 from .agents.parted_lane import PartedLane
-from .agents.reach import Reach
+from .agents.reach import Reach, ReachOfRelay
 from .agents.ways import TO_AGENT, AgentWay, agent_way
 from .pooled_lane import PooledLane
 from .pooled_sessions import GuardedSession, PooledSession
-from .session_pool import NOT_THE_SERVERS, Address, SessionKey, SessionPool, tiers_of
+from .session_pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool, tiers_of
 from .share_access_guard import ShareAccessGuard
 from .streaming import accounts
 from .streaming.host import TaskStreams
@@ -77,7 +79,8 @@ class RealSessions:
     resolve: the gate: turns a host name and port into allowed addresses, or raises FaultError; runs in a thread.
     accept_address: the gate for data addresses that servers name and that belong to a registered host.
     look_up: the addresses of a registered host, which have not passed the gate; runs in a thread.
-    streams: for files that go through this worker. new_token: makes a token of the relay, for two agents.
+    streams: for files that go through this worker. new_token: makes a token of the relay, for two agents, or for an
+    agent and a server that connects to a port of the relay.
     """
 
     def __init__(
@@ -184,12 +187,14 @@ class RealSessions:
         assert isinstance(session, PooledSession)
         self._pool.put(session.session_key, session.inner)
 
-    async def lane(self, *, transport: Transport = TCP) -> PooledLane | StreamedLane | PartedLane:
+    async def lane(
+        self, *, transport: Transport = TCP, relayed: bool = False
+    ) -> PooledLane | StreamedLane | PartedLane:
         """A lane that is set up: a third-party pair, or through this worker where the servers cannot be one.
 
         To an agent it has several pairs, which it opens when they have something to do.
         """
-        lane = await self._pair(transport)
+        lane = await self._pair(transport, relayed=relayed)
         if not isinstance(lane, PooledLane) or lane.data_way is not TO_AGENT:
             return lane
 
@@ -202,20 +207,26 @@ class RealSessions:
 
         return PartedLane(lane, open_more)
 
-    async def _pair(self, transport: Transport) -> PooledLane | StreamedLane:
+    async def _pair(self, transport: Transport, *, relayed: bool = False) -> PooledLane | StreamedLane:
         source, destination = await self._both()
+        entrances: RelayEntrances | None = None
         try:
             way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
             if way is Way.STREAM:
                 self.transport = TCP
                 return self._streaming.lane(source, destination)
-            agents = await agent_way(source, destination, self._pool)
+            agents = await agent_way(source, destination, self._pool, relayed=relayed)
+            if agents is AgentWay.SOURCE_CONNECTS:
+                entrances = await self._entrances(source, destination)
+                agents = agents if entrances else AgentWay.SOURCE_LISTENS
             # Before the transport changes: a session with another transport may not be given back.
             accept_address = await self._accepts_for(agents, same=source.address == destination.address)
             held = await self._secure(source, destination, encrypt=self._encrypt or agents is AgentWay.RELAY)
             protection = self._protection(held, source, destination)
             self.transport = await self._agree(transport, source, destination, held)
         except BaseException:
+            if entrances:
+                entrances.end()
             await self.give_back(source)
             await self.give_back(destination)
             raise
@@ -229,14 +240,33 @@ class RealSessions:
             listener=Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION,
             token=self._new_token() if agents is AgentWay.RELAY else "",
             flushes=agents is not AgentWay.TRY_DIRECT,
+            entrances=entrances,
         )
         self._pairs.add(lane)
         reach = agents is AgentWay.TRY_DIRECT or accounts.on_trial(source, destination, self._pool)
-        kind = Reach if reach else Trial if way is Way.PLAIN else None
+        kind = ReachOfRelay if entrances else Reach if reach else Trial if way is Way.PLAIN else None
         trial = kind(source, destination, self._pool) if kind else None
         told = ways.told(agents, source, destination)
         told = told or accounts.told(source, destination, self._pool, direct=True)
         return PooledLane(source, destination, lane, self._pool, self.transport, protection, trial, told)
+
+    async def _entrances(self, source: PooledSession, destination: PooledSession) -> RelayEntrances | None:
+        """Ports of the relay for this source; None where it has none for it now. Raises FaultError where it is away."""
+        sender = source.gridftp.connection.peer_host
+        hosts = {sender, *await self._hosts(Side.SOURCE)}
+        entrances = RelayEntrances(partial(dial.open_entrance, hosts=hosts), self._new_token)
+        try:
+            await entrances.prepare()
+        except FaultError as error:
+            if error.fault.kind in AWAY_KINDS:
+                raise
+            return None
+        if (":" in entrances.host) is not (":" in sender):
+            # One has IPv4 only, and the other IPv6.
+            self._pool.refuse(THROUGH_RELAY, source.address, destination.address)
+            entrances.end()
+            return None
+        return entrances
 
     @property
     def _stream_only(self) -> bool:
@@ -246,18 +276,24 @@ class RealSessions:
         """The check of the listener's address. An agent's own address is for the other agent alone."""
         if agents is AgentWay.TRY_DIRECT:
             return partial(ways.accepts, local=same)
+        if agents is AgentWay.SOURCE_CONNECTS:
+            return lambda _: True  # it is our own relay that has named it
         return await self._registered(Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION)
 
     async def _registered(self, side: Side) -> Callable[[DataAddress], bool]:
         """The check that an address belongs to a host which the owner of this side registered, and passes the gate."""
+        known = await self._hosts(side)
+        return lambda address: address[0] in known and self._accept_address(address)
+
+    async def _hosts(self, side: Side) -> Collection[str]:
+        """The addresses of the endpoint's servers and data hosts."""
         if side not in self._registered_hosts:
             names = self._places.data_hosts.get(side, ())
             loop = asyncio.get_running_loop()
             found = await asyncio.gather(*(loop.run_in_executor(_looking_up, self._look_up, name) for name in names))
             servers = {address.host for tier in await self._allowed(side) for address in tier}
             self._registered_hosts[side] = servers.union(*found)
-        known = self._registered_hosts[side]
-        return lambda address: address[0] in known and self._accept_address(address)
+        return self._registered_hosts[side]
 
     async def _secure(
         self, source: PooledSession, destination: PooledSession, *, encrypt: bool

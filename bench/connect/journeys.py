@@ -1,10 +1,12 @@
 """Journeys of laptops behind NATs, 60 ms away: to a server, from a server, to each other, and one that falls asleep.
 
 sudo .venv/bin/python -m bench.connect.journeys
+sudo .venv/bin/python -m bench.connect.journeys --only sleep --seconds 60    # asleep for a minute, and elsewhere then
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -28,8 +30,8 @@ from .nat_network import laptop
 RTT = 60.0
 LARGE = DataSet("large", 1, 256 * 10**6)
 MIXED = DataSet("mixed", 40, 20 * 10**6)
-#: Seconds for which the laptop sleeps; and for a journey.
-SLEEP, LIMIT = 20.0, 400.0
+#: Seconds for a journey.
+LIMIT = 400.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Journeys:
         sys.stdout.flush()
 
 
-def asleep(computer: ConnectedLaptop, arrived: Path) -> threading.Thread:
+def asleep(computer: ConnectedLaptop, arrived: Path, seconds: float) -> threading.Thread:
     """Stops the agent in the middle of the file, and lets it go on at another address of its network."""
 
     def sleep() -> None:
@@ -89,14 +91,15 @@ def asleep(computer: ConnectedLaptop, arrived: Path) -> threading.Thread:
         while octets_below(arrived) < LARGE.size // 4 and time.monotonic() < end:
             time.sleep(0.1)
         os.kill(computer.agent.pid, signal.SIGSTOP)
-        time.sleep(SLEEP)
+        time.sleep(seconds)
         computer.laptop.move()
         os.kill(computer.agent.pid, signal.SIGCONT)
 
     return threading.Thread(target=sleep)
 
 
-def run() -> int:
+def run(only: str, seconds: float) -> int:
+    """only: a word of the journeys to make, "" for all. seconds: of a sleep. Returns the number that went wrong."""
     with ExitStack() as stack:
         root = stack.enter_context(workplace())
         for name in ("first", "second", "home"):
@@ -114,19 +117,37 @@ def run() -> int:
         )
         journeys = Journeys(api, root)
         server = register(api, pair, "toolkit").source
-        MIXED.make(first.folder / "mixed")
-        LARGE.make(first.folder / "large")
-        journeys.go("laptop to server", journeys.on(first, "mixed"), journeys.server(server, "mixed"))
-        journeys.go("server to laptop", journeys.server(server, "mixed"), journeys.on(first, "back"))
-        journeys.go("laptop to laptop behind two NATs", journeys.on(first, "mixed"), journeys.on(second, "mixed"))
-        there = journeys.server(server, "large")
-        journeys.go(
-            "a laptop that sleeps while it sends", journeys.on(first, "large"), there, asleep(first, there.folder)
-        )
-        here = journeys.on(second, "large")
-        journeys.go("a laptop that sleeps while it receives", there, here, asleep(second, here.folder))
+        if only != "sleep":
+            move_both_ways(journeys, server, first, second)
+        if only != "move":
+            sleep_both_ways(journeys, server, first, second, seconds)
         return journeys.failed
 
 
+def move_both_ways(journeys: Journeys, server: str, first: ConnectedLaptop, second: ConnectedLaptop) -> None:
+    MIXED.make(first.folder / "mixed")
+    journeys.go("laptop to server", journeys.on(first, "mixed"), journeys.server(server, "mixed"))
+    journeys.go("server to laptop", journeys.server(server, "mixed"), journeys.on(first, "back"))
+    journeys.go("laptop to laptop behind two NATs", journeys.on(first, "mixed"), journeys.on(second, "mixed"))
+
+
+def sleep_both_ways(
+    journeys: Journeys, server: str, first: ConnectedLaptop, second: ConnectedLaptop, seconds: float
+) -> None:
+    LARGE.make(first.folder / "large")
+    there, here = journeys.server(server, "large"), journeys.on(second, "large")
+    words = f"a laptop that sleeps for {seconds:g} s while it"
+    journeys.go(f"{words} sends", journeys.on(first, "large"), there, asleep(first, there.folder, seconds))
+    journeys.go(f"{words} receives", there, here, asleep(second, here.folder, seconds))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["", "move", "sleep"], default="")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for which a laptop sleeps")
+    options = parser.parse_args()
+    return run(options.only, options.seconds)
+
+
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(main())

@@ -3,6 +3,7 @@
 sudo .venv/bin/python -m bench.connect.nat                    # both data sets, each way
 sudo .venv/bin/python -m bench.connect.nat --sets DS1 --rounds 1
 sudo .venv/bin/python -m bench.connect.nat --sets DS6 --sessions 130    # as many lanes as a task may have: 64
+sudo .venv/bin/python -m bench.connect.nat --sets DS6 --relay-rate 0    # small files by ports of the relay
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def measure(options: argparse.Namespace) -> None:
         pair = stack.enter_context(Pair(net, root))
         computer = stack.enter_context(laptop(net.destination))
         stack.enter_context(net.inside("service"))
-        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=f"127.0.0.1/32,{NETWORK}.0/24"))
+        more = ports_of_relay(net, options.relay_rate) if options.relay_rate is not None else {}
+        api = stack.enter_context(instance(more, WAYBILL_ALLOW_TARGETS=f"127.0.0.1/32,{NETWORK}.0/24"))
         stack.enter_context(way_to_service(net, api))
         agent = stack.enter_context(connected(net, api, computer, "laptop", root / "laptop", root / "home"))
         servers = register(api, pair, "toolkit")
@@ -99,6 +101,11 @@ def measure(options: argparse.Namespace) -> None:
                 empty(end.folder)
 
 
+def ports_of_relay(net: Network, rate: int) -> dict[str, str]:
+    """The variables of an operator who has opened ports for small files to agents."""
+    return {"WAYBILL_RELAY_DATA": f"{net.service.address}:50000-50999", "WAYBILL_RELAY_RATE": str(rate)}
+
+
 def allow(api: Api, sessions: int) -> None:
     """Set the sessions of all endpoints, which no request of the API does."""
     with database(api) as cursor:
@@ -119,6 +126,7 @@ def main() -> None:
     parser.add_argument("--sets", type=lambda text: text.split(","), default=list(WANTED))
     parser.add_argument("--rtt", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--relay-rate", type=int, help="octets a second by ports of the relay; 0: no limit; else none")
     parser.add_argument("--sessions", type=int, default=32, help="sessions that each endpoint allows (32 is preset)")
     measure(parser.parse_args())
 

@@ -11,7 +11,7 @@ import json
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,7 +28,12 @@ CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 15.0
 PARTNER_SECONDS = 30.0
 #: Seconds for which a data token opens channels, by default.
 TOKEN_SECONDS = 900.0
-_KINDS = {"away": Kind.AGENT_AWAY, "paused": Kind.AGENT_PAUSED, "busy": Kind.ENDPOINT_TOO_BUSY}
+_KINDS = {
+    "away": Kind.AGENT_AWAY,
+    "paused": Kind.AGENT_PAUSED,
+    "busy": Kind.ENDPOINT_TOO_BUSY,
+    "no ports": Kind.UNSUPPORTED,
+}
 
 
 class Dialed(NamedTuple):
@@ -53,6 +58,22 @@ async def join_data(token: str) -> socket.socket:
     """Join a relayed data channel as the service itself; the socket does not block. Raises FaultError."""
     sock, _ = await _ask({"do": "data", "token": token, "party": relay_messages.SERVICE}, PARTNER_SECONDS + 5)
     return sock
+
+
+async def open_entrance(token: str, hosts: Collection[str]) -> tuple[socket.socket, tuple[str, int]]:
+    """A port of the relay whose connections are joined with the channels that the token's agent opens.
+
+    token: of `new_entrance_token`. hosts: the addresses from which connections are accepted. The port is closed with
+    the socket. Raises FaultError; of kind UNSUPPORTED where the operator has opened no ports.
+    """
+    sock, answer = await _ask({"do": "listen", "token": token, "hosts": sorted(hosts)}, ANSWER_SECONDS)
+    return sock, (str(answer.get("host", "")), int(answer.get("port", 0)))
+
+
+def new_entrance_token(endpoint_id: uuid.UUID | str, *, user_id: uuid.UUID | str, seconds: float) -> str:
+    """A token by which an agent and a server are joined that connects to a port of the relay."""
+    parties = str(endpoint_id), relay_messages.SERVER
+    return relay_messages.new_token(parties, user_id, seconds, time.time())
 
 
 def new_data_token(

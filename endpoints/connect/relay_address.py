@@ -1,8 +1,10 @@
-"""The address of a relay process: a port, or a socket in a folder of this machine."""
+"""The addresses of a relay process: a port or a socket for this service, and ports for the data of servers."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import re
 import socket
 from typing import NamedTuple
 
@@ -55,3 +57,28 @@ def parse(text: str) -> RelayAddress:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError("host:port, or unix:/path")
     return RelayAddress(host.strip("[]"), int(port))
+
+
+class DataPorts(NamedTuple):
+    """The ports of a relay process to which servers may connect with data for agents. host: its public IP address."""
+
+    host: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.low}-{self.high}"
+
+
+def parse_data_ports(text: str) -> DataPorts:
+    """`address:low-high`, or `[IPv6 address]:low-high`. Raises ValueError."""
+    host, _, ports = text.rpartition(":")
+    found = re.fullmatch(r"([0-9]{4,5})-([0-9]{4,5})", ports, re.ASCII)
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        found = None
+    if found is None or not 1024 <= int(found[1]) < int(found[2]) < 65536:
+        raise ValueError("address:low-high: an IP address, and ports from 1024 on")
+    return DataPorts(str(address), int(found[1]), int(found[2]))

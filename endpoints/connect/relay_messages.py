@@ -23,9 +23,10 @@ VALID_SECONDS = 60
 _REQUEST, _TOKEN = "waybill.relay.request", "waybill.relay.data"
 #: The longest life of a data token, in seconds.
 MAX_TOKEN_SECONDS = 24 * 3600
-#: The name of the service itself as a party of a data channel.
-SERVICE = "service"
-_NOBODY = uuid.UUID(int=0)
+#: The names of parties that are no agents: the service itself, and a server that connects to a port of the relay.
+SERVICE, SERVER = "service", "server"
+_NUMBERS = {SERVICE: uuid.UUID(int=0), SERVER: uuid.UUID(int=1)}
+_NAMES = {number: name for name, number in _NUMBERS.items()}
 #: Octets of the id of a token.
 _ID = 8
 
@@ -35,7 +36,7 @@ class MessageError(Exception):
 
 
 class DataToken(NamedTuple):
-    """The right of two parties to be joined. parties: ids of endpoints, the second one may be SERVICE."""
+    """The right of two parties to be joined. parties: ids of endpoints, the second one may be SERVICE or SERVER."""
 
     id: bytes
     parties: tuple[str, str]
@@ -63,9 +64,10 @@ def new_token(parties: tuple[str, str], user: uuid.UUID | str, seconds: float, n
 
     Raises ValueError where the parties are one and the same.
     """
-    if parties[0] == parties[1] or parties[0] == SERVICE:
+    if parties[0] == parties[1] or parties[0] in _NUMBERS:
         raise ValueError("a relayed channel has two parties, the first of them an agent")
-    ids = (uuid.UUID(parties[0]), _NOBODY if parties[1] == SERVICE else uuid.UUID(parties[1]), uuid.UUID(str(user)))
+    second = _NUMBERS.get(parties[1]) or uuid.UUID(parties[1])
+    ids = (uuid.UUID(parties[0]), second, uuid.UUID(str(user)))
     expires = int(now + min(seconds, MAX_TOKEN_SECONDS))
     octets = secrets.token_bytes(_ID) + b"".join(one.bytes for one in ids) + expires.to_bytes(8, "big")
     return _signer().sign(base64.urlsafe_b64encode(octets).decode().rstrip("="))
@@ -79,7 +81,7 @@ def parse_token(text: str) -> DataToken:
     except (signing.BadSignature, ValueError):
         raise MessageError("not a token of this service") from None
     first, second, user = (uuid.UUID(bytes=octets[_ID + at : _ID + at + 16]) for at in (0, 16, 32))
-    other = SERVICE if second == _NOBODY else str(second)
+    other = _NAMES.get(second, str(second))
     return DataToken(octets[:_ID], (str(first), other), str(user), int.from_bytes(octets[_ID + 48 :], "big"))
 
 

@@ -18,6 +18,7 @@ import pytest
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
+from endpoints.connect import dial
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.server import server as server_module
 from endpoints.gridftp.server.roots.by_path import PathRoot
@@ -27,10 +28,11 @@ from identity.models import User
 from tests.conformance.test_shares_in_tasks import run, told
 from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.integration.cast import submit
-from tests.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
 from workers.agents import parts
+from workers.engine.tuning import opening
 from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
@@ -48,7 +50,7 @@ def _instance(settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def relay(transactional_db: None, redis_server: Any, settings: Any) -> Iterator[RelayServer]:
-    with relay_server(settings) as running:
+    with relay_server(settings, data_ports=DATA_PORTS) as running:
         yield running
 
 
@@ -275,6 +277,93 @@ def test_two_agents_of_which_one_names_an_address_that_is_not_reached_are_relaye
     assert second.hashes() == first.hashes()
     task.refresh_from_db()
     assert task.data_way == "relayed", "an agent's loopback is its own"
+
+
+@pytest.fixture
+def small_files_by_relay(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine a round trip takes no time, and a connection for each file would be as fast."""
+    settings.RELAY_SMALL_FILES_RATE = 0
+    monkeypatch.setattr(opening, "RELAY_GAIN", 0.0)
+
+
+def test_small_files_to_an_agent_go_by_ports_of_the_relay(
+    small_files_by_relay: None, laptops: Agents, server: Place, alice: User, relay: RelayServer
+) -> None:
+    laptop = laptops("laptop")
+    server.fill((0, 1, *range(1000, 1150)))
+    task = move(alice, server, laptop)
+    assert run(task) == "SUCCEEDED", told(task)
+    assert laptop.hashes() == server.hashes()
+    task.refresh_from_db()
+    assert (task.faults, task.data_way) == (0, "relayed")
+    assert "the relay" in ways(task)[-1]
+    eventually(lambda: relay.look(lambda running: len(running.entrances)) == 0)
+
+
+def test_small_files_that_are_refused_hold_up_no_other_on_the_way_by_the_relay(
+    small_files_by_relay: None, laptops: Agents, server: Place, alice: User
+) -> None:
+    laptop = laptops("laptop")
+    server.fill((1000,) * 130)
+    for name in ("3", "50", "129"):
+        (laptop.folder / "data" / name).mkdir(parents=True)
+    task = move(alice, server, laptop)
+    assert until_done(task) == "FAILED"
+    sent = server.hashes()
+    for name in ("3", "50", "129"):
+        (laptop.folder / "data" / name).rmdir()
+        del sent[name]
+    assert laptop.hashes() == sent
+    task.refresh_from_db()
+    assert task.data_way == "relayed"
+
+
+def test_an_agent_that_goes_away_while_small_files_come_by_the_relay_gets_each_of_them(
+    small_files_by_relay: None, laptops: Agents, server: Place, alice: User, relay: RelayServer
+) -> None:
+    laptop = laptops("laptop")
+    server.fill((1000,) * 300)
+    task = move(alice, server, laptop)
+    name = str(laptop.endpoint.pk)
+
+    def cut() -> None:
+        eventually(lambda: sum(1 for _ in laptop.folder.rglob("*")) > 20)
+        relay.look(lambda running: running.tunnels[name].abort("cut") if name in running.tunnels else None)
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    try:
+        assert until_done(task) == "SUCCEEDED", told(task)
+    finally:
+        cutting.join()
+    assert laptop.hashes() == server.hashes()
+
+
+def test_a_server_that_cannot_reach_the_relay_sends_small_files_directly(
+    small_files_by_relay: None, laptops: Agents, server: Place, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay takes it for a stranger."""
+    open_entrance = dial.open_entrance
+    monkeypatch.setattr(dial, "open_entrance", lambda token, hosts: open_entrance(token, {"127.0.0.9"}))
+    laptop = laptops("laptop")
+    server.fill((1000,) * 120)
+    task = move(alice, server, laptop)
+    assert until_done(task) == "SUCCEEDED", told(task)
+    assert laptop.hashes() == server.hashes()
+    task.refresh_from_db()
+    assert task.data_way == "direct"
+
+
+def test_a_relay_of_another_family_of_addresses_is_not_used(
+    small_files_by_relay: None, laptops: Agents, server: Place, alice: User, relay: RelayServer
+) -> None:
+    relay.look(lambda running: setattr(running.entrances, "_where", DATA_PORTS._replace(host="::1")))
+    laptop = laptops("laptop")
+    server.fill((1000,) * 110)
+    task = move(alice, server, laptop)
+    assert run(task) == "SUCCEEDED", told(task)
+    assert laptop.hashes() == server.hashes()
+    assert [way.split(" ")[1] for way in ways(task)] == ["computer"], "directly from the beginning"
 
 
 def test_an_agent_that_goes_away_in_a_file_costs_nothing_of_it_and_no_error(

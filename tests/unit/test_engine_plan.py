@@ -244,3 +244,39 @@ def test_many_small_files_to_an_agent_have_more_lanes_the_farther_it_is(
     assert asked.concurrency == 3, "the user's number counts"
     other = opening_plan(chunk, {}, Caps(lanes=most, stream_only=True), trip)
     assert (other.concurrency, other.pipelining) == (8, 1), "through a worker nothing waits at a source"
+
+
+def to_agent(rate: int | None, lanes: int = 15) -> Caps:
+    return Caps(lanes=lanes, stream_only=True, parted=True, relay_rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "trip", "relayed"),
+    [
+        (20 * 10**6, 100_000, 0.060, True),
+        (20 * 10**6, 400_000, 0.060, False),
+        (0, 400_000, 0.060, True),
+        (0, 100_000, 0.001, False),
+        (1 * 10**6, 100_000, 0.060, False),
+        (None, 100_000, 0.060, False),
+    ],
+)
+def test_small_files_to_an_agent_are_relayed_where_the_relay_carries_more_than_a_connection_each(
+    rate: int | None, size: int, trip: float, relayed: bool
+) -> None:
+    chunk = Summary(2000, 2000 * size, size)
+    plan = opening_plan(chunk, {}, to_agent(rate), trip)
+    assert plan.relayed is relayed
+    assert ("the relay passes" in plan.reason) is relayed
+    assert plan.concurrency <= 15
+
+
+def test_numbers_that_the_user_asks_for_do_not_change_the_way() -> None:
+    chunk = Summary(2000, 2 * 10**8, 10**5)
+    plan = opening_plan(chunk, {"perf_cc": 3}, to_agent(0), 0.060)
+    assert (plan.concurrency, plan.relayed) == (3, True)
+
+
+def test_large_files_are_never_relayed_by_a_plan() -> None:
+    chunk = Summary(200, 200 * 40 * 10**6, 40 * 10**6)
+    assert not opening_plan(chunk, {}, to_agent(0), 0.200).relayed

@@ -367,7 +367,7 @@ async def test_a_cancel_does_not_wait_for_a_server_that_hangs() -> None:
                 await super().close()
 
     class HangingSessions(MemorySessions):
-        async def lane(self, *, transport: Transport = TCP) -> MemoryLane:
+        async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> MemoryLane:
             await super().lane()
             return HangingLane(self)
 

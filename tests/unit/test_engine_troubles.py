@@ -42,7 +42,7 @@ async def test_a_protection_is_told_once_and_again_where_a_lane_is_weaker() -> N
     lanes = iter([DataProtection(AUTHENTICATED), DataProtection(CLEAR), DataProtection(AUTHENTICATED)])
     opened = world.sessions.lane
 
-    async def lane(*, transport: Transport = TCP) -> MemoryLane:
+    async def lane(*, transport: Transport = TCP, relayed: bool = False) -> MemoryLane:
         new = await opened(transport=transport)
         new.protection = next(lanes, DataProtection(CLEAR))
         return new

@@ -18,6 +18,7 @@ from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party import slots
+from endpoints.gridftp.third_party.data_path import DataAddress, DataPath, Entrance
 from endpoints.gridftp.third_party.pair import ThirdPartyPair
 from endpoints.gridftp.third_party.pair_states import PairState
 from endpoints.gridftp.third_party.slots import (
@@ -77,19 +78,27 @@ class Destination(Server):
         super().__init__(refuse)
         self.disk: dict[bytes, bytes] = {}
         self.doors: list[Data] = []
+        #: The one of the last PASV, or of a port of a relay.
+        self.door = Data()
         self.renaming = b""
 
     def pasv(self, _: bytes) -> list[bytes]:
-        if self.doors:
-            self.doors[-1].closed = True
-        self.doors.append(Data())
+        self.door.closed = True
+        self.door = Data()
+        self.doors.append(self.door)
         return [b"227 Entering Passive Mode (127,0,0,1,4,%d)\r\n" % len(self.doors)]
+
+    def site(self, argument: bytes) -> list[bytes]:
+        """SITE WAYBILL DATA: the channel is opened with the next file, and joined with who is at the port."""
+        self.door.closed = True
+        self.door = self.doors[int(argument.rpartition(b" ")[2])]
+        return [b"200 through the relay\r\n"]
 
     def stor(self, path: bytes) -> list[bytes] | None:
         if path in self.refuse:
             return [b"500-Command failed.\r\n500-Permission denied\r\n500 End.\r\n"]
         self.disk[path] = b""
-        door = self.doors[-1]
+        door = self.door
         if door.contents:
             self.disk[path] = door.contents.popleft()
             size = len(self.disk[path])
@@ -137,17 +146,45 @@ class Source(Server):
         return [b"150 go\r\n", b"226 done\r\n"]
 
 
+class Ports:
+    """The ports of a relay (`data_path.Entrances`), as doors of the destination."""
+
+    exhausted = False
+
+    def __init__(self, destination: Destination) -> None:
+        self._doors = destination.doors
+
+    def take(self) -> Entrance:
+        self._doors.append(Data())
+        number = len(self._doors)
+        return Entrance(str(number - 1), ("127.0.0.1", 4 * 256 + number))
+
+    def close(self, address: DataAddress) -> None:
+        self._doors[address[1] - 4 * 256 - 1].closed = True
+
+    def end(self) -> None:
+        raise AssertionError("the pair leaves this to its lane")
+
+
 class World:
     """Both models and the pair, moved step by step by a chooser."""
 
-    def __init__(self, missing: set[bytes], unwritable: set[bytes], *, stream_mode: bool = False) -> None:
+    def __init__(
+        self, missing: set[bytes], unwritable: set[bytes], *, stream_mode: bool = False, relayed: bool = False
+    ) -> None:
         self.destination = Destination(unwritable)
+        self.ports = Ports(self.destination) if relayed else None
         self.source = Source(missing, self.destination)
         self.servers = {Side.SOURCE: self.source, Side.DESTINATION: self.destination}
         for server in self.servers.values():
             list(server.channel.receive(server.replies.popleft()))
         self.pair = ThirdPartyPair(
-            self.source.channel, self.destination.channel, parallelism=2, stream_mode=stream_mode
+            self.source.channel,
+            self.destination.channel,
+            parallelism=2,
+            stream_mode=stream_mode,
+            path=DataPath(ours=True) if relayed else None,
+            entrances=self.ports,
         )
         self.settled: list[bytes] = []
         self.refused: dict[bytes, Kind] = {}
@@ -186,6 +223,8 @@ class World:
                     self.returned.append(tag)  # type: ignore[arg-type]
                     if suspect:
                         self.suspect.add(tag)  # type: ignore[arg-type]
+                case Flush(host, port) if self.ports:
+                    self.ports.close((host, port))
                 case Flush(_, port):
                     door = self.destination.doors[port - 4 * 256 - 1]
                     if not door.opened:
@@ -216,12 +255,17 @@ NAMES = [b"f%d" % index for index in range(12)]
 names = st.sets(st.sampled_from(NAMES), max_size=12)
 
 
+ways = st.sampled_from(["MODE E", "MODE S", "by a relay"])
+
+
 @settings(max_examples=400, deadline=None)
-@given(names, names, st.booleans(), st.booleans(), st.data())
+@given(names, names, ways, st.booleans(), st.data())
 def test_whatever_fails_no_file_gets_anothers_content(
-    missing: set[bytes], unwritable: set[bytes], stream: bool, temporary: bool, data: st.DataObject
+    missing: set[bytes], unwritable: set[bytes], way: str, temporary: bool, data: st.DataObject
 ) -> None:
-    world = World({b"/src/" + n for n in missing}, {b"/dst/" + n for n in unwritable}, stream_mode=stream)
+    stream, relayed = way == "MODE S", way == "by a relay"
+    gone, locked = {b"/src/" + n for n in missing}, {b"/dst/" + n for n in unwritable}
+    world = World(gone, locked, stream_mode=stream, relayed=relayed)
     rounds = 0
     waiting = deque(NAMES)
     choose = lambda count: data.draw(st.integers(0, count - 1)) if count > 1 else 0  # noqa: E731

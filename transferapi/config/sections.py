@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from endpoints.addresses.openings import Opening, parse_openings
-from endpoints.connect.relay_address import RelayAddress
+from endpoints.connect.relay_address import DataPorts, RelayAddress, parse_data_ports
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.federation.myproxy import MyProxyServer, parse_servers
 from identity.federation.providers import parse_providers
@@ -356,6 +356,13 @@ class RelaySettings:
         Whole(1, 256, "channels"),
         "64",
         "relayed data channels of one user at a time, 1 to 256 (default 64)",
+    )
+    relay_data: DataPorts | None = variable(
+        "WAYBILL_RELAY_DATA",
+        lambda text: parse_data_ports(text) if text else None,
+        "",
+        "ports of `waybill relay` to which servers may connect with small files for agents, such as "
+        "198.51.100.7:50000-50999 (default: none)",
     )
 
 

@@ -17,6 +17,11 @@ class Bounds:
     #: Pairs of joined channels of all users, and channels that wait for their other end.
     channels: int = 512
     waiting: int = 1024
+    #: Ports at which servers deliver data for the agents of one user, connections of one port, and strangers that one
+    #: port turns away in a second.
+    entrances_of_user: int = 64
+    connections_of_entrance: int = 4
+    strangers_of_entrance: int = 20
     #: Of one token, on each side.
     waiting_of_token: int = 64
     #: For the head of a connection and the sign-in together.

@@ -18,6 +18,7 @@ from endpoints.gridftp.agent.tunnel.frames import text_of
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
 
 from .agent_tunnel import AgentTunnel
+from .entrances import Entrance
 from .relay import Relay
 from .rendezvous import Offer, OfferRefusedError
 from .splice import MeteredBridge
@@ -34,6 +35,7 @@ class Dial(asyncio.Protocol):
     def __init__(self, relay: Relay, transport: asyncio.Transport) -> None:
         self._relay, self._transport = relay, transport
         self._offer: Offer | None = None
+        self._entrance: Entrance | None = None
 
     def begin(self, line: bytes) -> None:
         """line: the request without its end."""
@@ -52,6 +54,8 @@ class Dial(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._offer is not None:
             self._relay.rendezvous.withdraw(self._offer)
+        if self._entrance is not None:
+            self._entrance.close()
 
     async def _answer(self, request: Mapping[str, Any]) -> None:
         do = request.get("do")
@@ -60,6 +64,8 @@ class Dial(asyncio.Protocol):
                 await self._open_control(text_of(request, "endpoint"))
             elif do == "data":
                 await self._join(text_of(request, "token"), text_of(request, "party"))
+            elif do == "listen":
+                await self._listen(text_of(request, "token", 2000), request.get("hosts"))
             elif do == "replace":
                 await self._replace(request)
             else:
@@ -108,6 +114,21 @@ class Dial(asyncio.Protocol):
             return
         self._offer = Offer(token, party, None, joined=self._joined, refused=self._refuse)
         self._relay.rendezvous.offer(self._offer)
+
+    async def _listen(self, text: str, hosts: object) -> None:
+        """Open a port for a server. It lasts as long as this connection. Raises OfferRefusedError, DatabaseError."""
+        try:
+            token = relay_messages.parse_token(text)
+        except MessageError as error:
+            raise OfferRefusedError(Ended.FORBIDDEN, str(error)) from None
+        if token.parties[0] not in self._relay.tunnels:
+            await self._send_elsewhere(token.parties[0])
+            return
+        if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+            raise OfferRefusedError(Ended.FORBIDDEN, "no addresses of a server")
+        if not self._transport.is_closing():
+            self._entrance = self._relay.entrances.open(token, hosts)
+            self._send({"ok": True, "host": self._entrance.host, "port": self._entrance.port})
 
     def _joined(self, bridge: MeteredBridge) -> None:
         self._send({"ok": True})

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from django.db import Error as DatabaseError
 
 from endpoints.connect import presence
-from endpoints.connect.relay_address import RelayAddress
+from endpoints.connect.relay_address import DataPorts, RelayAddress
 from transferapi.config import Config
 
 from .bounds import Bounds
@@ -39,7 +39,7 @@ def serve(config: Config) -> int:
     listen = config.relay_listen or config.relay
     bounds = Bounds(rate=config.relay_rate, channels_of_user=config.relay_channels)
     try:
-        asyncio.run(_until_signal(listen, config.relay, bounds))
+        asyncio.run(_until_signal(listen, config.relay, bounds, config.relay_data))
     except OSError as error:
         sys.stderr.write(f"waybill: the relay cannot listen on {listen}: {error.strerror}\n")
         return 1
@@ -51,7 +51,9 @@ def serve(config: Config) -> int:
     os._exit(0)
 
 
-async def _until_signal(listen: RelayAddress, reached: RelayAddress, bounds: Bounds) -> None:
+async def _until_signal(
+    listen: RelayAddress, reached: RelayAddress, bounds: Bounds, data_ports: DataPorts | None
+) -> None:
     """Raises OSError, DatabaseError."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,7 +66,7 @@ async def _until_signal(listen: RelayAddress, reached: RelayAddress, bounds: Bou
         sys.stdout.write(f"{READY} {listen}, reached at {relay.address}\n")
         sys.stdout.flush()
 
-    await run(listen, bounds, stopped, ready, reached)
+    await run(listen, bounds, stopped, ready, reached, data_ports)
     log.info("relay: stopped")
 
 
@@ -74,15 +76,17 @@ async def run(
     stopped: asyncio.Event,
     ready: Callable[[Relay], None],
     reached: RelayAddress | None = None,
+    data_ports: DataPorts | None = None,
 ) -> None:
     """Serve until `stopped`. ready: called when agents can connect. reached: how others reach it, if not as it listens.
+    data_ports: `entrances`.
 
     Raises OSError where it cannot listen, DatabaseError where it cannot begin.
     """
     loop = asyncio.get_running_loop()
     admissions: list[Admission] = []
     server = await _listen(listen, lambda: Front(admissions[0]))
-    relay = Relay(reached or _reached(listen, server), bounds)
+    relay = Relay(reached or _reached(listen, server), bounds, data_ports)
     admissions.append(Admission(relay))
     await relay.database.call(lambda: presence.begin(str(relay.address)))
     await server.start_serving()

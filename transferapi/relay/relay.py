@@ -23,6 +23,7 @@ from .agent_tunnel import AgentTunnel
 from .bounds import Bounds
 from .clones import report_clone
 from .database import Database
+from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
 from .sign_in import Proof, SignInRefusedError, check
 
@@ -37,12 +38,15 @@ _METER_SECONDS = 5.0
 
 
 class Relay:
-    """address: by which web servers, workers and other relay processes reach this one."""
+    """address: by which web servers, workers and other relay processes reach this one. data_ports: for servers."""
 
-    def __init__(self, address: relay_address.RelayAddress, bounds: Bounds) -> None:
+    def __init__(
+        self, address: relay_address.RelayAddress, bounds: Bounds, data_ports: relay_address.DataPorts | None = None
+    ) -> None:
         self.address, self.bounds = address, bounds
         self.database = Database()
         self.rendezvous = Rendezvous(bounds)
+        self.entrances = Entrances(data_ports, bounds, self.rendezvous)
         #: The tunnels of agents that have signed in, by endpoint.
         self.tunnels: dict[str, AgentTunnel] = {}
         self._signing_in: dict[str, asyncio.Lock] = {}
@@ -238,9 +242,11 @@ class Relay:
                 elif number % parts == turn % parts:
                     tunnel.ping()
             self.rendezvous.tick()
+            self.entrances.tick()
 
     async def stop(self) -> None:
         """Say goodbye to all agents, and give their presence back."""
+        self.entrances.close_all()
         for tunnel in list(self.tunnels.values()):
             tunnel.say_goodbye("the relay restarts", 0.5)
         with contextlib.suppress(DatabaseError):

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from endpoints.connect.relay_messages import SERVICE, DataToken, MessageError, parse_token
+from endpoints.connect.relay_messages import SERVER, SERVICE, DataToken, MessageError, parse_token
 from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Ended
 
 from .bounds import Bounds
@@ -58,6 +58,8 @@ class Rendezvous:
         self._waiting: defaultdict[bytes, deque[Offer]] = defaultdict(deque)
         self._count = 0
         self._pairs: dict[SpliceEnd | MeteredBridge, Meter] = {}
+        #: The pairs of each token for which a port is open (`entrances`).
+        self._entrances: dict[bytes, set[SpliceEnd | MeteredBridge]] = {}
         self._budgets: dict[str, UserBudget] = {}
         #: Octets that were passed on, by endpoint, since `take_counts`.
         self._passed: Counter[str] = Counter()
@@ -73,7 +75,21 @@ class Rendezvous:
             raise OfferRefusedError(Ended.FORBIDDEN, "the token is for others")
         if time.time() > token.expires:
             raise OfferRefusedError(Ended.EXPIRED, "the token has expired")
+        if SERVER in token.parties and token.id not in self._entrances:
+            raise OfferRefusedError(Ended.CLOSED, "the port for the server is closed")
         return token
+
+    def open_entrance(self, token: DataToken) -> None:
+        """From now on the token joins its agent with a server."""
+        self._entrances[token.id] = set()
+
+    def close_entrance(self, token: DataToken) -> None:
+        """End all that the token has joined, and refuse what waits."""
+        for offer in list(self._waiting.get(token.id, ())):
+            self._remove(offer)
+            self._refuse(offer, Ended.CLOSED, "the port for the server is closed")
+        for end in self._entrances.pop(token.id, ()):
+            end.end(Ended.CLOSED, "the port for the server is closed")
 
     def offer(self, offer: Offer) -> None:
         """Join the offer with one that waits, or let it wait. Raises OfferRefusedError."""
@@ -156,15 +172,19 @@ class Rendezvous:
         pair: list[SpliceEnd | MeteredBridge] = []
 
         def count(octets: int) -> None:
-            self._passed.update({party: octets for party in one.token.parties if party != SERVICE})
+            self._passed.update({party: octets for party in one.token.parties if party not in (SERVICE, SERVER)})
 
         def ended() -> None:
             for end in pair:
                 self._pairs.pop(end, None)
+                if SERVER in one.token.parties and one.token.id in self._entrances:
+                    self._entrances[one.token.id].discard(end)
 
         meter = Meter(budget, count, ended)
         pair.append(self._made(one, two, meter))
         self._pairs[pair[0]] = meter
+        if SERVER in one.token.parties:
+            self._entrances[one.token.id].add(pair[0])
 
     def _made(self, one: Offer, two: Offer, meter: Meter) -> SpliceEnd | MeteredBridge:
         if one.channel is not None and two.channel is not None:

@@ -83,6 +83,8 @@ class TaskSpec:
     knowledge: Mapping[str, object] = field(default_factory=dict)
     #: The status of the task shows a fault.
     troubled: bool = False
+    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None: it takes none.
+    relay_rate: int | None = None
     #: Codes of the once-only events that this task already has.
     warned: frozenset[str] = frozenset()
 

@@ -1,17 +1,20 @@
-"""Whether one agent reaches the other, by the first file of a lane: if not, their data are relayed."""
+"""Whether one end reaches the other, or the relay, by the first file of a lane: if not, another way is taken."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Protocol
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind
 from workers.pooled_sessions import PooledSession
-from workers.session_pool import SessionPool
+from workers.session_pool import THROUGH_RELAY, SessionPool
 from workers.streaming.opening import Trial
 
 #: Seconds for the first data connection between two agents.
 REACH_SECONDS = 4.0
+#: Seconds for that of a server to the relay: it is asked to connect first, and may start a process for it.
+RELAY_REACH_SECONDS = 10.0
 _NOT_REACHED = Fault(
     Kind.CONNECT_FAILED,
     scope=FaultScope.SESSION,
@@ -30,6 +33,9 @@ class Reaching(Protocol):
 class Reach(Trial):
     """A trial with a short limit: packets to an address of another network are often dropped without an answer."""
 
+    seconds = REACH_SECONDS
+    not_reached = _NOT_REACHED
+
     def __init__(self, source: PooledSession, destination: PooledSession, pool: SessionPool) -> None:
         super().__init__(source, destination, pool)
         self._timer: asyncio.TimerHandle | None = None
@@ -37,8 +43,18 @@ class Reach(Trial):
     def watch(self, lane: Reaching) -> None:
         """Give the lane up if its first file opens no data connection in time."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(REACH_SECONDS, self._look, lane)
+            self._timer = asyncio.get_running_loop().call_later(self.seconds, self._look, lane)
 
     def _look(self, lane: Reaching) -> None:
         if not (self.failed or lane.opened):
-            lane.lose(_NOT_REACHED)
+            lane.lose(self.not_reached)
+
+
+class ReachOfRelay(Reach):
+    """Whether the server at the source reaches the port of the relay. A firewall may allow it few addresses."""
+
+    way = THROUGH_RELAY
+    seconds = RELAY_REACH_SECONDS
+    not_reached = replace(
+        _NOT_REACHED, advice="The server at the source cannot reach the relay: the data go directly to the computer."
+    )

@@ -15,7 +15,7 @@ from endpoints.gridftp.third_party.data_path import LAST_SYSTEM_PORT, DataAddres
 from transferapi.tasks.records import DIRECT, RELAYED, DataWay
 from workers.pooled_sessions import PooledSession
 from workers.session_pool import DIRECT as DIRECTLY
-from workers.session_pool import SessionPool
+from workers.session_pool import THROUGH_RELAY, SessionPool
 
 FROM_AGENT = DataWay(DIRECT, "The computer at the source connects to the server at the destination.")
 TO_AGENT = DataWay(DIRECT, "The computer at the destination connects to the server at the source.")
@@ -26,6 +26,12 @@ THROUGH_US = DataWay(
     "Neither computer can be reached from the other one. The data go through this service, encrypted from one computer "
     "to the other.",
 )
+SMALL_FILES = DataWay(
+    RELAYED,
+    "The files are small, and a connection for each would take several round trips. The server at the source connects "
+    "to the relay of this service, and keeps the connection for all files; the relay passes the octets on, and stores "
+    "none.",
+)
 
 
 class AgentWay(Enum):
@@ -35,13 +41,20 @@ class AgentWay(Enum):
     ORDINARY = "the destination listens"
     #: The destination is an agent: the source listens, in MODE S.
     SOURCE_LISTENS = "the source listens"
+    #: The same, with small files: the source connects to a port of the relay, in MODE E.
+    SOURCE_CONNECTS = "the source connects to the relay"
     #: Both are agents.
     TRY_DIRECT = "try"
     RELAY = "relay"
 
 
 #: The way of each, for the user; none for servers.
-WAYS = {AgentWay.SOURCE_LISTENS: TO_AGENT, AgentWay.TRY_DIRECT: BETWEEN_AGENTS, AgentWay.RELAY: THROUGH_US}
+WAYS = {
+    AgentWay.SOURCE_LISTENS: TO_AGENT,
+    AgentWay.SOURCE_CONNECTS: SMALL_FILES,
+    AgentWay.TRY_DIRECT: BETWEEN_AGENTS,
+    AgentWay.RELAY: THROUGH_US,
+}
 
 
 def told(way: AgentWay, source: PooledSession, destination: PooledSession) -> DataWay | None:
@@ -53,13 +66,20 @@ def told(way: AgentWay, source: PooledSession, destination: PooledSession) -> Da
     return WAYS[way]
 
 
-async def agent_way(source: PooledSession, destination: PooledSession, pool: SessionPool) -> AgentWay:
-    """The way for these sessions. Raises FaultError where the destination is lost."""
+async def agent_way(
+    source: PooledSession, destination: PooledSession, pool: SessionPool, *, relayed: bool = False
+) -> AgentWay:
+    """The way for these sessions. Raises FaultError where the destination is lost.
+
+    relayed: files to an agent are to go by a port of the relay, which the operator has opened.
+    """
     sender, receiver = source.inner, destination.inner
     if not (isinstance(sender, GridFTPSession) and isinstance(receiver, GridFTPSession)) or receiver.listens:
         return AgentWay.ORDINARY
     if sender.listens:
-        return AgentWay.SOURCE_LISTENS
+        refused = pool.refuses(THROUGH_RELAY, source.address, destination.address)
+        known = bool(sender.connection.peer_host)
+        return AgentWay.SOURCE_CONNECTS if relayed and known and not refused else AgentWay.SOURCE_LISTENS
     if pool.refuses(DIRECTLY, source.address, destination.address):
         return AgentWay.RELAY
     same_computer = source.address == destination.address

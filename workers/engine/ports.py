@@ -244,9 +244,10 @@ class SessionFactory(Protocol):
     async def give_back(self, session: Session) -> None:
         """Return an idle session for reuse."""
 
-    async def lane(self, *, transport: Transport = TCP) -> Lane:
+    async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> Lane:
         """A lane from source to destination; call `use_streams` before the first file.
 
+        relayed: `Plan.relayed`. Where that is not possible the lane takes another way.
         Where the servers do not allow the transport, or it has failed before, the lane uses TCP.
         """
 

@@ -97,6 +97,9 @@ def _protection(clear: Sequence[PooledSession]) -> DataProtection:
 class Trial:
     """Whether two plain FTP servers open data connections with each other, by the first files of a lane."""
 
+    #: The way that is tried, for `SessionPool.refuse`.
+    way = DIRECT
+
     def __init__(self, source: PooledSession, destination: PooledSession, pool: SessionPool) -> None:
         self._addresses = source.address, destination.address
         self._pool = pool
@@ -107,13 +110,13 @@ class Trial:
         """The events of the lane. After a failed trial files come back, to be sent through this worker."""
         if not self._passed and any(isinstance(event, FileSettled | FileProgress) for event in events):
             self._passed = True
-            self._pool.note_works(DIRECT, *self._addresses)
+            self._pool.note_works(self.way, *self._addresses)
         if self._passed:
             return events
         refusals = [event.fault for event in events if isinstance(event, FileRefused)]
         for fault in (fault for fault in refusals if fault.kind in _OF_DATA_CONNECTIONS):
             self.failed = True
-            self._pool.refuse(DIRECT, *self._addresses, why=(fault.raw or fault.advice)[:MAX_WHY])
+            self._pool.refuse(self.way, *self._addresses, why=(fault.raw or fault.advice)[:MAX_WHY])
         return [self._returned(event) for event in events] if self.failed else events
 
     @staticmethod

@@ -29,26 +29,6 @@ EARLY_CREDIT = 4096
 _HIGH_WATER, _MAX_UNSENT = 256 << 10, 16 << 20
 
 
-class SessionBridge(Bridge):
-    """Keeps what arrives before its socket is there."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel, CONTROL_WINDOW)
-        self._early: list[bytes] | None = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        early, self._early = self._early or [], None
-        for octets in early:
-            super().data(octets)
-
-    def data(self, octets: bytes) -> None:
-        if self._early is not None:
-            self._early.append(octets)
-        else:
-            super().data(octets)
-
-
 class SessionStream(asyncio.Protocol):
     """The channels that the service opens. lost: done when its connection has ended."""
 
@@ -93,11 +73,11 @@ class SessionStream(asyncio.Protocol):
             channel.refuse(Ended.FORBIDDEN, "control channels only")
             return
         channel.granted = EARLY_CREDIT
-        serving = asyncio.ensure_future(self._serve(channel, SessionBridge(channel)))
+        serving = asyncio.ensure_future(self._serve(channel, Bridge(channel, CONTROL_WINDOW)))
         self._servings.add(serving)
         serving.add_done_callback(self._servings.discard)
 
-    async def _serve(self, channel: Channel, bridge: SessionBridge) -> None:
+    async def _serve(self, channel: Channel, bridge: Bridge) -> None:
         try:
             near, far = socket.socketpair()
         except OSError as error:  # no descriptor is left

@@ -14,7 +14,8 @@ nodes, each with its own address; from any other server SPAS returns one address
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from endpoints.gridftp.commands import (
     CommandError,
@@ -35,6 +36,30 @@ LAST_SYSTEM_PORT = 1023
 DataAddress = tuple[str, int]
 #: In place of an address, where data goes through a relay.
 RELAY: DataAddress = ("relay", 0)
+
+
+class Entrance(NamedTuple):
+    """A port of the relay, from one PASV to the next one. token: by which the agent is joined with it."""
+
+    token: str
+    address: DataAddress
+
+
+class Entrances(Protocol):
+    """The ports of the relay for one pair. Each PASV takes a new one, so that a late connection meets nobody."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `take` has found none: the pair must be given up."""
+
+    def take(self) -> Entrance | None:
+        """A port that is open now."""
+
+    def close(self, address: DataAddress) -> None:
+        """Nobody may connect there any more: what waits there fails."""
+
+    def end(self) -> None:
+        """Close all of them."""
 
 
 def refusal(addresses: tuple[DataAddress, ...], peer: str, accept: Callable[[DataAddress], bool]) -> str:
@@ -65,6 +90,7 @@ class DataPath:
     listener: the side that listens; SOURCE in MODE S only.
     ours: the destination is a server of ours: what it reports is on its disk, whatever happens to it later.
     token: of a relay to which both sides connect (SITE WAYBILL DATA); "": directly.
+    entrance: the port of the relay to which the source connects, where it knows no tokens.
     """
 
     peer: str = ""
@@ -73,6 +99,12 @@ class DataPath:
     listener: Side = Side.DESTINATION
     ours: bool = False
     token: str = ""
+    entrance: DataAddress | None = None
+
+    def at_next(self, entrances: Entrances | None) -> DataPath:
+        """The path through the next port of the relay, where there are any."""
+        found = entrances.take() if entrances else None
+        return replace(self, token=found.token, entrance=found.address) if found else self
 
     @property
     def connector(self) -> Side:
@@ -100,7 +132,7 @@ class DataPath:
         if reply.is_error:
             raise CommandError(f"the {self.listener} does not listen", str(reply).encode())
         if self.token:
-            return (RELAY,)
+            return (self.entrance or RELAY,)
         if self.ipv6:
             return ((self.peer, parse_extended_port(b" ".join(reply.lines))),)
         if not self.striped:
@@ -112,9 +144,9 @@ class DataPath:
 
     def connect(self, addresses: tuple[DataAddress, ...]) -> tuple[str, bytes]:
         """The command to the connector, with its argument."""
-        if self.token:
+        if self.token and not self.entrance:
             return self._by_relay
-        if self.ipv6:
+        if ":" in addresses[0][0]:
             return "EPRT", format_extended(*addresses[0])
         verb = "SPOR" if len(addresses) > 1 or (self.striped and self.striped_source) else "PORT"
         return verb, b" ".join(format_host_port(*address) for address in addresses)

@@ -11,13 +11,14 @@ from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
 
-from .data_path import DataAddress, DataPath
+from .data_path import DataAddress, DataPath, Entrances
 from .listening_source import ListeningSourcePair
 from .pair import ThirdPartyPair
 from .pair_states import PairState
 from .slots import FileEvent, Flush, Transfer
 
 _STUCK = make_fault(Kind.CONNECTION_BROKEN, "the receiver waits for a connection that nobody makes")
+_NO_ENTRANCE = make_fault(Kind.CONNECTION_BROKEN, "the relay has no other port for the source")
 #: Seconds for the connection that frees a listener from accept() (`Flush`).
 FLUSH_TIMEOUT = 5.0
 
@@ -28,6 +29,7 @@ class ThirdPartyLane:
     stream_mode: MODE S. listener: the side that listens for data connections; SOURCE in MODE S only.
     accept_address: `data_path.refusal`, of the listener's endpoint.
     token: of the relay by which two servers move data that cannot reach each other (`SITE WAYBILL DATA`).
+    entrances: ports of the relay to which the source connects; they are closed with the lane.
     flushes: whether this service may connect to the listener's data port (`Flush`); else the lane is given up.
     stall_timeout: seconds without an octet from either side, while files are under way, until the lane is lost.
     The sessions belong to the lane until `release` returns them.
@@ -45,6 +47,7 @@ class ThirdPartyLane:
         listener: Side = Side.DESTINATION,
         token: str = "",
         flushes: bool = True,
+        entrances: Entrances | None = None,
     ) -> None:
         self.source = source
         self.destination = destination
@@ -57,13 +60,19 @@ class ThirdPartyLane:
         self._busy_since = self._loop.time()
         path = _data_path(source, destination, listener, several_streams=not stream_mode, token=token)
         self._flush_allowed = flushes
+        self._entrances = entrances
         self._listener = path.listener
         channels = (source.connection.channel, destination.connection.channel)
         self._pair = (
             ListeningSourcePair(*channels, accept_address=accept_address, path=path)
             if listener is Side.SOURCE
             else ThirdPartyPair(
-                *channels, parallelism=parallelism, stream_mode=stream_mode, accept_address=accept_address, path=path
+                *channels,
+                parallelism=parallelism,
+                stream_mode=stream_mode,
+                accept_address=accept_address,
+                path=path,
+                entrances=entrances,
             )
         )
         #: The sessions' own stall timeouts, restored by `release`.
@@ -124,6 +133,8 @@ class ThirdPartyLane:
         """End the lane: return the two sessions if they can be used again; else close them and return None."""
         if self._watch:
             self._watch.cancel()
+        if self._entrances is not None:
+            self._entrances.end()
         clean = self.idle and self.source.usable and self.destination.usable
         if not clean:
             self.abort(make_fault(Kind.CONNECTION_BROKEN, "the lane was given up"))
@@ -137,6 +148,8 @@ class ThirdPartyLane:
 
     def abort(self, fault: Fault) -> None:
         """Close both connections; the files under way come back with this fault."""
+        if self._entrances is not None:
+            self._entrances.end()
         self._pair.lose(Fault(fault.kind, fault.side, True, FaultScope.SESSION, fault.advice, fault.raw))
         self._collect()
         self.source.connection.abort(fault)
@@ -160,8 +173,12 @@ class ThirdPartyLane:
         self._collect()
 
     def _collect(self) -> None:
+        if self._entrances is not None and self._entrances.exhausted:
+            self._loop.call_soon(self.abort, _NO_ENTRANCE)
         for event in self._pair.take():
-            if isinstance(event, Flush) and not self._flush_allowed:
+            if isinstance(event, Flush) and self._entrances is not None:
+                self._entrances.close((event.host, event.port))
+            elif isinstance(event, Flush) and not self._flush_allowed:
                 self._loop.call_soon(self.abort, _STUCK)
             elif isinstance(event, Flush):
                 task = self._loop.create_task(self._flush(event))

@@ -50,7 +50,7 @@ from endpoints.gridftp.markers import RANGE_CODE
 from endpoints.gridftp.replies import Reply
 
 from . import outcomes, steps
-from .data_path import RELAY, DataAddress, DataPath, refusal
+from .data_path import RELAY, DataAddress, DataPath, Entrances, refusal
 from .pair_states import ADDRESSED, FLOWING, PairAction, PairInput, PairState, transition
 from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
 
@@ -66,7 +66,7 @@ class ThirdPartyPair:
 
     parallelism: data streams; None: `use_streams` is called before the first file.
     accept_address: `data_path.refusal`: whether the connector may connect to another host than the listener.
-    path: how the two agree on addresses.
+    path: how the two agree on addresses. entrances: ports of the relay, where the source is to connect there.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class ThirdPartyPair:
         stream_mode: bool = False,
         accept_address: Callable[[DataAddress], bool] = lambda _: True,
         path: DataPath | None = None,
+        entrances: Entrances | None = None,
     ) -> None:
         self.state = PairState.UNCONNECTED
         self.parallelism: int | None = None
@@ -85,6 +86,7 @@ class ThirdPartyPair:
         self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
         self._accept_address = accept_address
         self._path = path or DataPath()
+        self._entrances = entrances
         #: STOR is sent for each, RETR too once the source has the address.
         self._slots: deque[Slot] = deque()
         #: Not sent yet: MODE S moves one file at a time, and `_fits` may make a file wait for those under way.
@@ -106,7 +108,7 @@ class ThirdPartyPair:
 
     @property
     def idle(self) -> bool:
-        """Nothing under way and nothing unanswered: the channels may serve another pair."""
+        """Nothing under way, nothing unanswered: the channels may serve another pair."""
         return self.state in FLOWING and not self.under_way
 
     @property
@@ -130,7 +132,7 @@ class ThirdPartyPair:
         Costs a round trip when a file has been moved already: the streams are opened anew.
         """
         assert not self.under_way
-        if self._path.token:
+        if self._path.token or self._entrances:
             parallelism = 1
         if not self.stream_mode and parallelism != self.parallelism:
             self.parallelism = parallelism
@@ -191,6 +193,7 @@ class ThirdPartyPair:
 
     def _listen(self) -> None:
         self._last_listen += 1
+        self._path = self._path.at_next(self._entrances)
         self._send(self._path.listener, *self._path.listen, step=steps.Listen(self._last_listen))
 
     def _connect(self) -> None:
@@ -284,7 +287,7 @@ class ThirdPartyPair:
         if number != self._last_listen and not reply.is_error:
             return
         try:
-            self._addresses = self._path.addresses(reply)
+            before, self._addresses = self._addresses, self._path.addresses(reply)
         except CommandError as error:
             fault = make_fault(Kind.ENDPOINT_ERROR, str(error))
             self._lose(self._path.listener, replace(fault, scope=FaultScope.SESSION))
@@ -292,6 +295,7 @@ class ThirdPartyPair:
         if advice := refusal(self._addresses, self._path.peer, self._accept_address):
             self._lose(self._path.listener, Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
         else:
+            self._events += [Flush(*one) for one in before if self._entrances and one not in self._addresses]
             self._take(PairInput.ADDRESS)
 
     # ---- settling

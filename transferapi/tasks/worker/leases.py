@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Max
 
@@ -149,6 +150,7 @@ def _spec(task: Task, sessions: int) -> TaskSpec:
         connection_failures=task.connection_failures,
         knowledge=_knowledge(task),
         troubled=task.nice_status is not None or bool((task.trouble or {}).get("away")),
+        relay_rate=settings.RELAY_SMALL_FILES_RATE,
         warned=there,
     )
 

@@ -101,7 +101,7 @@ class MemorySessions:
     async def give_back(self, session: Session) -> None:
         self._take(-1)
 
-    async def lane(self, *, transport: Transport = TCP) -> MemoryLane:
+    async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> MemoryLane:
         await self.step("lane", Side.DESTINATION, "")
         self._take(2)
         self.transport = transport if self.allows_any_transport else TCP

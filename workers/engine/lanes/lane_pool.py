@@ -27,13 +27,15 @@ class LaneSlot:
     """A lane in use, and the files in it."""
 
     lane: Lane
+    #: Whether it was opened for a plan that is relayed.
+    relayed: bool = False
     #: Data streams of the lane; 0 before they are set.
     parallelism: int = 0
     under_way: dict[int, FileRow] = field(default_factory=dict)
 
 
 class LanePool:
-    """Parks unused lanes; a parked lane serves any plan later."""
+    """Parks unused lanes; a parked lane serves any later plan of its way."""
 
     def __init__(self, work: SliceContext, tuner: Tuner, counter: TransferCounter) -> None:
         self._work = work
@@ -64,7 +66,7 @@ class LanePool:
         """A parked or new lane for this plan and lane worker. Returns None when it could not be opened."""
         if self._ahead is not None and index < self._ahead_count:
             await asyncio.wait([self._ahead])
-        lane_slot = self._parked_for(plan) or await self._open()
+        lane_slot = self._parked_for(plan) or await self._open_instead(plan)
         if lane_slot is None or not lane_slot.lane.alive:
             if lane_slot is not None:
                 await self.close([lane_slot])
@@ -113,15 +115,22 @@ class LanePool:
 
     def _parked_for(self, plan: Plan) -> LaneSlot | None:
         """A parked lane, preferably one with as many streams as the plan has."""
-        if not self._parked:
+        fitting = [lane_slot for lane_slot in self._parked if lane_slot.relayed is plan.relayed]
+        if not fitting:
             return None
-        lane_slot = min(self._parked, key=lambda one: one.parallelism != plan.parallelism)
+        lane_slot = min(fitting, key=lambda one: one.parallelism != plan.parallelism)
         self._parked.remove(lane_slot)
         return lane_slot
 
-    async def _open(self) -> LaneSlot | None:
+    async def _open_instead(self, plan: Plan) -> LaneSlot | None:
+        """A new lane. One that is parked for another way gives its sessions back first: the endpoints count them."""
+        if self._parked:
+            await self.close([self._parked.pop()])
+        return await self._open(relayed=plan.relayed)
+
+    async def _open(self, *, relayed: bool = False) -> LaneSlot | None:
         try:
-            lane = await self._work.sessions.lane(transport=self._transport)
+            lane = await self._work.sessions.lane(transport=self._transport, relayed=relayed)
         except FaultError as error:
             self._counter.fault()
             await self._work.unreachable(error.fault, lanes=True)
@@ -132,7 +141,7 @@ class LanePool:
         except BaseException:
             await self.close([LaneSlot(lane)])
             raise
-        return LaneSlot(lane)
+        return LaneSlot(lane, relayed)
 
     async def _report(self, lane: Lane) -> None:
         """Report the properties of a new lane before files move in it."""

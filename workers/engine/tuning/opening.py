@@ -35,6 +35,14 @@ TRIPS_A_FILE = 2.5
 AHEAD = 6
 FILES_A_SECOND = 500
 FILES_A_LANE = 8
+#: Small files to an agent by a port of the relay (docs/decisions/0075): octets a second that a relay process passes on
+#: at best, the least gain over a connection for each file, octets of a channel's window, lanes besides those that the
+#: windows need, and files under way in a lane.
+RELAY_RATE = 60 * 10**6
+RELAY_GAIN = 1.25
+RELAY_WINDOW = 256 * 2**10
+RELAY_LANES = 2
+RELAY_DEPTH = 20
 #: Seconds of a round trip from which the paper's lanes spend most of a short task on their start. Below it the
 #: processors of the servers are the limit, and not the network.
 FAR = 0.010
@@ -56,6 +64,8 @@ class Caps:
     stream_only: bool = False
     #: The source listens and an agent connects, in mode S: a large file goes in parts, each on a stream of its own.
     parted: bool = False
+    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None: it takes none.
+    relay_rate: int | None = None
 
     @classmethod
     def of(cls, spec: TaskSpec) -> Caps:
@@ -69,6 +79,7 @@ class Caps:
             preferred_parallelism=min(_given(ends, "preferred_parallelism"), default=None),
             stream_only=to_agent or any(end.streamed or (end is spec.destination and end.stream_only) for end in ends),
             parted=to_agent,
+            relay_rate=spec.relay_rate if to_agent else None,
         )
 
 
@@ -112,8 +123,25 @@ def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, roun
     if round_trip is not None and chunk.count and not caps.stream_only:
         plan = _corrected(plan, chunk, caps, round_trip)
     if round_trip is not None and caps.parted and chunk.many_small:
-        plan = _many_to_agent(plan, chunk, caps, round_trip)
+        relayed = _by_relay(plan, chunk, caps, round_trip)
+        plan = relayed or _many_to_agent(plan, chunk, caps, round_trip)
     return _in_parts(asked(plan, options, caps), chunk, caps)
+
+
+def _by_relay(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan | None:
+    """Small files by kept connections to the relay; None where that is no gain over a connection for each file."""
+    size = max(1, chunk.total // chunk.count)
+    rate = RELAY_RATE if caps.relay_rate == 0 else min(caps.relay_rate or 0, RELAY_RATE)
+    most = min(caps.lanes, ceil(FILES_A_SECOND * TRIPS_A_FILE * round_trip))
+    by_connections = size * most / (TRIPS_A_FILE * round_trip)
+    if rate < RELAY_GAIN * by_connections:
+        return None
+    # A channel of a tunnel carries one window in a round trip.
+    lanes = caps.preferred_concurrency or min(RELAY_LANES + ceil(rate * round_trip / RELAY_WINDOW), caps.lanes)
+    depth = depth_for(size, 1, max(RELAY_DEPTH, 2 * RELAY_WINDOW // size), caps)
+    words = [*_words("lane", plan.concurrency, lanes), f"{counted(depth, 'file')} under way in each lane"]
+    why = f"a round trip takes {milliseconds(round_trip)}, and the relay passes {octets(rate)} a second on"
+    return Plan(lanes, 1, depth, f"{plan.reason}; {why}: {', '.join(words)}", relayed=True)
 
 
 def _many_to_agent(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:

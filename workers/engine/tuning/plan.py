@@ -63,12 +63,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """concurrency: lanes. parallelism: data streams of a lane. pipelining: files under way in a lane."""
+    """concurrency: lanes. parallelism: data streams of a lane. pipelining: files under way in a lane.
+
+    relayed: files to an agent go by a port of the relay, where its source can connect.
+    """
 
     concurrency: int
     parallelism: int
     pipelining: int
     reason: str
+    relayed: bool = False
 
 
 def make_plan(chunk: Summary, options: Mapping[str, object], *, stream_only: bool, max_sessions: int) -> Plan:

@@ -128,7 +128,7 @@ class Tuner:
             return rule
         (lanes, streams, depth), factor = better
         reason = f"{rule.reason}; this plan was {factor:.2g} times as fast as that for these endpoints' last tasks"
-        return asked(Plan(lanes, streams, depth, reason), self._options, self._caps)
+        return asked(Plan(lanes, streams, depth, reason, rule.relayed), self._options, self._caps)
 
     def _fits(self, plan: Numbers) -> bool:
         lanes, streams, _ = plan

@@ -33,6 +33,8 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
         #: Octets that the socket has taken, and for which no credit has been granted.
         self._taken = 0
         self._blocked = False
+        #: Octets of the channel that came before the socket, at most one window; None: it has come.
+        self._early: bytearray | None = bytearray()
         self.lost: Callable[[], None] = lambda: None
         channel.handler = self
 
@@ -42,10 +44,14 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self.window // 2)
         self._reading = True
+        early, self._early = self._early, None
         if self.channel.ended:
             self._transport.abort()
-        elif self.channel.got_finish:
-            self.finished()
+        else:
+            if early:
+                self.data(bytes(early))
+            if self.channel.got_finish:
+                self.finished()
         # Later: asyncio of some Pythons (3.11.2) begins to read after this call, although reading was paused in it.
         asyncio.get_event_loop().call_soon(self.choose_reading)
 
@@ -82,6 +88,9 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
         self.give_credit(self.window)
 
     def data(self, octets: bytes) -> None:
+        if self._early is not None:
+            self._early += octets
+            return
         if self._transport is None:
             self.channel.reset(Ended.CLOSED)
             return
