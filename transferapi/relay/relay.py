@@ -216,9 +216,11 @@ class Relay:
 
     async def _beat(self) -> None:
         held = dict(self.tunnels)
+        begun = self._loop.time()
         kept = await self.database.call(lambda: presence.beat(str(self.address)))
+        # From the begin of one call to the end of the next: the database may have written at either.
         was_late = self._loop.time() > self._beaten_at + presence.LEASE.total_seconds()
-        self._beaten_at = self._loop.time()
+        self._beaten_at = begun
         for name, tunnel in held.items():
             if tunnel.held not in kept and self.tunnels.get(name) is tunnel:
                 tunnel.refuse(Refused.REVOKED, "The owner of the endpoint has revoked this agent.")

@@ -37,7 +37,7 @@ _PROTECTION = {
 
 _WAYS = {
     "direct": gettext_lazy("directly from the source to the destination"),
-    "relayed": gettext_lazy("through this service, encrypted from end to end"),
+    "relayed": gettext_lazy("through this service, which stores nothing of them"),
     "streamed": gettext_lazy("through a worker of this service"),
 }
 

@@ -30,7 +30,7 @@ CODE = "DATA_PROTECTION"
 WAY_CODE = "DATA_WAY"
 _WAY_TEXTS = {
     DIRECT: "The data go directly from the source to the destination.",
-    RELAYED: "The data are relayed through this service, encrypted from end to end.",
+    RELAYED: "The data are relayed through this service.",
     STREAMED: "A worker of this service reads the data from the source and writes them to the destination.",
 }
 
