@@ -1,52 +1,149 @@
-"""`waybill check PROGRAM`: whether a program of this machine works, for health checks of containers and units."""
+"""`waybill check PROGRAM`: whether a program of this machine works, for health checks of containers and units.
+
+It runs every few seconds for each program. So it reads only the variables that it needs, and loads neither Django nor
+the configuration, except on a machine where `make up` has chosen the ports.
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import http.client
 import json
 import os
 import socket
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable
-from typing import Any
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
 
-from transferapi.config import Config, load_or_exit
+from endpoints.connect.relay_address import RelayAddress
+from endpoints.connect.relay_address import parse as parse_relay_address
+from identity.hidden import Secret
+from transferapi.config import urls, values
+from transferapi.config.secret_files import secret_text, variable_of
+from transferapi.tasks.upkeep.worker_reports import AGES, GONE_SECONDS
 
-from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
-from .stack.home import Home
-from .up import say
-from .user_commands import Declare, user_model
-from .web.tls import client_context
+from .web.client_tls import client_context
+
+if TYPE_CHECKING:
+    from transferapi.config import Config
+
+    from .user_commands import Declare
 
 #: Seconds for an answer: `/readyz` itself takes 2 s where something hangs.
 SECONDS = 5.0
 #: Octets of an answer that are read.
 MOST = 1 << 16
+CHECKOUT = Path(__file__).resolve().parents[1]
+_MEANING = "check that a program of this machine works; status 1: it does not"
+
+
+class Places(Protocol):
+    """Where the programs of this machine listen; `Config` has these settings, too."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def tls_certificate(self) -> Path | None: ...
+    @property
+    def ssh_port(self) -> int: ...
+    @property
+    def relay(self) -> RelayAddress: ...
+    @property
+    def database_url(self) -> Secret | None: ...
+
+
+@dataclass(frozen=True)
+class _Places:
+    port: int
+    tls_certificate: Path | None
+    ssh_port: int
+    relay: RelayAddress
+    database_url: Secret | None
 
 
 def declare(commands: Any, command: Declare) -> None:
     """Add the command to the parser."""
-    said = command(commands, "check", run_check, "check that a program of this machine works; status 1: it does not")
+    _declare_words(command(commands, "check", run_check, _MEANING))
+
+
+def _declare_words(said: argparse.ArgumentParser) -> None:
     said.add_argument("program", choices=tuple(CHECKS))
     said.add_argument(
         "--exclude", action="append", default=[], metavar="NAME", help="a check of /readyz that does not count (web)"
     )
 
 
+def main(words: list[str]) -> int:
+    """`waybill check` in a process of its own; returns its exit status, as `deploy.cli.main` does."""
+    parser = argparse.ArgumentParser(prog="waybill check", description=_MEANING)
+    _declare_words(parser)
+    arguments = parser.parse_args(words)
+    try:
+        return _run(places(os.environ), arguments)
+    except StackError as error:
+        sys.stderr.write(f"waybill: {error}\n")
+    return 1
+
+
 def run_check(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1, with the reasons as lines of the error, where it does not work."""
-    CHECKS[arguments.program](running_here(config), arguments.exclude)
-    say(f"{arguments.program}: works")
+    return _run(running_here(config), arguments)
+
+
+def _run(here: Places, arguments: argparse.Namespace) -> int:
+    CHECKS[arguments.program](here, arguments.exclude)
+    sys.stdout.write(f"{arguments.program}: works\n")
     return 0
+
+
+def is_of_make_up(environ: Mapping[str, str]) -> bool:
+    """Whether `make up` has chosen the ports and sockets: it runs in this home."""
+    home = environ.get("WAYBILL_HOME") or str(CHECKOUT / ".waybill")
+    return (values.absolute_path(home) / "connection.json").exists()
+
+
+def places(environ: Mapping[str, str]) -> Places:
+    """The settings of this check, where `make up` does not run. Raises StackError."""
+
+    def read(name: str, parse: Callable[[str], Any], default: str) -> Any:
+        try:
+            return parse(environ.get(name) or default)
+        except ValueError as error:
+            raise StackError(f"{name}: {error}") from None
+
+    return _Places(
+        port=read("WAYBILL_PORT", values.port, "8000"),
+        tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),
+        ssh_port=read("WAYBILL_SSH_PORT", values.port, "2222"),
+        relay=read("WAYBILL_RELAY", parse_relay_address, "127.0.0.1:8003"),
+        database_url=_database(environ),
+    )
+
+
+def _database(environ: Mapping[str, str]) -> Secret | None:
+    name = "DATABASE_URL"
+    try:
+        if not (url := secret_text(environ, name)):
+            return None
+        name = "WAYBILL_DATABASE_PASSWORD"
+        password = secret_text(environ, name)
+        return Secret(urls.with_password(url, password) if password else url)
+    except ValueError as error:
+        raise StackError(f"{variable_of(environ, name)}: {error}") from None
 
 
 def running_here(config: Config) -> Config:
     """The configuration of what `make up` runs in this home, where it does; else the given one."""
+    from transferapi.config import load_or_exit
+
+    from .stack.embedded import use_embedded_stack
+    from .stack.home import Home
+
     home = Home(config.home)
     connection: Any = home.read_json(home.connection)
     if not connection:
@@ -56,18 +153,26 @@ def running_here(config: Config) -> Config:
     return load_or_exit()
 
 
-def _web(config: Config, exclude: list[str]) -> None:
-    context = client_context(config.tls_certificate)
-    words = urllib.parse.urlencode([("exclude", name) for name in exclude])
-    address = f"{'https' if context else 'http'}://127.0.0.1:{config.port}/readyz?{words}"
+def _web(here: Places, exclude: list[str]) -> None:
+    context = client_context(here.tls_certificate)
+    asked = _connection(here.port, context)
+    words = urlencode([("exclude", name) for name in exclude])
     try:
-        with urllib.request.urlopen(address, timeout=SECONDS, context=context) as answer:  # noqa: S310
-            answer.read(MOST)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise StackError(_reasons(error.read(MOST))) from None
+        asked.request("GET", f"/readyz?{words}")
+        answer = asked.getresponse()
+        body = answer.read(MOST)
     except (OSError, http.client.HTTPException) as error:
-        raise StackError(f"the web server does not answer at port {config.port}: {error}") from None
+        raise StackError(f"the web server does not answer at port {here.port}: {error}") from None
+    finally:
+        asked.close()
+    if answer.status != 200:
+        raise StackError(_reasons(body))
+
+
+def _connection(port: int, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    if context is None:
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=context)
 
 
 def _reasons(body: bytes) -> str:
@@ -80,42 +185,62 @@ def _reasons(body: bytes) -> str:
         return "the web server answered something that is not of Waybill"
 
 
-def _worker(config: Config, exclude: list[str]) -> None:
-    user_model()
-    from transferapi.tasks.upkeep import worker_processes
-
+def _worker(here: Places, exclude: list[str]) -> None:
     host = socket.gethostname()
-    ages = worker_processes.ages(host)
+    ages = _reports(here, host)
     if not ages:
         raise StackError(
             f"no worker of the host {host} has reported itself: is it running, and does it reach PostgreSQL?"
         )
-    if (age := min(ages.values())) > worker_processes.GONE_SECONDS:
+    if (age := min(ages)) > GONE_SECONDS:
         raise StackError(f"the last report of a worker of the host {host} is {age:.0f} s old")
 
 
-def _shell(config: Config, exclude: list[str]) -> None:
+def _reports(here: Places, host: str) -> list[float]:
+    """Seconds since the last report of each worker of the host."""
+    if here.database_url is None:
+        raise StackError("DATABASE_URL is not set, so that no worker can be found")
+    # Imported only where there is a database to ask.
+    import psycopg2
+
+    limit = f"-c statement_timeout={SECONDS * 1000:.0f}"
     try:
-        with socket.create_connection(("127.0.0.1", config.ssh_port), SECONDS) as sock:
+        connection = psycopg2.connect(here.database_url.value, connect_timeout=int(SECONDS), options=limit)
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(AGES, {"host": host})
+                return [float(age) for _, age in cursor.fetchall()]
+        finally:
+            connection.close()
+    except psycopg2.Error as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise StackError(f"PostgreSQL does not say whether a worker runs: {reason}") from None
+
+
+def _shell(here: Places, exclude: list[str]) -> None:
+    try:
+        with socket.create_connection(("127.0.0.1", here.ssh_port), SECONDS) as sock:
             greeting = sock.recv(64)
     except OSError as error:
-        raise StackError(f"the ssh shell does not answer at port {config.ssh_port}: {error}") from None
+        raise StackError(f"the ssh shell does not answer at port {here.ssh_port}: {error}") from None
     if not greeting.startswith(b"SSH-2.0-"):
-        raise StackError(f"the program at port {config.ssh_port} is not the ssh shell")
+        raise StackError(f"the program at port {here.ssh_port} is not the ssh shell")
 
 
-def _relay(config: Config, exclude: list[str]) -> None:
+def _relay(here: Places, exclude: list[str]) -> None:
+    where = here.relay
     try:
-        asyncio.run(_connect(config))
+        if where.path:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(SECONDS)
+                sock.connect(where.path)
+        else:
+            socket.create_connection((where.host, where.port), SECONDS).close()
     except OSError as error:
-        raise StackError(f"the relay does not answer at {config.relay}: {error}") from None
+        raise StackError(f"the relay does not answer at {where}: {error}") from None
 
 
-async def _connect(config: Config) -> None:
-    (await config.relay.connect(SECONDS)).close()
-
-
-CHECKS: dict[str, Callable[[Config, list[str]], None]] = {
+CHECKS: dict[str, Callable[[Places, list[str]], None]] = {
     "web": _web,
     "worker": _worker,
     "shell": _shell,

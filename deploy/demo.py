@@ -21,7 +21,7 @@ from typing import Any
 
 from .stack.home import Home
 from .stack.sample import FOLDER, sizes
-from .web.tls import client_context
+from .web.client_tls import client_context
 
 SECONDS = 300.0
 PAUSE = 0.2

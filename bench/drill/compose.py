@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import time
@@ -45,7 +44,7 @@ class ComposeHost(Host):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._files = ["docker-compose.yml", "/srv/disk.json"]
-        self._secrets: dict[str, str] = {}
+        self._password = ""
         self._cut: tuple[str, str] = ("", "")
         self.folders = (engine.root / "srv/data/1", engine.root / "srv/data/2")
         self._url = "http://127.0.0.1:8000"
@@ -81,7 +80,7 @@ class ComposeHost(Host):
             host=",".join(addresses) or "127.0.0.1",
             user="waybill",
             dbname="waybill",
-            password=self._secrets["POSTGRES_PASSWORD"],
+            password=self._password,
             target_session_attrs="read-write",
         )
 
@@ -107,8 +106,9 @@ class ComposeHost(Host):
         self.compose("unpause", role)
 
     def empty_redis(self) -> None:
-        # FLUSHALL is forbidden to clients, and the password is in the environment of the container.
-        self.compose("exec", "-T", "redis", "sh", "-c", "redis-cli --scan | xargs -r redis-cli unlink")
+        # FLUSHALL is forbidden to clients.
+        password = 'export REDISCLI_AUTH="$(cat /run/secrets/redis_password)"'
+        self.compose("exec", "-T", "redis", "sh", "-c", f"{password}; redis-cli --scan | xargs -r redis-cli unlink")
 
     def fill_disk(self) -> None:
         self.engine.inside(["dd", "if=/dev/zero", f"of={DISK}/filler", "bs=1M"], check=False)
@@ -126,11 +126,10 @@ class ComposeHost(Host):
     def begin_standby(self) -> None:
         """Synchronous streaming replication: what was committed as durable is on both."""
         settings = json.loads(self.compose("config", "--format", "json"))["services"]
-        standby = {
-            "image": "postgres:17",
-            "environment": {**settings["postgres"]["environment"], "DRILL_STANDBY_OF": "postgres"},
-            "healthcheck": settings["postgres"]["healthcheck"],
-        }
+        primary = settings["postgres"]
+        # As many connections as the primary has: PostgreSQL demands it.
+        standby: dict[str, object] = {name: primary[name] for name in ("image", "command", "secrets", "healthcheck")}
+        standby["environment"] = {**primary["environment"], "DRILL_STANDBY_OF": "postgres"}
         services: dict[str, object] = {"standby": standby}
         for name, service in settings.items():
             url = (service.get("environment") or {}).get("DATABASE_URL")
@@ -200,12 +199,11 @@ class ComposeHost(Host):
 
     def _write_secrets(self) -> None:
         """As the first lines of docker-compose.yml say; and what a drill needs: private addresses, a higher rate."""
-        names = {"WAYBILL_SECRET_KEY": 32, "WAYBILL_VAULT_KEY": 32, "POSTGRES_PASSWORD": 24, "REDIS_PASSWORD": 24}
-        self._secrets = {name: secrets.token_hex(octets) for name, octets in names.items()}
+        folder = self.engine.root / FOLDER[1:]
         more = {"WAYBILL_ALLOW_TARGETS": "172.16.0.0/12,192.168.0.0/16", "WAYBILL_RATE_LIMIT": "200"}
-        file = self.engine.root / FOLDER[1:] / ".env"
-        file.touch(mode=0o600)
-        file.write_text("".join(f"{name}={value}\n" for name, value in (self._secrets | more).items()))
+        (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in more.items()))
+        subprocess.run(["sh", "deploy/compose-secrets.sh"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        self._password = (folder / "secrets/database-password").read_text().strip()
 
     def _override(self, name: str, document: object) -> None:
         (self.engine.root / f"srv/{name}.json").write_text(json.dumps(document))

@@ -130,13 +130,12 @@ class Engine:
         return self.inside(["docker", *words], data=data, seconds=seconds, check=check)
 
     def base_images(self) -> None:
-        """The images that docker-compose.yml and the Dockerfile name, where they are missing. Raises EngineError."""
+        """The images that docker-compose.yml and the Dockerfile name. Raises EngineError."""
         for name, image in NAMES.items():
-            if self.has_image(image):
-                continue
-            tell(f"builds {image}")
-            with (self.base / "tar" / f"{name}.tar").open("rb") as tar:
-                self._import(tar.fileno(), f"base-{name}")
+            if not self.has_image(f"base-{name}"):
+                tell(f"builds {image}")
+                with (self.base / "tar" / f"{name}.tar").open("rb") as tar:
+                    self._import(tar.fileno(), f"base-{name}")
             folder = self.root / "srv/images" / name
             shutil.copytree(HERE / "images" / name, folder, dirs_exist_ok=True)
             if name == "python":

@@ -11,14 +11,14 @@ from deploy.stack.errors import StackError
 from deploy.stack.home import Home, write_private
 from identity.vault.keys import parse_keys
 from transferapi.config import SECRETS, Config
-from transferapi.config.reading import secret_text
+from transferapi.config.secret_files import secret_text
 
 from .archive import new_file
 
 FORMAT = "waybill keys 1"
 MOST_OCTETS = 1 << 20
 #: Secrets of the place, which another place has of its own.
-_OF_THE_PLACE = frozenset({"DATABASE_URL", "REDIS_URL"})
+_OF_THE_PLACE = frozenset({"DATABASE_URL", "REDIS_URL", "WAYBILL_DATABASE_PASSWORD", "WAYBILL_REDIS_PASSWORD"})
 
 
 def write(path: Path, backup: str) -> list[str]:

@@ -42,11 +42,16 @@ def _files(config: Config) -> Iterator[Path]:
 
 
 def openings(file: Path) -> Iterator[Finding]:
-    """The group may read: containers give files of secrets so. Links are followed: Kubernetes mounts secrets so."""
+    """The group may read: containers give files of secrets so. Links are followed: Kubernetes mounts secrets so.
+
+    Compose mounts files of the host as they are. There, their folder decides who reads them, and here nobody else is.
+    """
     try:
         about, folder = file.stat(), file.resolve().parent.stat()
     except OSError as failure:
         yield error(f"{file} cannot be looked at: {failure.strerror}.", "Correct its permissions.")
+        return
+    if _is_given(file):
         return
     if about.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
         mode = stat.S_IMODE(about.st_mode)
@@ -55,3 +60,10 @@ def openings(file: Path) -> Iterator[Finding]:
         yield error(f"{file} belongs to another account ({about.st_uid}).", f"chown {os.geteuid()} {file}")
     if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
         yield error(f"Every account can replace {file}: its folder is open.", f"chmod 700 {file.resolve().parent}")
+
+
+def _is_given(file: Path) -> bool:
+    """Whether the file, or its folder, is mounted from elsewhere, and cannot be written here."""
+    # Path.is_mount is for folders only.
+    is_mount = os.path.ismount(file) or os.path.ismount(file.parent)
+    return is_mount and bool(os.statvfs(file).f_flag & os.ST_RDONLY)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from deploy.check import CHECKS, MOST
 from deploy.stack.errors import StackError
-from deploy.web.tls import client_context
+from deploy.web.client_tls import client_context
 from transferapi.config import Config
 from transferapi.rest.health.paths import ALIVE, HEALTH
 

@@ -24,7 +24,7 @@ ACCOUNT = 10001
 HOME = "/home/waybill"
 LIBRARIES = "/opt/waybill"
 COMMAND = f"""#!/bin/sh
-PYTHONPATH={LIBRARIES} exec python3 -P -m deploy.cli "$@"
+PYTHONPATH={LIBRARIES} exec python3 -P -m deploy.entry "$@"
 """
 
 

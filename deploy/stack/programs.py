@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.web.tls import client_context
+from deploy.web.client_tls import client_context
 from transferapi.config import Config
 
 from .embedded import embedded_environment

@@ -1,4 +1,4 @@
-"""TLS contexts: of our web server, renewed when its files change, and of our programs that connect to it."""
+"""The TLS context of our web server, renewed when its files change."""
 
 from __future__ import annotations
 
@@ -49,17 +49,6 @@ class ServerContext:
             # In the middle of a renewal the files may not match: keep the old context.
             if self._context is None:
                 raise StackError(f"{config.tls_certificate} and {config.tls_key} cannot be used: {error}") from None
-
-
-def client_context(certificate: Path | None) -> ssl.SSLContext | None:
-    """A context to connect to our own web server: it trusts exactly this certificate, for any name. None: no TLS."""
-    if certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(certificate)
-    return context
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -36,7 +36,10 @@ WIRING = frozenset(
         "transferapi.urls",
         "transferapi.wsgi",
         "transferapi.config",
-        *(f"transferapi.config.{name}" for name in ("declaration", "limits", "mail", "reading", "sections", "values")),
+        *(
+            f"transferapi.config.{name}"
+            for name in ("declaration", "limits", "mail", "reading", "secret_files", "sections", "urls", "values")
+        ),
         "transferapi.schema_version",
         "transferapi.version",
     }

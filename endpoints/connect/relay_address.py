@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 import socket
@@ -25,6 +24,9 @@ class RelayAddress(NamedTuple):
 
     async def connect(self, timeout: float) -> socket.socket:
         """A connected socket that does not block. Raises OSError (TimeoutError)."""
+        # Imported where it is used: programs that only parse an address need not load it.
+        import asyncio
+
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout):
             for family, target in await self._targets():
@@ -41,6 +43,8 @@ class RelayAddress(NamedTuple):
     async def _targets(self) -> list[tuple[int, str | tuple[str, int]]]:
         if self.path:
             return [(socket.AF_UNIX, self.path)]
+        import asyncio
+
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         return [(one[0], (str(one[4][0]), self.port)) for one in found]

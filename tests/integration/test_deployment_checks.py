@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.home import Home
-from identity.vault.keys import new_key
+from tests.unit.test_compose import document, host_environment
 from transferapi.config import CHECKOUT
 
-SECRETS = {name: secrets.token_hex(32) for name in ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "WAYBILL_SECRET_KEY")}
-SECRETS |= {"WAYBILL_VAULT_KEY": new_key(), "WAYBILL_FRONT_SECRET": secrets.token_hex(32)}
 WORDS = ["check", "--deploy", "--fail-level", "WARNING"]
 
 
@@ -31,16 +28,14 @@ def check(environ: dict[str, str]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def of_compose(**env_file: str) -> dict[str, str]:
-    """Return the environment of the service "web" as docker compose computes it from its file."""
-    document = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
-    given = {**SECRETS, **env_file}
-
-    def value(found: re.Match[str]) -> str:
-        return given.get(found[1]) or (found[3] if found[2] == ":-" else "")
-
-    raw = {**document["x-waybill"]["environment"], **document["services"]["web"].get("environment", {})}
-    return {name: re.sub(r"\$\{(\w+)(?:(:-|:\?)([^}]*))?\}", value, str(text)) for name, text in raw.items()}
+@pytest.fixture(scope="module")
+def secrets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which deploy/compose-secrets.sh has run."""
+    place = tmp_path_factory.mktemp("compose")
+    (place / "deploy").mkdir()
+    shutil.copy(CHECKOUT / "deploy" / "compose-secrets.sh", place / "deploy")
+    subprocess.run(["sh", "deploy/compose-secrets.sh"], cwd=place, check=True, capture_output=True, timeout=60)
+    return place
 
 
 def test_it_is_clean_for_make_up(tmp_path: Path) -> None:
@@ -50,8 +45,9 @@ def test_it_is_clean_for_make_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8000", "https://data.example.org"])
-def test_it_is_clean_for_compose(address: str) -> None:
-    status, text = check(of_compose(WAYBILL_PUBLIC_URL=address))
+def test_it_is_clean_for_compose(address: str, secrets_folder: Path) -> None:
+    environment = document(WAYBILL_PUBLIC_URL=address)["services"]["web"]["environment"]
+    status, text = check(host_environment(environment, secrets_folder))
     assert status == 0, text
 
 
@@ -60,6 +56,6 @@ def test_it_is_clean_for_compose(address: str) -> None:
     [("http://data.example.org", "security.W012"), ("https://data.example.org", "waybill.W001")],
 )
 def test_it_says_what_others_could_read_or_use_up(address: str, problem: str) -> None:
-    environ = {"WAYBILL_SECRET_KEY": SECRETS["WAYBILL_SECRET_KEY"], "WAYBILL_PUBLIC_URL": address}
+    environ = {"WAYBILL_SECRET_KEY": secrets.token_hex(32), "WAYBILL_PUBLIC_URL": address}
     status, text = check(environ)
     assert (status, problem in text) == (1, True)

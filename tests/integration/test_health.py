@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,7 +27,7 @@ from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
-from transferapi.config import load
+from transferapi.config import CHECKOUT, load
 from transferapi.rest.health import paths
 from transferapi.rest.health.checks import CHECKS
 from transferapi.rest.health.probes import Prober
@@ -154,24 +157,81 @@ def test_it_is_alive_while_all_threads_are_busy(postgres: Postgres, redis_server
         assert get(port, "/healthz") == (200, {"status": "alive"})
 
 
-def test_a_worker_is_known_by_its_reports() -> None:
+def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
+    there = load({"DATABASE_URL": database_url})
     host = socket.gethostname()
     with pytest.raises(StackError, match=f"no worker of the host {re.escape(host)}"):
-        check_command._worker(load({}), [])
+        check_command._worker(there, [])
     worker_processes.report("elsewhere:1", "elsewhere")
     assert list(worker_processes.ages()) == ["elsewhere:1"]
     assert worker_processes.ages(host) == {}
     worker_processes.report(f"{host}:1", host)
-    check_command._worker(load({}), [])
+    check_command._worker(there, [])
     put_back("1 hour")
     with pytest.raises(StackError, match="3600 s old"):
-        check_command._worker(load({}), [])
+        check_command._worker(there, [])
     worker_processes.report(f"{host}:2", host)
-    check_command._worker(load({}), [])
+    check_command._worker(there, [])
     worker_processes.leave(f"{host}:2")
     put_back("8 days")
     worker_processes.report(f"{host}:3", host)
     assert list(worker_processes.ages()) == [f"{host}:3"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_command_asks_the_database_itself(database_url: str, tmp_path: Path, apart: bool) -> None:
+    """In a process of its own, as a container's health check. apart: the address is in a file."""
+    (tmp_path / "url").write_text(database_url)
+    given = {"DATABASE_URL_FILE": str(tmp_path / "url")} if apart else {"DATABASE_URL": database_url}
+    assert health_check("worker", **given)[0] == 1
+    worker_processes.report(f"{socket.gethostname()}:1", socket.gethostname())
+    assert health_check("worker", **given) == (0, "worker: works\n", "")
+
+
+def test_a_health_check_loads_neither_django_nor_the_configuration() -> None:
+    """It runs every few seconds for each program, and a start of Django costs a second of processor."""
+    program = (
+        "import sys; from deploy import check; status = check.main(['relay']); "
+        "print(status, sorted({'django', 'asyncio', 'cryptography', 'transferapi.config.reading'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, cwd=CHECKOUT,
+        env={**clean_environment(), "WAYBILL_RELAY": "127.0.0.1:1"},
+    )  # fmt: skip
+    assert done.stdout == "1 []\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "said"),
+    [
+        ("worker", {}, "waybill: DATABASE_URL is not set, so that no worker can be found"),
+        (
+            "worker",
+            {"DATABASE_URL": "postgresql://u:hunter2@127.0.0.1:1/x"},
+            "PostgreSQL does not say whether a worker",
+        ),
+        ("worker", {"DATABASE_URL_FILE": "/nonexistent"}, "DATABASE_URL_FILE: the file /nonexistent cannot be read"),
+        ("web", {"WAYBILL_PORT": "none"}, "WAYBILL_PORT: a whole number from 1 to 65535"),
+        ("relay", {"WAYBILL_RELAY": "unix:/nonexistent"}, "the relay does not answer at unix:/nonexistent"),
+    ],
+)
+def test_a_health_check_says_what_is_wrong(words: str, environ: dict[str, str], said: str) -> None:
+    status, _, error = health_check(words, **environ)
+    assert (status, said in error, "hunter2" in error, "Traceback" in error) == (1, True, False, False), error
+
+
+def health_check(program: str, **environ: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.entry", "check", program], capture_output=True, text=True, timeout=60,
+        check=False, cwd=CHECKOUT, env={**clean_environment(), **environ},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def clean_environment() -> dict[str, str]:
+    """Of this process, without settings; a home in which nothing runs."""
+    given = {name: text for name, text in os.environ.items() if not name.startswith(("WAYBILL_", "DATABASE_URL"))}
+    return {**given, "WAYBILL_HOME": "/nonexistent"}
 
 
 def put_back(interval: str) -> None:

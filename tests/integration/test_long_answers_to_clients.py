@@ -15,7 +15,7 @@ import pytest
 from deploy.endpoint.authority import Authority, Identity
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from deploy.web.tls import client_context
+from deploy.web.client_tls import client_context
 from tests.integration.long_web import MB, PARTS, WHOLE
 from tests.integration.web_server import web_server
 from tests.waiting import eventually

@@ -24,7 +24,7 @@ from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from deploy.web.tls import client_context
+from deploy.web.client_tls import client_context
 from identity import certificate_subjects, tokens
 from identity.gsi.proxies import make_proxy
 from identity.gsi.x509 import X509Credential

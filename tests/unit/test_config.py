@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import redis
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1
 from cryptography.hazmat.primitives.asymmetric.ec import generate_private_key as generate_elliptic_key
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -19,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 from deploy import cli
 from deploy.stack.home import new_rsa_key
 from endpoints.addresses.openings import parse_openings
-from transferapi.config import CHECKOUT, KNOWN, ConfigError, load
+from transferapi.config import CHECKOUT, KNOWN, SECRETS, ConfigError, load
+from transferapi.config.secret_files import MAX_OCTETS
 from transferapi.config.values import broker_url, database
 
 SECRET = "s3cret-" + "x" * 40
@@ -29,6 +32,14 @@ def problems(**environ: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load(environ)
     return str(caught.value)
+
+
+def problems_if_any(**environ: str) -> str:
+    try:
+        load(environ)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -113,6 +124,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("DATABASE_URL", "postgresql://localhost:port/name"),
         ("REDIS_URL", "http://localhost"),
         ("REDIS_URL", "unix://"),
+        ("REDIS_URL", "redis://queue:99999/0"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
@@ -126,9 +138,63 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
     assert config.secret_key.value == SECRET
 
 
-def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text(SECRET)
-    assert "twice" in problems(WAYBILL_SECRET_KEY=SECRET, WAYBILL_SECRET_KEY_FILE=str(tmp_path / "key"))
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_file_of_a_secret_that_cannot_serve_is_named_and_never_shown(name: str, tmp_path: Path) -> None:
+    """With each secret: what is wrong with the file, its variable, and nothing of its content."""
+    file, content = tmp_path / "file", "hunter2-" * 9
+    given = {f"{name}_FILE": str(file)}
+
+    def refused(because: str, **more: str) -> None:
+        text = problems(**given, **more)
+        assert (because in text, name in text, content[:8] in text) == (True, True, False), text
+
+    refused(f"{name}_FILE: the file {file} cannot be read: No such file or directory")
+    os.mkfifo(file)
+    refused(f"{file} is not a file")
+    file.unlink()
+    file.write_text(content)
+    refused("given twice", **{name: content})
+    file.write_text(content * (MAX_OCTETS // len(content) + 1))
+    refused(f"has more than {MAX_OCTETS} octets")
+    file.write_bytes(content.encode() + b"\xff")
+    refused("is not a text in UTF-8")
+    file.write_text(f"{content}\0")
+    refused("has a NUL character")
+    file.write_text(" \n")
+    refused("is empty")
+    file.unlink()
+    file.symlink_to(file)
+    refused("Too many levels of symbolic links")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize(
+    "text", ["{}", "x://{}", "postgresql://a:{}@h:{}/db", "redis://:{}@\u2100/0", "smtp://{}:{}@[::1"]
+)
+def test_a_secret_that_is_wrong_is_not_shown(name: str, text: str, tmp_path: Path) -> None:
+    """Addresses of Python's own parser would be in its errors."""
+    (tmp_path / "file").write_text(text.format("hunter2", "hunter2"))
+    said = problems_if_any(**{f"{name}_FILE": str(tmp_path / "file")})
+    assert "hunter2" not in said
+    assert name in said or not said
+
+
+def test_passwords_may_come_apart_from_their_addresses(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("p@ss:w/rd%\n")
+    given = {"WAYBILL_DATABASE_PASSWORD_FILE": str(tmp_path / "password"), "WAYBILL_REDIS_PASSWORD": "p@ss:w/rd%"}
+    config = load(
+        {**given, "DATABASE_URL": "postgresql://us%40er@db:5432/waybill", "REDIS_URL": "redis://queue:6379/0"}
+    )
+    assert config.database_url is not None
+    assert config.redis_url is not None
+    known = database(config.database_url.value)
+    assert (known["USER"], known["PASSWORD"], known["HOST"], known["PORT"]) == ("us@er", "p@ss:w/rd%", "db", "5432")
+    assert redis.ConnectionPool.from_url(config.redis_url.value).connection_kwargs["password"] == "p@ss:w/rd%"
+    text = problems(**given, DATABASE_URL="postgresql://user:hunter2@db/waybill")
+    assert "WAYBILL_DATABASE_PASSWORD: the address has a password, too" in text
+    assert "WAYBILL_REDIS_PASSWORD: it needs REDIS_URL" in text
+    assert "hunter2" not in text
+    assert "more than one line" in problems(WAYBILL_REDIS_PASSWORD="a\nb", REDIS_URL="redis://queue")
 
 
 def test_secrets_do_not_show_in_the_representation_of_the_configuration() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -28,7 +30,7 @@ from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from tests import hostile_certificates as grid
 from tests.mail_server import MailServer
-from transferapi.config import Config, load
+from transferapi.config import CHECKOUT, Config, load
 from transferapi.config import mail as mail_settings
 
 NOW = datetime.now(UTC)
@@ -174,6 +176,27 @@ def test_files_with_secrets_that_are_open(tmp_path: Path) -> None:
     only(files.openings(file), "error", "its folder is open")
     folder.chmod(0o700)
     only(files.openings(folder / "missing"), "error", "cannot be looked at")
+
+
+def test_a_file_that_compose_mounts_is_as_it_is_on_the_host(tmp_path: Path) -> None:
+    """In a mount namespace, where a file of another file system is mounted over one of this folder."""
+    program = (
+        "import pathlib, sys; from deploy.doctor import files; "
+        "print(len(list(files.openings(pathlib.Path(sys.argv[1])))))"
+    )
+    outside, inside = tmp_path / "outside", tmp_path / "secret"
+    outside.mkdir()
+    inside.touch(mode=0o644)
+    mounts = (
+        'mount -t tmpfs none "$1"; touch "$1/file"; mount --bind "$1/file" "$2"; "$3" -c "$4" "$2"; '
+        'mount -o remount,bind,ro "$2"; "$3" -c "$4" "$2"'
+    )
+    words = ["unshare", "--map-root-user", "--mount", "sh", "-ec", mounts, "sh"]
+    words += [str(outside), str(inside), sys.executable, program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=CHECKOUT)
+    if done.returncode and "unshare" in done.stderr:
+        pytest.skip("this machine makes no mount namespaces")
+    assert done.stdout.split() == ["1", "0"], done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

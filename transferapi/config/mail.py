@@ -9,9 +9,9 @@ smtps://user:password@host:465           TLS from the first octet
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
-from . import values
+from . import urls, values
 
 #: Seconds for a connection, and for each reply of the server.
 TIMEOUT = 15
@@ -21,7 +21,7 @@ BACKENDS = "django.core.mail.backends."
 
 def parse(url: str) -> dict[str, object]:
     """The settings by their names. Raises ValueError, whose text holds nothing of the URL (a password)."""
-    parts = urlsplit(url)
+    parts = urls.split(url)
     if url == "console:":
         return {"EMAIL_BACKEND": BACKENDS + "console.EmailBackend"}
     if parts.scheme == "file":

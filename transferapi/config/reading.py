@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,8 +17,10 @@ from identity.hidden import Secret
 
 from . import limits as request_limits
 from . import sections as by_area
+from . import urls
 from .declaration import Variable
 from .limits import RequestLimits
+from .secret_files import secret_text, variable_of
 
 #: Seconds of a request that remain for its response after the longest operation.
 ANSWER_SECONDS = 10
@@ -62,12 +63,16 @@ _VARIABLES: dict[str, Variable] = {
 #: Every variable that is listed, with its meaning (also in the error where one is unknown).
 KNOWN = {one.name: one.meaning for one in _VARIABLES.values() if one.meaning} | request_limits.KNOWN
 SECRETS = tuple(one.name for one in _VARIABLES.values() if one.is_secret)
+#: The fields of addresses, and of passwords that may be given apart from them.
+_PASSWORDS = {"database_url": "database_password", "redis_url": "redis_password"}
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Config:
     """Read the environment. Raises ConfigError with all that is wrong with it."""
     problems = list(_unknown(environ))
     values = {name: _read(one, environ, problems) for name, one in _VARIABLES.items()}
+    for url, password in _PASSWORDS.items():
+        values[url] = _with_password(url, password, values, problems)
     values["public_url"] = values["public_url"] if environ.get("WAYBILL_PUBLIC_URL") else _loopback_url(values)
     config = Config(**values, limits=_limits(environ, problems))
     problems += _contradictions(config, environ)
@@ -83,7 +88,8 @@ def _read(variable: Variable, environ: Mapping[str, str], problems: list[str]) -
             return _secret_value(variable, environ)
         return variable.parse(environ.get(variable.name) or variable.default)
     except (ValueError, OSError) as error:
-        problems.append(f"{variable.name}: {error}")
+        name = variable_of(environ, variable.name) if variable.is_secret else variable.name
+        problems.append(f"{name}: {error}")
         return None if variable.is_secret else variable.parse(variable.default)
 
 
@@ -93,6 +99,21 @@ def _secret_value(variable: Variable, environ: Mapping[str, str]) -> Secret | No
         return None
     variable.parse(text)
     return Secret(text)
+
+
+def _with_password(url: str, password: str, values: Mapping[str, Any], problems: list[str]) -> Secret | None:
+    """The address with its password. Where they do not fit, the address as it is given."""
+    address: Secret | None = values[url]
+    given: Secret | None = values[password]
+    if given is None:
+        return address
+    try:
+        if address is not None:
+            return Secret(urls.with_password(address.value, given.value))
+        problems.append(f"{_VARIABLES[password].name}: it needs {_VARIABLES[url].name}, the address without it")
+    except ValueError as error:
+        problems.append(f"{_VARIABLES[password].name}: {error}")
+    return address
 
 
 def _loopback_url(values: Mapping[str, Any]) -> str:
@@ -144,15 +165,3 @@ def _unknown(environ: Mapping[str, str]) -> list[str]:
         return []
     known = "\n".join(f"  {name}: {meaning}" for name, meaning in KNOWN.items())
     return [f"unknown variable {', '.join(unknown)}; the known ones are\n{known}"]
-
-
-def secret_text(environ: Mapping[str, str], name: str) -> str:
-    """A secret variable, or the text of the file that NAME_FILE names; "": neither. Raises ValueError, OSError."""
-    text, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
-    if text and file:
-        raise ValueError(f"given twice, also as {name}_FILE")
-    if not file:
-        return text
-    if not (held := Path(file).read_text(encoding="utf-8").strip()):
-        raise ValueError(f"the file {file} is empty")
-    return held

@@ -80,6 +80,17 @@ class InstanceSettings:
         values.broker_url,
         "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
     )
+    #: `config.reading` puts both passwords into the addresses.
+    database_password: Secret | None = secret(
+        "WAYBILL_DATABASE_PASSWORD",
+        values.password,
+        "the password for DATABASE_URL, where that has none (or ..._FILE)",
+    )
+    redis_password: Secret | None = secret(
+        "WAYBILL_REDIS_PASSWORD",
+        values.password,
+        "the password for REDIS_URL, where that has none (or ..._FILE)",
+    )
     secret_key: Secret | None = secret(
         "WAYBILL_SECRET_KEY", values.long_secret, "key that signs sessions and the like (or ..._FILE)"
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from . import urls
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: No statement, lock or forgotten transaction lasts for ever (milliseconds; COPY of many items takes longest).
@@ -19,7 +21,7 @@ SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
 
 def database(url: str) -> dict[str, object]:
     """The entry of Django's DATABASES for a DATABASE_URL. Raises ValueError."""
-    parts = urlsplit(url)
+    parts = urls.split(url)
     if parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("PostgreSQL only: it begins with postgresql://")
     name = unquote(parts.path.lstrip("/"))
@@ -32,7 +34,7 @@ def database(url: str) -> dict[str, object]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": options.pop("host", None) or unquote(parts.hostname or ""),
-        "PORT": str(parts.port or options.pop("port", "")),
+        "PORT": str(urls.port(parts) or options.pop("port", "")),
         "OPTIONS": {"connect_timeout": 10, "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}", **options},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
@@ -40,9 +42,10 @@ def database(url: str) -> dict[str, object]:
 
 
 def broker_url(url: str) -> str:
-    """A REDIS_URL for Celery's transport, which has a scheme of its own for unix sockets."""
-    parts = urlsplit(url)
+    """A REDIS_URL for Celery's transport, which has a scheme of its own for unix sockets. Raises ValueError."""
+    parts = urls.split(url)
     if parts.scheme in ("redis", "rediss"):
+        urls.port(parts)
         return url
     if parts.scheme != "unix" or not parts.path:
         raise ValueError("it begins with redis://, rediss:// or unix:///")
@@ -110,6 +113,11 @@ def file_or_none(text: str) -> Path | None:
     if path is not None and not os.access(path, os.R_OK):
         raise ValueError(f"the file {path} cannot be read")
     return path
+
+
+def password(text: str) -> None:
+    if not text.isprintable():
+        raise ValueError("it has more than one line, or control characters")
 
 
 def long_secret(text: str) -> None:

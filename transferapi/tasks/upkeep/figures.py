@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
-from .worker_processes import GONE_SECONDS
+from .worker_reports import GONE_SECONDS
 
 #: Seconds for all questions together, and for one.
 SECONDS, EACH = 2.0, 0.7

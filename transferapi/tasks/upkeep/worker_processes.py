@@ -9,8 +9,10 @@ from django.db import connection
 
 from transferapi.version import service_version
 
-#: Seconds between two reports of a worker, and after which one that has not reported is taken to be gone.
-REPORT_SECONDS, GONE_SECONDS = 5.0, 20.0
+from .worker_reports import AGES
+
+#: Seconds between two reports of a worker.
+REPORT_SECONDS = 5.0
 #: Days after which the row of a worker that is gone is deleted: its last time helps operators for a while.
 KEPT_DAYS = 7
 
@@ -39,7 +41,7 @@ def leave(name: str) -> None:
 def ages(host: str | None = None) -> Mapping[str, float]:
     """Seconds since the last report of each worker, of this host where one is given, by the workers' names."""
     with connection.cursor() as cursor:
-        cursor.execute(_AGES, {"host": host})
+        cursor.execute(AGES, {"host": host})
         return {name: float(age) for name, age in cursor.fetchall()}
 
 
@@ -52,6 +54,3 @@ _REPORT = """
     VALUES (%(name)s, %(host)s, %(version)s, clock_timestamp(), clock_timestamp(), %(gauges)s::jsonb)
     ON CONFLICT (name) DO UPDATE SET host = excluded.host, version = excluded.version, seen_at = excluded.seen_at,
         gauges = excluded.gauges"""
-_AGES = """
-    SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM tasks_workerprocess
-    WHERE %(host)s::text IS NULL OR host = %(host)s ORDER BY name"""

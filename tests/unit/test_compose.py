@@ -1,0 +1,210 @@
+"""docker-compose.yml by the schema of its format and by our own rules, and the script that writes its secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from transferapi.config import CHECKOUT, SECRETS, load
+
+#: Of https://github.com/compose-spec/compose-spec (Apache-2.0).
+SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
+SCRIPT = "deploy/compose-secrets.sh"
+OURS = ("migrate", "web", "relay", "shell", "worker")
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:\?)([^}]*))?\}")
+
+
+def document(**env_file: str) -> dict[str, Any]:
+    """docker-compose.yml with the variables of this `.env`, and the defaults of the others."""
+
+    def value(found: re.Match[str]) -> str:
+        name, how, default = found.groups()
+        assert how != ":?" or env_file.get(name), f"{name} has to be given"
+        given = env_file.get(name)
+        return default or "" if given is None or (not given and how != "-") else given
+
+    text = _VARIABLE.sub(value, (CHECKOUT / "docker-compose.yml").read_text())
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+SERVICES: dict[str, dict[str, Any]] = document()["services"]
+each_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def test_it_is_a_compose_file() -> None:
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate(document(), schema)
+    wrong = document()
+    wrong["services"]["web"]["mem_limits"] = "1g"
+    with pytest.raises(jsonschema.ValidationError, match="mem_limits"):
+        jsonschema.validate(wrong, schema)
+
+
+@each_service
+def test_each_service_has_few_rights(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+    # The entry points of these two images change their account; nothing of ours needs any.
+    assert ("cap_add" in service) == (name in ("postgres", "front"))
+    assert "SYS_ADMIN" not in service.get("cap_add", [])
+
+
+@each_service
+def test_each_service_has_limits(name: str) -> None:
+    service = SERVICES[name]
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+    assert 64 <= service["pids_limit"] <= 5000
+    assert "cpus" in service or name == "migrate"
+    assert set(service["logging"]["options"]) == {"max-size", "max-file"}
+    assert service["ulimits"] == {"core": 0}
+    assert document(**{f"{_prefix(name)}_MEMORY": "3g"})["services"][name]["mem_limit"] == "3g"
+
+
+def _prefix(name: str) -> str:
+    return name.upper() if name in ("postgres", "redis") else f"WAYBILL_{name.upper()}"
+
+
+@each_service
+def test_no_service_has_a_secret_in_its_environment_or_command(name: str) -> None:
+    """Names, numbers and addresses are given without a file; secrets are not."""
+    given = {variable: "hunter2" for secret in SECRETS for variable in (secret, secret.removeprefix("WAYBILL_"))}
+    # Some of several words may be in `.env`; with a password they are files.
+    for may_be_plain in ("MAIL", "OAUTH_CLIENTS", "PROVIDERS", "SAML_KEY"):
+        del given[f"WAYBILL_{may_be_plain}"]
+    for address in ("DATABASE_URL", "REDIS_URL"):
+        del given[address]
+    service = document(**given, POSTGRES_PASSWORD="hunter2")["services"][name]
+    assert "hunter2" not in json.dumps(service)
+
+
+def test_every_secret_can_be_a_file() -> None:
+    environment = SERVICES["web"]["environment"]
+    plain = {"DATABASE_URL", "REDIS_URL"}
+    assert [name for name in SECRETS if f"{name}_FILE" not in environment and name not in plain] == []
+
+
+def test_a_client_of_redis_needs_the_password_and_has_few_rights() -> None:
+    redis = SERVICES["redis"]
+    rules = redis["command"][2].replace("$$", "$")
+    assert re.search(r"user default on >%s ~\* &\* \+@all -@admin -@dangerous \+info", rules)
+    assert "$(cat /run/secrets/redis_password)" in rules
+    assert redis["user"] == "redis"
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"), [("web", 2), ("relay", 2), ("shell", 2), ("worker", 15), ("postgres", 30), ("redis", 5)]
+)
+def test_nobody_is_killed_while_it_stops(name: str, seconds: int) -> None:
+    """seconds: within which the role stops (docs/operate/roles.md)."""
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= seconds + 5
+
+
+def test_our_own_database_and_redis_are_a_profile() -> None:
+    assert [name for name, service in SERVICES.items() if service.get("profiles") == ["engines"]] == [
+        "postgres",
+        "redis",
+    ]
+    for name, service in SERVICES.items():
+        for other, how in service.get("depends_on", {}).items():
+            assert (how.get("required") is False) == (other in ("postgres", "redis")), (name, other)
+
+
+def test_servers_elsewhere_are_used_as_env_says() -> None:
+    url, queue = "postgresql://me@db.example.org/waybill", "rediss://redis.example.org/0"
+    given = document(DATABASE_URL=url, REDIS_URL=queue, WAYBILL_REDIS_PASSWORD_FILE="")["services"]["web"][
+        "environment"
+    ]
+    assert (given["DATABASE_URL"], given["REDIS_URL"]) == (url, queue)
+    assert given["WAYBILL_REDIS_PASSWORD_FILE"] is None
+    assert given["WAYBILL_DATABASE_PASSWORD_FILE"] == "/run/secrets/database_password"
+
+
+@each_service
+def test_what_a_service_writes_has_a_place(name: str) -> None:
+    service = SERVICES[name]
+    targets = {text.split(":")[1] if ":" in text else text for text in service["volumes"]}
+    assert "/tmp" in targets | set(service.get("tmpfs", []))
+    if name in OURS:
+        assert {"/etc/waybill", "/etc/grid-security/certificates"} <= targets
+
+
+# ---- the script
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A checkout as far as the script sees it."""
+    (tmp_path / "deploy").mkdir()
+    shutil.copy(CHECKOUT / SCRIPT, tmp_path / SCRIPT)
+    return tmp_path
+
+
+def write(place: Path) -> list[str]:
+    """Run the script; the files that it wrote."""
+    done = subprocess.run(["sh", SCRIPT], cwd=place, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_the_script_writes_every_file_that_compose_mounts_and_the_service_accepts_them(place: Path) -> None:
+    written = write(place)
+    found = document()
+    named = {one["file"].removeprefix("./") for one in found["secrets"].values()}
+    environment = found["services"]["web"]["environment"]
+    in_keys = {text.rpartition("/")[2] for text in environment.values() if str(text).startswith("/etc/waybill/")}
+    assert set(written) == named | {f"secrets/keys/{name}" for name in in_keys}
+    config = load(host_environment(environment, place))
+    assert config.database_url is not None
+    password = (place / "secrets/database-password").read_text().strip()
+    assert config.database_url.value == f"postgresql://waybill:{password}@postgres:5432/waybill"
+    assert None not in (config.secret_key, config.vault_key, config.oidc_key, config.front_secret, config.redis_url)
+
+
+def host_environment(environment: dict[str, Any], place: Path) -> dict[str, str]:
+    """The environment of a container, with the host's paths in place of the mounted ones."""
+
+    def path(text: str) -> str:
+        text = text.replace("/etc/waybill/", f"{place}/secrets/keys/")
+        return re.sub("^/run/secrets/(.*)", lambda name: f"{place}/secrets/{name[1].replace('_', '-')}", text)
+
+    return {name: path(str(text)) for name, text in environment.items() if text is not None}
+
+
+def test_only_its_owner_gets_to_the_secrets_and_containers_can_read_them(place: Path) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    written = write(place)
+    assert mode(place / "secrets") == 0o700
+    assert mode(place / "secrets/keys") == 0o755
+    assert {mode(place / name) for name in written} == {0o644}
+
+
+def test_the_script_takes_over_an_older_env_file_and_changes_nothing_again(place: Path) -> None:
+    (place / ".env").write_text("POSTGRES_PASSWORD='old one'\nWAYBILL_RATE_LIMIT=9\nREDIS_PASSWORD=older")
+    write(place)
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    assert before[place / "secrets/database-password"] == b"old one\n"
+    assert before[place / "secrets/redis-password"] == b"older\n"
+    assert before[place / ".env"].endswith(b"REDIS_PASSWORD=older\nCOMPOSE_PROFILES=engines\n")
+    assert write(place) == []
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_the_script_leaves_servers_elsewhere_alone(place: Path) -> None:
+    (place / ".env").write_text("COMPOSE_PROFILES=\n")
+    write(place)
+    assert (place / ".env").read_text() == "COMPOSE_PROFILES=\n"
