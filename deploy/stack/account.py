@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import HomeError, StackError
@@ -33,11 +36,27 @@ def own_account() -> pwd.struct_passwd:
     """The system account `waybill`, created if there is none; for root only. Raises StackError."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(NAME)
+    with _one_creator():
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(NAME)
+        reason = _create()
+        try:
+            return pwd.getpwnam(NAME)
+        except KeyError:
+            raise StackError(
+                f"Waybill does not run as root, and the account {NAME!r} could not be made ({reason}): make it, or "
+                "start as an ordinary user, or give WAYBILL_HOME to the account that is to run it"
+            ) from None
+
+
+def _create() -> str:
+    """Run `useradd`; returns what it or the system says where it fails."""
+    program = shutil.which("useradd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if program is None:
+        return "there is no `useradd`"
     words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
     words += ["--shell", "/usr/sbin/nologin", "--comment", "Waybill", NAME]
-    program = shutil.which("useradd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-    reason = "there is no `useradd`"
-    if program is not None:
+    try:
         told = subprocess.run(
             [program, *words],
             stdin=subprocess.DEVNULL,
@@ -47,15 +66,30 @@ def own_account() -> pwd.struct_passwd:
             timeout=USERADD_SECONDS,
             check=False,
         )
-        reason = told.stderr.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return told.stderr.strip()
+
+
+@contextlib.contextmanager
+def _one_creator() -> Iterator[None]:
+    """One process creates the account at a time. Raises StackError after 60 s.
+
+    `useradd` looks whether the account exists before it locks the files: of two that run at once, the second replaces
+    the account of the first by one with another uid.
+    """
+    folder = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Also where another process has created it at the same time.
-        return pwd.getpwnam(NAME)
-    except KeyError:
-        raise StackError(
-            f"Waybill does not run as root, and the account {NAME!r} could not be made ({reason}): make it, or start "
-            "as an ordinary user, or give WAYBILL_HOME to the account that is to run it"
-        ) from None
+        for _ in range(2 * USERADD_SECONDS * 10):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.1)
+        else:
+            raise StackError(f"another process is creating the account {NAME!r}, and does not end: look for `useradd`")
+        yield
+    finally:
+        os.close(folder)
 
 
 def owner_of(home: Home) -> pwd.struct_passwd | None:

