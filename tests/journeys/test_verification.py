@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from bench.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests, events, hand_over, make_tree, soon, succeeded
+from tests.waiting import eventually
 
 MakeSite = Callable[..., Site]
 
@@ -22,13 +22,6 @@ def settled_as(api: Api, task: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The lines of successful_transfers, by destination path."""
     document = api.call("GET", f"/task/{task['task_id']}/successful_transfers?limit=1000")
     return {row["destination_path"]: row for row in document["DATA"]}
-
-
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["own", pytest.param("toolkit", marks=pytest.mark.toolkit)])
@@ -83,7 +76,7 @@ def test_a_connection_that_ends_over_a_checksum_costs_no_transfer(service: Api, 
     (a.folder / "cut-once").write_bytes(os.urandom(1 << 20))
     task_id = service.transfer(a.id, "/", b.id, "/copy/", verify_checksum=True)
     arrived = b.folder / "copy" / "cut-once"
-    until(lambda: arrived.exists() and arrived.stat().st_size == 1 << 20)
+    eventually(lambda: arrived.exists() and arrived.stat().st_size == 1 << 20)
     written = arrived.stat().st_mtime_ns
     task = succeeded(service.wait(task_id))
     assert (task["faults"], arrived.stat().st_mtime_ns) == (1, written)
@@ -108,7 +101,10 @@ def test_what_always_rots_is_tried_until_the_deadline_and_holds_up_nothing(servi
     a, b = site("a", "own"), site("b", "bad disk")
     for name in ("fine", "rotten"):
         (a.folder / name).write_bytes(name.encode())
-    task = service.wait(service.transfer(a.id, "/", b.id, "/copy/", verify_checksum=True, deadline=soon(5)))
+    task_id = service.transfer(a.id, "/", b.id, "/copy/", verify_checksum=True)
+    eventually(lambda: service.call("GET", f"/task/{task_id}?fields=faults")["faults"] > 1)
+    service.call("PUT", f"/task/{task_id}", {"DATA_TYPE": "task", "deadline": soon(2)})
+    task = service.wait(task_id)
     assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "EXPIRED")
     assert (task["files_transferred"], task["faults"] > 1) == (1, True)
     (lost,) = service.call("GET", f"/task/{task['task_id']}/skipped_errors")["DATA"]
@@ -166,7 +162,7 @@ def test_a_large_file_is_not_sent_again_when_the_worker_dies_before_it_is_verifi
         (b.folder / "copy").chmod(0o777)
         tasks.append(service.transfer(a.id, "/", b.id, b.path("copy/"), verify_checksum=True))
     for task_id in tasks:
-        until(lambda: service.call("GET", f"/task/{task_id}")["bytes_transferred"] == 60 << 20)  # noqa: B023
+        eventually(lambda: service.call("GET", f"/task/{task_id}")["bytes_transferred"] == 60 << 20)  # noqa: B023
     written = [(b.folder / "copy" / "slow").stat().st_mtime_ns for b in places]
     for name, pid in service.connection["pids"].items():
         if name.startswith("worker"):

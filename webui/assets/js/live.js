@@ -50,6 +50,11 @@ export function listen(path, { onTask, onEvent, poll }) {
     };
   }
 
+  function back() {
+    heard();
+    if (!polling && !over && stream.readyState === EventSource.CLOSED) open();
+  }
+
   async function startPolling() {
     stream?.close();
     if (polling || over) return;
@@ -77,11 +82,17 @@ export function listen(path, { onTask, onEvent, poll }) {
     if (!polling && !over && seconds > QUIET_SECONDS) {
       // The stream sends a comment every 15 seconds, which scripts do not see: ask whether the service is there.
       last = Date.now();
-      api("GET", "/v0.10/submission_id").then(heard, () => showLost(true));
+      api("GET", "/v0.10/submission_id").then(back, () => showLost(true));
     }
   }, 1000);
-  addEventListener("offline", () => showLost(true));
-  addEventListener("online", () => poll().then(heard, () => {}));
+  // A stream of before may belong to an address that the machine has no longer, and would never end.
+  addEventListener("offline", () => {
+    stream?.close();
+    if (!over) showLost(true);
+  });
+  addEventListener("online", () => {
+    if (!over) poll().then(back, () => {});
+  });
   open();
   return () => {
     over = true;
