@@ -50,7 +50,8 @@ class PooledLane:
         self._pool = pool
         self._transport = transport
         self._shared = {session.side: session for session in (source, destination) if session.guarded}
-        self._moved = False
+        #: Whether octets of a file have arrived.
+        self.moved = False
 
     @property
     def alive(self) -> bool:
@@ -59,7 +60,7 @@ class PooledLane:
     @property
     def opened(self) -> bool:
         """Whether a data connection was opened, or something has moved."""
-        return self._moved or self._lane.opened
+        return self.moved or self._lane.opened
 
     def use_streams(self, parallelism: int) -> None:
         """Use so many streams; only while no file is under way."""
@@ -130,7 +131,7 @@ class PooledLane:
         """Wait for events of the files. Faults are events: this raises none."""
         events = await self._lane.events()
         events = self._trial.judge(events) if self._trial else events
-        self._moved = self._moved or any(isinstance(event, FileSettled | FileProgress) for event in events)
+        self.moved = self.moved or any(isinstance(event, FileSettled | FileProgress) for event in events)
         return [self._for_user(event) for event in events] if self._shared else events
 
     def _for_user(self, event: FileEvent) -> FileEvent:
@@ -148,7 +149,7 @@ class PooledLane:
         lost = not self._lane.alive
         sessions = self._lane.release()
         if self._transport != TCP:
-            if lost and not self._moved:
+            if lost and not self.moved:
                 self._pool.refuse(self._transport, self._source.address, self._destination.address)
             for session in sessions or ():
                 session.connection.abort()

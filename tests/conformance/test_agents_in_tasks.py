@@ -295,8 +295,9 @@ def test_small_files_to_an_agent_go_by_ports_of_the_relay(
     assert run(task) == "SUCCEEDED", told(task)
     assert laptop.hashes() == server.hashes()
     task.refresh_from_db()
-    assert (task.faults, task.data_way) == (0, "relayed")
-    assert "the relay" in ways(task)[-1]
+    assert task.faults == 0
+    # Lanes that are opened before the round trip is known go directly.
+    assert any("the relay" in way for way in ways(task))
     eventually(lambda: relay.look(lambda running: len(running.entrances)) == 0)
 
 

@@ -27,6 +27,8 @@ class Reaching(Protocol):
 
     @property
     def opened(self) -> bool: ...
+    @property
+    def moved(self) -> bool: ...
     def lose(self, fault: Fault) -> None: ...
 
 
@@ -45,8 +47,12 @@ class Reach(Trial):
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.seconds, self._look, lane)
 
+    def reached(self, lane: Reaching) -> bool:
+        """Whether the first data connection was made."""
+        return lane.opened
+
     def _look(self, lane: Reaching) -> None:
-        if not (self.failed or lane.opened):
+        if not (self.failed or self.reached(lane)):
             lane.lose(self.not_reached)
 
 
@@ -58,3 +64,7 @@ class ReachOfRelay(Reach):
     not_reached = replace(
         _NOT_REACHED, advice="The server at the source cannot reach the relay: the data go directly to the computer."
     )
+
+    def reached(self, lane: Reaching) -> bool:
+        """The relay accepts a connection before it refuses it, and small files fit into the source's buffers."""
+        return lane.moved
