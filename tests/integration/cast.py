@@ -65,9 +65,11 @@ def submit_delete(user: User, endpoint: Endpoint, *paths: str, **more: Any) -> T
 
 
 def take(task: Task, worker: str = "worker", *, now: datetime | None = None) -> Grant:
-    """The lease of a task, which must be granted."""
+    """The lease of a task, which must be granted. Without `now` it lasts longer than a test on a busy machine."""
     grant = leases.acquire(task.pk, worker, now=now)
     assert isinstance(grant, Grant), grant
+    if now is None:
+        leases.heartbeat(task.pk, grant.epoch, ttl=timedelta(minutes=10))
     return grant
 
 
