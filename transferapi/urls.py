@@ -24,7 +24,7 @@ urlpatterns = [
     path("", include("webui.urls")),
 ]
 
-handler400 = "transferapi.rest.http.errors.bad_request_page"
+handler400 = "transferapi.rest.error_pages.bad_request_page"
 handler403 = "webui.problems.forbidden"
 handler404 = "webui.problems.not_found"
 handler500 = "webui.problems.failure"

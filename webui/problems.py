@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from transferapi.outages.log_filter import is_told
+from transferapi.rest import error_pages
 from transferapi.rest.elsewhere import services
 from transferapi.rest.http import errors
 
@@ -32,7 +34,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler404"""
     if not _reads_pages(request):
-        return services.answer(request) or errors.not_found_page(request, exception)
+        return services.answer(request) or error_pages.not_found_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 404, _("There is no such page"), _("The address is wrong, or the page has moved."))
 
@@ -40,7 +42,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler403"""
     if not _reads_pages(request):
-        return errors.forbidden_page(request, exception)
+        return error_pages.forbidden_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 403, _("This is not for you"), _("You do not have permission to see this page."))
 
@@ -48,11 +50,12 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 def failure(request: HttpRequest) -> HttpResponse:
     """handler500: the service failed, or its database is away. The page asks the database nothing."""
     if not _reads_pages(request):
-        return errors.server_error_page(request)
+        return error_pages.server_error_page(request)
     name, cause = errors.request_id(request), sys.exc_info()[1]
     status, _code, _message = errors.meaning(cause if isinstance(cause, Exception) else Exception(), name)
     busy = status == 503
-    log.error("request %s: page %s: %d", name, request.path, status)
+    if not is_told(cause):
+        log.error("request %s: page %s: %d", name, request.path, status)
     request.user = AnonymousUser()
     language.activate(language.of(request))
     try:

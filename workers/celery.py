@@ -12,6 +12,7 @@ from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutting_down
 from django.apps import apps
 
+from transferapi.outages import database
 from transferapi.schema_version import check_or_exit
 
 from . import broker
@@ -45,6 +46,7 @@ def keep_logging(**_: object) -> None:
 @worker_init.connect
 def refuse_another_schema(**_: object) -> None:
     check_or_exit()
+    database.watch(database.IN_BACKGROUND)
 
 
 @worker_ready.connect

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
+from transferapi.outages.log_filter import is_told
 from transferapi.tasks.upkeep import rounds, tallies, worker_processes
 from workers.store import on_a_connection
 
@@ -72,7 +73,8 @@ class Ticker:
                 self._run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
-                log.warning("periodic jobs are delayed: %s", type(error).__name__)
+                if not is_told(error):
+                    log.warning("periodic jobs are delayed: %s", type(error).__name__)
         with contextlib.suppress(Exception):
             on_a_connection(lambda: worker_processes.leave(runtime.worker_name()))
         with contextlib.suppress(Exception):
@@ -101,4 +103,5 @@ class Ticker:
             ROUNDS[name].work()
         except Exception as error:
             # The text of the error may contain private data.
-            log.warning("the periodic job %s failed: %s", name, type(error).__name__)
+            if not is_told(error):
+                log.warning("the periodic job %s failed: %s", name, type(error).__name__)

@@ -39,10 +39,11 @@ from identity.sessions import store as sessions
 from identity.sign_up import requests as sign_up
 from identity.vault import store as vault
 from transferapi.logs import context
+from transferapi.outages.log_filter import is_told
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
-from transferapi.tasks.upkeep import ended_accounts, retention, tallies
+from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
@@ -224,11 +225,15 @@ def prepare(
 
 
 def sweep() -> None:
-    """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease."""
+    """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease.
+
+    The next sweep comes when the next lease ends, if that is soon: a lost worker's tasks wait for no other one.
+    """
 
     def find_runnable() -> list[uuid.UUID]:
         moves.expire_overdue()
         pauses.settle()
+        rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(SWEEP_LIMIT)
 
     doorbell.ring(_scheduling.submit(on_a_connection, find_runnable).result())
@@ -293,7 +298,8 @@ def _post() -> None:
         on_a_connection(mail_sender.send_due)
         on_a_connection(sign_up_mails.send_due)
     except Exception as error:
-        log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)
+        if not is_told(error):
+            log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)
 
 
 def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccessGuard:

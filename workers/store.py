@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connection
 
 from endpoints.gridftp.faults import Fault, Side
+from transferapi.outages.log_filter import is_told
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.records import (
     DataProtection,
@@ -220,7 +221,8 @@ def on_a_connection(function: Callable[[], R]) -> R:
         except (OperationalError, InterfaceError) as error:
             if time.monotonic() > give_up:
                 raise
-            log.warning("the database does not answer: %s", type(error).__name__)
+            if not is_told(error):
+                log.warning("the database does not answer: %s", type(error).__name__)
             connection.close()
             time.sleep(RETRY_SECONDS)
         else:

@@ -98,6 +98,7 @@ def post_fork(server: object, worker: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
     sys.setswitchinterval(SWITCH)
+    from transferapi.outages import database
     from transferapi.rest.http.trusted_proxies import client_address
     from transferapi.rest.metrics.shared_counts import COUNTS
 
@@ -106,6 +107,7 @@ def post_fork(server: object, worker: Any) -> None:
 
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
     COUNTS.take_slot(worker.slot)
+    database.watch(database.OF_REQUESTS)
     worker.tunnels = TunnelForwarder(load_or_exit().relay)
 
 

@@ -26,6 +26,7 @@ FLOORS = {
     "endpoints": 2,
     "endpoints.gridftp": 1,
     "transferapi.logs": 0,
+    "transferapi.outages": 0,
     "identity": 1,
     "identity.gsi": 0,
 }

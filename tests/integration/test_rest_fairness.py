@@ -18,17 +18,16 @@ import redis
 from deploy.stack.redis import Redis
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
+from tests.waiting import eventually
+from transferapi.outages import outage, redis_link
 from transferapi.rest.http import rate_limit
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def limited(settings: Any, redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def limited(settings: Any, redis_server: Redis) -> Iterator[Any]:
     """Two requests a second: twenty at once."""
-    monkeypatch.setattr(rate_limit, "breaker", rate_limit._Breaker())
-    # A machine that is busy with the suite may be slower than an instance waits.
-    monkeypatch.setattr(rate_limit, "PATIENCE", 5.0)
     rate_limit._script.cache_clear()
     settings.RATE_LIMIT = 2
     with redis.Redis.from_url(redis_server.url()) as client:
@@ -125,7 +124,7 @@ def test_zero_is_no_limit_and_redis_is_not_asked(limited: Any, alice: User) -> N
     answer = Api(alice).get("/submission_id")
     assert answer.status == 200
     assert "X-RateLimit-Limit" not in answer.headers
-    assert rate_limit.breaker.open()
+    assert not redis_link.outage_of(limited.REDIS_URL).is_on
 
 
 def test_processes_and_threads_together_get_no_more_than_the_limit(limited: Any) -> None:
@@ -149,47 +148,54 @@ def test_processes_and_threads_together_get_no_more_than_the_limit(limited: Any)
 # ---- without Redis
 
 
-def _asks(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if "Redis does not answer" in record.getMessage()]
+@pytest.fixture
+def watched(limited: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Outages are watched, as in a process of the web server; none outlasts the test."""
+    monkeypatch.setattr(outage, "_watching", True)
+    redis_link.outage_of.cache_clear()
+    yield limited
+    redis_link.outage_of.cache_clear()
 
 
 def test_while_redis_is_away_everybody_passes_and_the_log_says_so_once(
-    limited: Any, alice: User, caplog: pytest.LogCaptureFixture
+    watched: Any, alice: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limited.REDIS_URL = "unix:///there-is-none"
+    watched.REDIS_URL = "unix:///there-is-none"
     with caplog.at_level(logging.WARNING):
         for _ in range(30):
             assert Api(alice).get("/submission_id").status == 200
-        rate_limit.breaker._closed_until = 0.0  # the pause is over, and it is asked again
-        assert rate_limit.take("somebody", "") is None
-    assert len(_asks(caplog)) == 1
+    said = [record.getMessage() for record in caplog.records if record.name == "waybill.outages"]
+    assert [one for one in said if "Redis does not answer (ConnectionError)" in one] == said[:1]
+    assert len(said) == 1
 
 
-def test_a_redis_that_hangs_is_waited_for_shortly_and_then_left_alone(
-    limited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack_home: Path
-) -> None:
-    monkeypatch.setattr(rate_limit, "PATIENCE", 0.05)
+def test_a_redis_that_hangs_is_waited_for_shortly_and_then_left_alone(watched: Any, stack_home: Path) -> None:
     server = Redis(stack_home / "hanging")
     server.start()
     assert server.process is not None
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
-        limited.REDIS_URL = server.url()
+        watched.REDIS_URL = server.url()
         assert rate_limit.take("somebody", "") is None
-        assert not rate_limit.breaker.open()
+        assert redis_link.outage_of(server.url()).is_on
         client: Any = rate_limit._script(server.url()).registered_client
         waits = client.connection_pool.connection_kwargs
-        assert (waits["socket_timeout"], waits["socket_connect_timeout"]) == (0.05, 0.05)
+        assert (waits["socket_timeout"], waits["socket_connect_timeout"]) == (redis_link.REPLY, redis_link.CONNECT)
         assert rate_limit.take("somebody", "") is None
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
+        eventually(lambda: not redis_link.outage_of(server.url()).is_on)
         server.stop()
 
 
-def test_a_redis_that_comes_back_counts_again(limited: Any) -> None:
-    there, limited.REDIS_URL = limited.REDIS_URL, "unix:///there-is-none"
+def test_a_redis_that_comes_back_counts_again(watched: Any, stack_home: Path) -> None:
+    server = Redis(stack_home / "gone")
+    server.start()
+    watched.REDIS_URL = server.url()
+    server.stop()
     assert rate_limit.take("somebody", "") is None
-    limited.REDIS_URL = there
-    assert rate_limit.take("somebody", "") is None
-    rate_limit.breaker._closed_until = 0.0
-    assert rate_limit.take("somebody", "") == rate_limit.Taken(20, 19, 0)
+    server.start()
+    try:
+        eventually(lambda: rate_limit.take("somebody", "") is not None)
+    finally:
+        server.stop()

@@ -15,6 +15,15 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: No statement, lock or forgotten transaction lasts for ever (milliseconds; COPY of many items takes longest).
 TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
+#: The same for a line that is cut without a word (seconds; milliseconds for what the server does not acknowledge).
+LINE_LIMITS = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 5000,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 #: Our statements read few rows, by indexes: compiling them or starting processes for them costs more than they do.
 SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
 
@@ -29,13 +38,13 @@ def database(url: str) -> dict[str, object]:
         raise ValueError("it names no database")
     options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "transferapi.outages.postgresql",
         "NAME": name,
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": options.pop("host", None) or unquote(parts.hostname or ""),
         "PORT": str(urls.port(parts) or options.pop("port", "")),
-        "OPTIONS": {"connect_timeout": 10, "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}", **options},
+        "OPTIONS": {**LINE_LIMITS, "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}", **options},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
     }

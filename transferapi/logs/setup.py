@@ -25,10 +25,15 @@ def configuration(level: str, form: str) -> dict[str, Any]:
         "formatters": {"line": {"()": FORMATS[form]}},
         "filters": {
             "short": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback},
+            "outages": {"()": "transferapi.outages.log_filter.OutageFilter"},
             "repeats": {"()": "transferapi.logs.repeats.BoundRepeats"},
         },
         "handlers": {
-            "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["short", "repeats"]}
+            "stderr": {
+                "class": "logging.StreamHandler",
+                "formatter": "line",
+                "filters": ["short", "outages", "repeats"],
+            }
         },
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {

@@ -17,6 +17,7 @@ from django.db import Error as DatabaseError
 from endpoints.connect import presence
 from endpoints.connect.relay_address import DataPorts, RelayAddress
 from transferapi.config import Config
+from transferapi.outages import database
 
 from .bounds import Bounds
 from .front import Admission, Front
@@ -36,6 +37,7 @@ def serve(config: Config) -> int:
     """Django must be set up. Returns the exit status; ends the process after a signal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
+    database.watch(database.IN_BACKGROUND)
     listen = config.relay_listen or config.relay
     bounds = Bounds(rate=config.relay_rate, channels_of_user=config.relay_channels)
     try:

@@ -17,6 +17,7 @@ from endpoints.gridftp.agent.tunnel.connection import DEAD_SECONDS, PING_SECONDS
 from endpoints.gridftp.agent.tunnel.multiplexer import Channel, Ended
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import FaultError
+from transferapi.outages.log_filter import is_told
 from transferapi.tasks.worker import agent_waits
 
 from .agent_tunnel import AgentTunnel
@@ -110,7 +111,8 @@ class Relay:
             retry = dial.CONNECT_SECONDS if error.code == Refused.BUSY else None
             tunnel.refuse(error.code, error.reason, retry)
         except DatabaseError as error:
-            log.warning("relay: nobody can sign in: %s", type(error).__name__)
+            if not is_told(error):
+                log.warning("relay: nobody can sign in: %s", type(error).__name__)
             tunnel.refuse(Refused.BUSY, "The service cannot decide now.", RETRY_SECONDS)
 
     async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: Proof) -> None:
@@ -262,4 +264,5 @@ async def _logged(work: Coroutine[Any, Any, object]) -> None:
         await work
     except Exception as error:
         # The text of the error may hold a part of what an agent has sent.
-        log.warning("relay: a piece of work failed: %s", type(error).__name__)
+        if not is_told(error):
+            log.warning("relay: a piece of work failed: %s", type(error).__name__)

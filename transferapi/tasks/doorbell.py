@@ -5,41 +5,66 @@ from __future__ import annotations
 import functools
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from celery import Celery
 from django.conf import settings
 from kombu.exceptions import KombuError, OperationalError
 
+from transferapi.config.values import broker_url
+from transferapi.outages import redis_link
+from transferapi.outages.bounded import within
+from transferapi.outages.outage import is_watching
+
 log = logging.getLogger(__name__)
 
 #: The Celery task of the workers; its one argument is the task id as a string.
 TASK_NAME = "workers.run"
-#: Seconds for a connection, and for a reply of the broker.
-PATIENCE = 0.3
+#: Seconds for a connection, and for a reply of the broker; for the first message and all that comes before it, and for
+#: each message after it.
+PATIENCE, FIRST, EACH = 0.3, 0.25, 0.02
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
 
 
 def ring(task_ids: Iterable[uuid.UUID]) -> bool:
-    """Send one message for each task; return whether the broker accepted all. Never raises, never takes a second.
+    """Send one message for each task; return whether the broker accepted all. Never raises.
 
-    The sweep finds the other tasks, because it reads the database and not the broker.
+    A process that serves waits for FIRST seconds at most with one task, and not at all while Redis is away. The sweep
+    finds the other tasks, because it reads the database and not the broker.
     """
-    app = _producer(settings.CELERY_BROKER_URL)
+    texts = [str(task_id) for task_id in task_ids]
+    outage = redis_link.outage_of(_address())
+    if outage.is_on:
+        outage.refused()
+        return False
+    app, patience = _producer(settings.CELERY_BROKER_URL), FIRST + EACH * len(texts)
     try:
-        for task_id in task_ids:
-            app.send_task(TASK_NAME, [str(task_id)], ignore_result=True, retry=False, expires=EXPIRES)
+        within(patience if is_watching() else 10 * patience, partial(_send, app, texts))
     except (KombuError, OperationalError, OSError) as error:
         # The text of the error may hold the broker's address, and so its password.
-        log.warning("the doorbell does not ring: %s", type(error).__name__)
+        if not outage.met(error):
+            log.warning("the doorbell does not ring: %s", type(error).__name__)
         return False
     return True
 
 
+def _address() -> str:
+    """The address of the broker, as the other clients of the same Redis have it."""
+    broker: str = settings.CELERY_BROKER_URL
+    return str(settings.REDIS_URL) if broker == broker_url(settings.REDIS_URL) else broker
+
+
+def _send(app: Celery, texts: Sequence[str]) -> None:
+    """Raises KombuError, OperationalError, OSError."""
+    for text in texts:
+        app.send_task(TASK_NAME, [text], ignore_result=True, retry=False, expires=EXPIRES)
+
+
 @functools.lru_cache(maxsize=4)
 def _producer(broker_url: str) -> Celery:
-    """A Celery app that only sends."""
+    """A Celery app that only sends, ready to send."""
     app = Celery("doorbell", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_ignore_result=True,
@@ -51,4 +76,8 @@ def _producer(broker_url: str) -> Celery:
             "max_retries": 0,
         },
     )
+    # Celery would load these with the first message, in the time of the broker.
+    app.finalize()
+    app.amqp.Producer  # noqa: B018
+    app.connection_for_write().get_transport_cls()
     return app

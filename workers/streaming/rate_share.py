@@ -11,8 +11,9 @@ import logging
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+
+from transferapi.outages.outage import is_watching
+from transferapi.outages.redis_link import Pool
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class RateShare:
             self.processes = await asyncio.to_thread(self._join)
             self._ask_at = loop.time() + ASK_SECONDS
         except (redis.RedisError, OSError, ValueError) as error:
-            log.warning("Redis does not answer (%s): the bandwidth is for %s", type(error).__name__, self.processes)
+            if not is_watching():
+                log.warning("Redis does not answer (%s): the bandwidth is for %s", type(error).__name__, self.processes)
             self._ask_at = loop.time() + PAUSE
         finally:
             self._asking = None
@@ -66,6 +68,6 @@ class RateShare:
     def _join(self) -> int:
         """Raises RedisError, OSError, ValueError."""
         options: dict[str, Any] = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
-        with redis.Redis.from_url(self._url, **options, retry=Retry(NoBackoff(), 0)) as client:
+        with redis.Redis(connection_pool=Pool.from_url(self._url, **options)) as client:
             found = client.eval(_JOIN, 1, KEY, self._name, str(int(GONE_SECONDS * 1000)))
         return max(1, min(int(str(found)), MOST))

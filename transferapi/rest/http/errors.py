@@ -21,9 +21,10 @@ import secrets
 from typing import Any
 from urllib.parse import quote
 
-from django.core.exceptions import DisallowedHost, SuspiciousOperation
+from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.http import Http404, UnreadablePostError
+from redis.exceptions import RedisError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -64,11 +65,7 @@ from transferapi.tasks.errors import (
 )
 from transferapi.timers.errors import TimerEndedError, TimerHeldError
 
-from . import xml_documents
-
 log = logging.getLogger(__name__)
-
-_XML = ("application/xml", "text/xml")
 
 #: The oldest clients recognize an error by this header alone.
 ERROR_HEADER = "X-Transfer-API-Error"
@@ -193,8 +190,10 @@ _CODES: dict[type[CategorizedError], str] = {
     TargetRefusedError: "ExternalError.ConnectFailed",
 }
 
+#: For users, where the database or Redis is away or has too much to do.
+BUSY = "The service is busy or restarts; try again"
 _CERTIFICATE = "The client certificate is not accepted: {error.reason}"
-#: Errors without a category: status, code and message. The database may be away, restart, or have too much to do.
+#: Errors without a category: status, code and message. PostgreSQL and Redis may be away.
 _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UntrustedError, BadNameError): (400, "ClientError.BadRequest", _CERTIFICATE),
     # Raised by Django, for example for more query parameters than it reads.
@@ -202,7 +201,11 @@ _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UnreadablePostError,): (400, "ClientError.BadRequest", "The request ended before its body did"),
     # Raised by DRF for a `format` that does not exist.
     (Http404,): (404, "ClientError.NotFound", "There is no such resource in this API"),
-    (InterfaceError, OperationalError): (503, "ServiceUnavailable", "The service is busy or restarts; try again"),
+    (InterfaceError, OperationalError, RedisError): (
+        503,
+        "ServiceUnavailable",
+        "The service is busy or restarts; try again",
+    ),
 }
 
 #: The names of operations in codes, by the flag of the pause rule that stops them.
@@ -362,37 +365,3 @@ def _endpoint_message(fault: Fault, family: str, endpoint: str, servers: str) ->
 def _shown(text: object) -> str:
     """Text that any JSON parser accepts: escapes stand for octets that are not UTF-8."""
     return str(text).encode("utf-8", "backslashreplace").decode()[:4000]
-
-
-def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer for an unknown route (Django's handler404)."""
-    return _plain(request, 404, "ClientError.NotFound", "There is no such resource in this API")
-
-
-def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer for what Django forbids (handler403)."""
-    return _plain(request, 403, "PermissionDenied", "You do not have permission for this")
-
-
-def server_error_page(request: HttpRequest) -> HttpResponse:
-    """The answer for an exception outside of DRF (Django's handler500)."""
-    return _plain(request, 500, "InternalError", "The service failed")
-
-
-def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer for a request that Django refuses, for example a wrong Host header (handler400)."""
-    wrong = (
-        "The host name is not in WAYBILL_HOSTS" if isinstance(exception, DisallowedHost) else "The request is malformed"
-    )
-    return _plain(request, 400, "ClientError.BadRequest", wrong)
-
-
-def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
-    body, headers = document(request, code, message), {ERROR_HEADER: code}
-    if "text/html" not in request.headers.get("Accept", "") and (
-        request.get_preferred_type(["application/json", *_XML]) in _XML
-    ):
-        return HttpResponse(
-            xml_documents.dumps(body, "error"), status=status, headers=headers, content_type=f"{_XML[0]}; charset=utf-8"
-        )
-    return JsonResponse(body, status=status, headers=headers)

@@ -4,38 +4,26 @@ A bucket holds ten seconds of `settings.RATE_LIMIT` requests a second, and fills
 of an address that have not signed in share one bucket with a fifth of the rate. A check is atomic and costs one round
 trip.
 
-The service works without Redis: while Redis is unavailable, every request passes. A request waits for Redis at most
-`PATIENCE` seconds; after a failure no request asks Redis for `PAUSE` seconds.
+The service works without Redis: while Redis is unavailable, every request passes (`transferapi.outages.redis_link`).
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import redis
 from django.conf import settings
-from redis.backoff import NoBackoff
 from redis.commands.core import Script
-from redis.retry import Retry
 
 from identity.networks import network_of
-
-log = logging.getLogger(__name__)
+from transferapi.outages import redis_link
 
 #: Seconds of the rate that a bucket holds: the limit is an average over this time.
 SPAN = 10
 #: The part of the rate for clients that have not signed in.
 ANONYMOUS_PART = 5
-#: Seconds.
-PATIENCE = 0.05
-PAUSE = 5.0
-#: Seconds between two lines in the log about an unavailable Redis.
-QUIET = 60.0
 
 #: KEYS: the bucket; ARGV: tokens a second, the size of the bucket, tokens wanted. Returns whether they were there,
 #: the thousandths of tokens that are left, and the milliseconds until the missing tokens will be there.
@@ -67,32 +55,10 @@ class Taken:
     wait: int
 
 
-class _Breaker:
-    """Prevents requests to a Redis that does not answer."""
-
-    def __init__(self) -> None:
-        self._closed_until = -math.inf
-        self._quiet_until = -math.inf
-
-    def open(self) -> bool:
-        return time.monotonic() >= self._closed_until
-
-    def trip(self, error: Exception) -> None:
-        now = time.monotonic()
-        self._closed_until = now + PAUSE
-        if now >= self._quiet_until:
-            self._quiet_until = now + QUIET
-            log.warning("Redis does not answer (%s): requests are not counted meanwhile", type(error).__name__)
-
-
-breaker = _Breaker()
-
-
 @cache
 def _script(url: str) -> Script:
     """A Redis client with one connection pool for each process."""
-    options: dict[str, Any] = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
-    return redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0)).register_script(_TAKE)
+    return redis_link.client(url).register_script(_TAKE)
 
 
 def take(user: object, address: str, wanted: int = 1) -> Taken | None:
@@ -100,7 +66,7 @@ def take(user: object, address: str, wanted: int = 1) -> Taken | None:
 
     Returns None where there is no limit, or Redis is unavailable.
     """
-    if not settings.RATE_LIMIT or not breaker.open():
+    if not settings.RATE_LIMIT:
         return None
     if user is None:
         rate, key = max(1, settings.RATE_LIMIT // ANONYMOUS_PART), f"waybill:rate:address:{network_of(address)}"
@@ -108,8 +74,7 @@ def take(user: object, address: str, wanted: int = 1) -> Taken | None:
         rate, key = settings.RATE_LIMIT, f"waybill:rate:user:{user}"
     try:
         answer = _script(settings.REDIS_URL)(keys=[key], args=[rate, rate * SPAN, wanted])
-    except (redis.RedisError, OSError) as error:
-        breaker.trip(error)
+    except (redis.RedisError, OSError):
         return None
     granted, thousandths, milliseconds = answer
     return Taken(rate * SPAN, thousandths // 1000, 0 if granted else max(1, math.ceil(milliseconds / 1000)))

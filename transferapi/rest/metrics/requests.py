@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import redis
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver
+
+from transferapi.outages import redis_link
 
 from .shared_counts import COUNTS, OTHER
 
@@ -65,7 +66,7 @@ def _timed(execute: Callable[..., Any], sql: str, parameters: Any, many: bool, c
         COUNTS.statement(time.perf_counter() - began)
 
 
-class CountingPool(redis.ConnectionPool):
+class CountingPool(redis_link.Pool):
     """The connections of the cache. Each command, and each pipeline, takes a connection once."""
 
     def get_connection(self, *words: Any, **named: Any) -> Any:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from django.db import DatabaseError, InterfaceError, connection
 
 from identity.error_categories import Category, LimitExceededError
+from transferapi.outages.log_filter import is_told
 from transferapi.rest.http.json_documents import dumps
 from transferapi.rest.transfer.tasks.documents import EVENT, task
 from transferapi.tasks import events
@@ -166,7 +167,8 @@ class EventBroadcaster:
                 if not self._current() and not self._stopping:
                     self._begin.wait()
             except (DatabaseError, InterfaceError, OSError) as error:
-                log.warning("streams wait for the database: %s", type(error).__name__)
+                if not is_told(error):
+                    log.warning("streams wait for the database: %s", type(error).__name__)
                 connection.close()
                 time.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
                 retry = min(LONGEST_RETRY, retry * 2)

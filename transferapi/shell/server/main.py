@@ -9,6 +9,7 @@ import sys
 import threading
 
 from transferapi.config import Config
+from transferapi.outages import database
 
 from . import host_key
 from .bounds import Bounds
@@ -23,6 +24,7 @@ READY = "ssh: listening on"
 
 def serve(config: Config) -> int:
     """Django must be set up. Returns the exit status; ends the process after a signal."""
+    database.watch(database.OF_REQUESTS)
     threading.stack_size(STACK)
     try:
         key = host_key.load_or_make(config.home)

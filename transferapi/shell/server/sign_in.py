@@ -20,6 +20,7 @@ from identity.hidden import Secret
 from identity.models import User
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
+from transferapi.outages.log_filter import is_told
 from transferapi.rest.http.errors import Unavailable
 
 T = TypeVar("T")
@@ -101,7 +102,8 @@ class SignIn:
         try:
             return self._call(lambda: self._from_here(attempt))
         except (DatabaseError, InterfaceError, Unavailable) as error:
-            log.warning("a sign-in by ssh failed: %s", type(error).__name__)
+            if not is_told(error):
+                log.warning("a sign-in by ssh failed: %s", type(error).__name__)
             self.refusal = "The service is busy or restarts; try again"
             return AUTH_FAILED
 

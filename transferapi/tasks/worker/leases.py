@@ -34,7 +34,8 @@ from transferapi.tasks.states import Phase, TaskType
 from .endpoint_access import AccessRefusal, accesses
 from .fair_share import SchedulerSnapshot
 
-TTL = timedelta(seconds=6)
+#: Five heartbeats of the engine. See docs/decisions/0068-outages.md, Takeover.
+TTL = timedelta(seconds=5)
 
 #: Events that a task has once at most: a worker must know whether the task has them already.
 ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")

@@ -1,0 +1,201 @@
+"""Connections to PostgreSQL that end when the server does not answer any more.
+
+No setting of the server helps where the server hangs, and psycopg2 waits for ever in C. So each operation notes when it
+began, and a thread (`watch`) looks at those that take long: it opens a connection of its own, and where this is not
+answered, the server hangs. Then the thread shuts down the sockets of all connections, which raises OperationalError in
+every operation. A statement that is merely slow goes on, because a server that works answers the thread. Nothing is
+asked while no operation takes long. Why not psycopg2's wait callback: docs/decisions/0068-outages.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import psycopg2
+import psycopg2.extensions
+
+from . import outage
+from .bounded import within
+from .outage import Outage
+
+
+class Patience(NamedTuple):
+    """Seconds: for a new connection; until an operation takes long; and for the connection that is then tried."""
+
+    connect: float
+    operation: float
+    trial: float
+
+
+#: Where somebody waits for an answer; and in the background, where a verdict that is wrong costs more than a delay.
+OF_REQUESTS, IN_BACKGROUND = Patience(1.5, 0.5, 0.8), Patience(10.0, 2.0, 3.0)
+#: Seconds between two looks at all connections.
+_LOOK = 0.2
+
+_patience = IN_BACKGROUND
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+_lock = threading.Lock()
+#: For libpq, from the last connection.
+_reached_by: Mapping[str, Any] = {}
+#: When the server last answered an operation.
+_answered_at = 0.0
+
+
+class Connection(psycopg2.extensions.connection):
+    """A connection that can be ended from another thread."""
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        #: When the operation began that waits for the server; 0.0: none does.
+        self.since = 0.0
+        # A copy: libpq may close its descriptor at any time, and the number may then belong to another socket.
+        self._line = os.dup(self.fileno())
+        self._close_line = weakref.finalize(self, os.close, self._line)
+        with _lock:
+            _connections.add(self)
+
+    @contextlib.contextmanager
+    def operation(self) -> Iterator[None]:
+        """Around what waits for the server."""
+        global _answered_at
+        self.since = time.monotonic()
+        try:
+            yield
+            _answered_at = time.monotonic()
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+            if self.closed and is_outage(error):
+                OUTAGE.met(error)
+            raise
+        finally:
+            self.since = 0.0
+
+    def hang_up(self) -> None:
+        """End the connection: the operation that waits for it, or the next one, raises OperationalError."""
+        if self._close_line.alive:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._line)) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
+    def commit(self) -> None:
+        with self.operation():
+            super().commit()
+
+    def rollback(self) -> None:
+        with self.operation():
+            super().rollback()
+
+    def close(self) -> None:
+        super().close()
+        self._close_line()
+
+
+class Cursor(psycopg2.extensions.cursor):
+    """A cursor whose operations are watched."""
+
+    connection: Connection
+
+
+def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
+    """A method of psycopg2's cursor, as an operation. fetches: it asks the server only for a cursor with a name."""
+    method = getattr(psycopg2.extensions.cursor, name)
+
+    @functools.wraps(method)
+    def call(self: Cursor, *words: Any, **named: Any) -> Any:
+        if fetches and self.name is None:
+            return method(self, *words, **named)
+        with self.connection.operation():
+            return method(self, *words, **named)
+
+    return call
+
+
+for _name in ("execute", "executemany", "callproc", "copy_expert", "copy_from", "copy_to"):
+    setattr(Cursor, _name, _watched(_name))
+for _name in ("fetchone", "fetchmany", "fetchall"):
+    setattr(Cursor, _name, _watched(_name, fetches=True))
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether this error of psycopg2 says that the server is away, and not that it refuses a statement."""
+    code = getattr(error, "pgcode", None)
+    # Class 57P: an administrator, a crash, a start. Class 08: the connection.
+    return code is None or code.startswith(("57P", "08"))
+
+
+def connect(opening: Callable[[], Connection], parameters: Mapping[str, Any]) -> Connection:
+    """A new connection; in processes that serve in bounded time, and at once an error while the server is away.
+
+    parameters: by which libpq reaches the same server. Raises psycopg2.OperationalError.
+    """
+    global _reached_by
+    _reached_by = parameters
+    if not outage.is_watching():
+        return opening()
+    if OUTAGE.refuses:
+        OUTAGE.refused()
+        raise psycopg2.OperationalError("PostgreSQL does not answer")
+    try:
+        return within(_patience.connect, opening, Connection.close)
+    except (psycopg2.OperationalError, TimeoutError) as error:
+        OUTAGE.met(error, refuses=True)
+        raise psycopg2.OperationalError(str(error)) from None
+
+
+def _try_to_connect() -> None:
+    """Raises psycopg2.Error, TimeoutError."""
+    given = {**_reached_by, "connect_timeout": 2}
+
+    def ask() -> None:
+        with contextlib.closing(psycopg2.connect(**given)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+
+    within(_patience.trial, ask)
+
+
+OUTAGE = Outage("PostgreSQL", _try_to_connect, "requests get 503, and tasks wait")
+
+
+def watch(patience: Patience) -> None:
+    """Watch the connections of this process from now on. Call it after the fork."""
+    global _patience
+    _patience = patience
+    outage.watch()
+    threading.Thread(target=_look_for_ever, name="database", daemon=True).start()
+
+
+def _look_for_ever() -> None:
+    pause = _LOOK
+    while True:
+        time.sleep(pause)
+        began = time.monotonic()
+        late = [one for one in _all() if one.since and began - one.since > _patience.operation]
+        pause = _patience.operation if late else _LOOK
+        if late and not _answers(began):
+            for one in _all():
+                one.hang_up()
+
+
+def _answers(began: float) -> bool:
+    try:
+        _try_to_connect()
+    except TimeoutError as error:
+        if _answered_at > began:
+            return True
+        OUTAGE.met(error, refuses=True)
+        return False
+    except psycopg2.Error:
+        # An error is an answer too, for example that there are too many connections.
+        pass
+    return True
+
+
+def _all() -> list[Connection]:
+    with _lock:
+        return list(_connections)

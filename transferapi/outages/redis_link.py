@@ -1,0 +1,94 @@
+"""Clients of Redis that wait for a bounded time, and do not try while Redis is away.
+
+This is the one place of the rule: the cache, the rate limit, the share of bandwidth and the doorbell have it from here.
+PostgreSQL is the truth, and nothing is lost without Redis.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from .bounded import within
+from .outage import Outage, is_watching
+
+T = TypeVar("T")
+
+#: Seconds for a connection (the look-up of the name included), and for each reply: of a process that serves, and of
+#: commands. A request that meets a new outage waits for one of them or both; the later ones wait for none.
+CONNECT, REPLY = 0.1, 0.2
+PATIENT_CONNECT, PATIENT_REPLY = 2.0, 5.0
+_MEANWHILE = "requests are not counted, nobody signs in by password, and new tasks start up to 2 s later"
+_AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+@functools.cache
+def outage_of(url: str) -> Outage:
+    """The outage of the Redis at this address, for all its clients in this process."""
+    return Outage("Redis", functools.partial(_probe, url), _MEANWHILE)
+
+
+def _probe(url: str) -> None:
+    """Raises RedisError, OSError. An address that is only Celery's is not asked: its next user finds out."""
+    if url.partition(":")[0] in ("redis", "rediss", "unix"):
+        options: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
+        with redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0)) as client:
+            client.ping()
+
+
+class OneTry(Retry):
+    """Redis-py calls this with each command and each connection: it is tried once, or not at all in an outage."""
+
+    def __init__(self, outage: Outage) -> None:
+        super().__init__(NoBackoff(), 0)
+        self._outage = outage
+
+    def __deepcopy__(self, memo: object) -> OneTry:
+        """Redis-py copies it for each connection."""
+        return self
+
+    def call_with_retry(self, do: Callable[[], T], fail: Callable[..., Any], *words: Any, **named: Any) -> T:
+        if self._outage.is_on:
+            self._outage.refused()
+            raise redis.ConnectionError("Redis does not answer")
+        try:
+            return super().call_with_retry(do, fail, *words, **named)
+        except _AWAY as error:
+            self._outage.met(error)
+            raise
+
+
+class Pool(redis.ConnectionPool):
+    """Connections with these bounds, for Django's cache and for `client`."""
+
+    def __init__(self, connection_class: type[Any] = redis.Connection, **options: Any) -> None:
+        super().__init__(_bounded(connection_class), **options)  # type: ignore[arg-type]  # a class has a hash
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Any:
+        connect, reply = (CONNECT, REPLY) if is_watching() else (PATIENT_CONNECT, PATIENT_REPLY)
+        bounds = {"socket_connect_timeout": connect, "socket_timeout": reply, "retry": OneTry(outage_of(url))}
+        return super().from_url(url, **bounds | options)
+
+
+def client(url: str) -> redis.Redis:
+    """A client with a pool of its own."""
+    return redis.Redis(connection_pool=Pool.from_url(url))
+
+
+@functools.cache
+def _bounded(kind: type[Any]) -> type[Any]:
+    """This class of connections, with a bound also for the look-up of the host name and for the handshake of TLS."""
+
+    class Bounded(kind):  # type: ignore[misc]
+        def _connect(self) -> socket.socket:
+            connected: socket.socket = within(self.socket_connect_timeout, super()._connect, socket.socket.close)
+            return connected
+
+    return Bounded
