@@ -9,6 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from . import engines
 from .archives import write_tar
 from .errors import ReleaseError
 from .oci import ARCHITECTURES, Image
@@ -92,6 +93,7 @@ def _application(source: Source, wheel: Path, work: Path, accounts: dict[str, by
     pip += [f"--platform=manylinux{version}_{machine}" for version in WHEELS]
     run([*pip, "--require-hashes", "-r", source.folder / "requirements.lock"], work, source.environ)
     run([*pip, wheel], work, source.environ)
+    engines.remove(libraries)
     # The scripts of libraries name the Python that installed them.
     shutil.rmtree(libraries / "bin")
     members = [_file(f"{LIBRARIES}/{found.relative_to(libraries)}", found) for found in sorted(libraries.rglob("*"))]

