@@ -1,15 +1,18 @@
-"""A real nginx in front of a real web server: with the configuration of the product, or with one of our own."""
+"""A real nginx or Caddy in front of a real web server: with our configuration, or with one of the test."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
@@ -60,3 +63,34 @@ class Nginx:
     def __exit__(self, *_: object) -> None:
         stop(self._process)
         shutil.rmtree(self.folder)
+
+
+@contextmanager
+def caddy(web: str, relay: str = "127.0.0.1:9") -> Iterator[int]:
+    """Run Caddy with our Caddyfile; gives its port. web, relay: addresses with ports."""
+    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="waybill-caddy-"))
+    given = {
+        "WAYBILL_FRONT_SITE": f"http://127.0.0.1:{port}, http://localhost:{port}",
+        "WAYBILL_FRONT_OPTIONS": "bind 127.0.0.1",
+        "WAYBILL_REQUEST_SECONDS": "60",
+        "WAYBILL_WEB": web,
+        "WAYBILL_RELAY": relay,
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+        "XDG_DATA_HOME": str(folder),
+    }
+    words = ["caddy", "run", "--adapter", "caddyfile", "--config", str(FOLDER / "caddy" / "Caddyfile")]
+    log = folder / "log"
+    process = spawn(words, log=log, env={**os.environ, **given})
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        eventually(lambda: process.poll() is not None or answers())
+        assert process.poll() is None, log.read_text()
+        yield port
+    finally:
+        stop(process)
+        shutil.rmtree(folder)

@@ -1,24 +1,33 @@
 #!/bin/sh
 # Installs small programs that tests call: curl, as the examples of the pages do, ip, for network namespaces, xmlsec1,
-# with which a SAML provider of others signs, and promtool, which tries alert rules and the format of metrics.
+# with which a SAML provider of others signs, promtool, which tries alert rules and the format of metrics, and caddy, a front
+# server.
 set -eu
 . "$(dirname "$0")/apt-install.sh"
 if ! { command -v curl && command -v ip && command -v nft && command -v xmlsec1; } >/dev/null; then
     prepare "the tests and benchmarks that call them: curl, ip, nft, xmlsec1"
     install_packages curl iproute2 nftables xmlsec1
 fi
-if command -v promtool >/dev/null; then exit 0; fi
-prepare "the tests of metrics and alert rules: promtool"
-# Of the package prometheus only the file promtool is unpacked (45 of 96 MB): nothing is set up and no server starts.
-folder=$(mktemp -d)
+
+# unpack_program PROGRAM PACKAGE NEEDS: puts /usr/bin/PROGRAM of a Debian package into /usr/local/bin. Nothing of the package is
+# set up, and no server starts.
+unpack_program() {
+    if command -v "$1" >/dev/null; then return 0; fi
+    prepare "$3: $1"
+    folder=$(mktemp -d)
+    chmod 755 "$folder"
+    echo "Installing $1 ..."
+    if ! { download "$2" || { $run apt-get -o DPkg::Lock::Timeout=300 update -q </dev/null && download "$2"; }; } >"$folder/log" 2>&1 ||
+        ! unpack "$1" "$2" 2>>"$folder/log" || ! $run install -m 755 "$folder/usr/bin/$1" /usr/local/bin/"$1"; then
+        tail -n 20 "$folder/log" >&2
+        echo "$1 could not be installed." >&2
+    fi
+    rm -rf "$folder"
+}
+download() { (cd "$folder" && apt-get download -q "$1" </dev/null); }
+unpack() { dpkg-deb --fsys-tarfile "$folder/$2"_*.deb | tar -x -C "$folder" "./usr/bin/$1"; }
+folder=
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM HUP
-chmod 755 "$folder"
-download() { (cd "$folder" && apt-get download -q prometheus </dev/null); }
-unpack() { dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin/promtool; }
-echo "Installing promtool ..."
-if ! { download || { $run apt-get -o DPkg::Lock::Timeout=300 update -q </dev/null && download; }; } >"$folder/log" 2>&1 ||
-    ! unpack 2>>"$folder/log" || ! $run install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool; then
-    tail -n 20 "$folder/log" >&2
-    echo "promtool could not be installed." >&2
-fi
+unpack_program promtool prometheus "the tests of metrics and alert rules"
+unpack_program caddy caddy "the tests of the front server"

@@ -279,9 +279,7 @@ class Connection:
         self.forwarded = ",".join(_values(request, "X-FORWARDED-FOR"))
         # Gunicorn would send 100 Continue before the application has accepted the head.
         self._expects, request._expected_100_continue = request._expected_100_continue, False
-        if self.missing > MAX_BODY:
-            self.answer_early(EarlyAnswer("413 Content Too Large", f"A body has at most {MAX_BODY} octets."))
-        elif self.missing > SMALL_BODY:
+        if self.missing > SMALL_BODY:
             request.body = _Absent()
             # An answer without the body ends the connection.
             request.force_close()

@@ -31,7 +31,7 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
-from .connections import BodyWanted, Connection, Stage
+from .connections import MAX_BODY, BodyWanted, Connection, Stage
 from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
 from .patience import Patience
@@ -48,6 +48,7 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 #: The same as the application's (`transferapi/rest/health/paths.py`).
 HEALTH_PATH = "/healthz"
 _ALIVE = EarlyAnswer("200 OK", '{"status": "alive"}\n', "application/json")
+_TOO_LONG = EarlyAnswer("413 Content Too Large", f"A body has at most {MAX_BODY} octets.")
 _TOO_MUCH = EarlyAnswer("503 Service Unavailable", "Too much is being sent to this service: try again later.")
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -277,7 +278,9 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return _ALIVE
         if not conn.is_unread:
             return None
-        return self.refusal_of(conn.request, conn.missing, shows_credential=conn.credential != 0)
+        refusal = self.refusal_of(conn.request, conn.missing, shows_credential=conn.credential != 0)
+        # A view of the API has refused so long a body with its own document.
+        return refusal or (_TOO_LONG if conn.missing > MAX_BODY else None)
 
     def _refuse(self, conn: Connection, error: Exception) -> None:
         """Answer an error of gunicorn's parser."""

@@ -1,4 +1,4 @@
-"""A real nginx in front: with our configuration, and with the two lines that everybody writes."""
+"""A real nginx and a real Caddy in front: with our configurations, and with the two lines that everybody writes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.urls import get_resolver
 
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import free_port
@@ -29,10 +30,12 @@ from endpoints.models import Endpoint
 from identity import certificate_subjects, tokens
 from identity.models import User
 from identity.password_sign_in import MOST_OF_A_PAIR
-from tests.front_server import Nginx
+from tests.front_server import FOLDER, Nginx, caddy
 from tests.integration.pages import PASSWORD
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
+from transferapi.config.limits import RequestLimits
+from transferapi.rest.http import parsing
 from transferapi.tasks.models import Task
 
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
@@ -75,6 +78,14 @@ def ours(web: int, running: ExitStack) -> int:
     """The port of an nginx with our configuration, without TLS."""
     given = {"FRONT_MODE": "http", "FRONT_SECRET": SECRET, "REQUEST_SECONDS": "60", "WEB": f"127.0.0.1:{web}"}
     return running.enter_context(Nginx.of_the_product(free_port(), **given)).port
+
+
+@pytest.fixture(scope="module", params=["nginx", "caddy"])
+def front(request: pytest.FixtureRequest, web: int, running: ExitStack) -> int:
+    """The port of each of our front servers, without TLS."""
+    if request.param == "nginx":
+        return int(request.getfixturevalue("ours"))
+    return running.enter_context(caddy(f"127.0.0.1:{web}"))
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +194,10 @@ def test_our_front_server_says_who_showed_a_certificate(with_tls: int, alices: I
 
 
 def test_a_strangers_words_do_not_pass_our_front_server(
-    ours: int, with_tls: int, alices: Identity, site: Authority, identity_of: Callable[..., Identity]
+    front: int, with_tls: int, alices: Identity, site: Authority, identity_of: Callable[..., Identity]
 ) -> None:
     for said in claims(alices.subject):
-        assert subjects(ours, said) == (401, None)
+        assert subjects(front, said) == (401, None)
         for shown in (None, identity_of("bob", site)):
             assert subjects(with_tls, said, tls(site, shown)) == (401, None)
 
@@ -215,41 +226,176 @@ def sign_in(port: int, address: str, password: str, forwarded: str) -> int:
 
 
 def test_who_guesses_passwords_is_counted_by_the_true_address_and_locks_nobody_out(
-    ours: int, alice: User, passwords: None
+    front: int, alice: User, passwords: None
 ) -> None:
     # As the server hashes it, which is another process.
     alice.password = PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 4, 1000)
     alice.save()
-    guesses = [sign_in(ours, "127.0.0.2", "guess", f"192.0.2.{number}") for number in range(MOST_OF_A_PAIR + 1)]
+    guesses = [sign_in(front, "127.0.0.2", "guess", f"192.0.2.{number}") for number in range(MOST_OF_A_PAIR + 1)]
     assert guesses == [400] * MOST_OF_A_PAIR + [429]
-    assert sign_in(ours, "127.0.0.2", PASSWORD, "127.0.0.3") == 429
-    assert sign_in(ours, "127.0.0.3", PASSWORD, "127.0.0.2") == 302
+    assert sign_in(front, "127.0.0.2", PASSWORD, "127.0.0.3") == 429
+    assert sign_in(front, "127.0.0.3", PASSWORD, "127.0.0.2") == 302
 
 
 # ---- what passes, and what does not
 
 
-def test_a_submission_of_20000_items_passes(ours: int, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
-    header = [("Authorization", f"Bearer {tokens.issue(alice)}"), ("Content-Type", "application/json")]
+def submission(ep1: Endpoint, ep2: Endpoint, count: int, length: int = 0) -> bytes:
+    """A transfer of so many items, with fields that nobody reads up to so many octets."""
     name = "/" + "long/" * 20
-    items = [{"source_path": f"{name}{number}", "destination_path": f"{name}{number}"} for number in range(20_000)]
+    items = [{"source_path": f"{name}{number}", "destination_path": f"{name}{number}"} for number in range(count)]
     document = {"submission_id": str(uuid.uuid4()), "source_endpoint": str(ep1.pk), "DATA": items}
-    body = json.dumps({**document, "destination_endpoint": str(ep2.pk)}).encode()
+    document["destination_endpoint"] = str(ep2.pk)
+    more = length - len(json.dumps(document))
+    for item in items if more > 0 else []:
+        item["more"] = ""
+        more -= len(json.dumps({"more": ""}))
+    for item in items:
+        part = max(0, min(more, 200_000))
+        item.update({"more": "x" * part} if part else {})
+        more -= part
+    return json.dumps(document).encode()
+
+
+def test_a_submission_of_20000_items_passes(front: int, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    header = [("Authorization", f"Bearer {tokens.issue(alice)}"), ("Content-Type", "application/json")]
+    body = submission(ep1, ep2, 20_000)
     assert len(body) > 4 * MB
-    status, answer = ask(ours, "/v0.10/transfer", header, body)
+    status, answer = ask(front, "/v0.10/transfer", header, body)
     assert (status, answer["code"]) == (202, "Accepted")
     assert Task.objects.get(pk=answer["task_id"]).owner == alice
 
 
+def test_the_longest_submission_passes(front: int, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    header = [("Authorization", f"Bearer {tokens.issue(alice)}"), ("Content-Type", "application/json")]
+    most = RequestLimits().submission
+    body = submission(ep1, ep2, 500, most)
+    body += b" " * (most - len(body))
+    assert len(body) == most == 48 * MB
+    assert ask(front, "/v0.10/transfer", header, body)[0] == 202
+
+
+def test_a_longer_submission_gets_our_document(ours: int, alice: User) -> None:
+    header = [("Authorization", f"Bearer {tokens.issue(alice)}"), ("Content-Type", "application/json")]
+    for path in ("/v0.10/transfer", "/v0.10/transfer/check", "/v0.10/delete/check"):
+        for length in (RequestLimits().submission + 1, 300 * MB):
+            status, answer = announce(ours, "POST", path, header, length)
+            assert (status, answer["code"]) == (413, "ClientError.RequestTooLarge"), answer
+
+
+def test_caddy_refuses_what_is_far_too_long_by_a_document() -> None:
+    """Without a web server: Go answers a request only after its body, unless Caddy refuses it by its head."""
+    with caddy("127.0.0.1:1") as port:
+        for path, length in (("/v0.10/transfer", 300 * MB), ("/v0.10/bookmark", 5 * MB), ("/v0.10/x/file", 5 * MB)):
+            status, answer = announce(port, "POST", path, [], length)
+            assert (status, answer["code"]) == (413, "ClientError.RequestTooLarge")
+
+
+def test_a_part_of_a_file_passes(ours: int, alice: User) -> None:
+    """It may be longer than all other bodies; here the web server answers, since there is no such endpoint."""
+    header = [("Authorization", f"Bearer {tokens.issue(alice)}"), ("Content-Type", "application/octet-stream")]
+    path = f"/v0.10/operation/endpoint/{uuid.uuid4()}/file?path=/x&upload_id=a"
+    status, answer = announce(ours, "PUT", path, header, 200 * MB)
+    assert (status, answer["code"]) == (404, "EndpointNotFound"), answer
+
+
+def announce(port: int, method: str, path: str, headers: list[tuple[str, str]], length: int) -> tuple[int, Any]:
+    """The answer to a request with a body of so many octets, of which only the first ones are sent."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as asked:
+        asked.putrequest(method, path)
+        for name, value in [*headers, ("Content-Length", str(length))]:
+            asked.putheader(name, value)
+        # Caddy passes the head on with the first octets of the body.
+        asked.endheaders(b" " * 16_384)
+        answer = asked.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text.startswith(b"{") else text
+
+
+def test_every_long_body_of_the_api_has_a_way() -> None:
+    """By the views: a new one that takes more than 4 MB is not refused by the front server."""
+    text = (FOLDER / "nginx.conf.template").read_text()
+    [unlimited] = re.findall(r"location ~ (\S+) \{\s+client_max_body_size 0;", text)
+    [most] = re.findall(r"client_max_body_size (\d+)m;", text)
+    long = [path for path, view in views() if parsing.longest_body(view) > int(most) * MB]
+    assert len(long) >= 5
+    assert [path for path in long if not re.search(unlimited, path)] == []
+
+
+def views() -> Iterator[tuple[str, Any]]:
+    """The views of the API by their paths, with a word for each parameter."""
+
+    def below(patterns: Any, before: str) -> Iterator[tuple[str, Any]]:
+        for one in patterns:
+            path = before + re.sub("<[^>]*>", "word", str(one.pattern))
+            if hasattr(one, "url_patterns"):
+                yield from below(one.url_patterns, path)
+            elif hasattr(getattr(one.callback, "cls", None), "max_body"):
+                yield path, one.callback.cls
+
+    yield from below(get_resolver().url_patterns, "/")
+
+
+def test_what_nginx_refuses_is_a_document_for_programs_and_a_page_for_browsers(ours: int) -> None:
+    path = '/v0.10/bookmark"?token=secret'
+    status, answer = announce(ours, "POST", path, [], 5 * MB)
+    assert (status, answer["code"], answer["resource"]) == (413, "ClientError.RequestTooLarge", "/v0.10/bookmark")
+    assert set(answer) == {"code", "message", "request_id", "resource"}
+    status, page = announce(ours, "POST", path, [("Accept", "text/html,*/*")], 5 * MB)
+    assert (status, page[:6]) == (413, b"<html>")
+
+
+@pytest.mark.parametrize("kind", ["nginx", "caddy"])
+def test_an_agent_tells_the_relay_nothing_that_only_a_front_server_may_say(kind: str) -> None:
+    """With a relay that keeps what arrives, and no web server."""
+    with ExitStack() as running:
+        relay = running.enter_context(socket.create_server(("127.0.0.1", 0)))
+        relay.settimeout(60)
+        address = f"127.0.0.1:{relay.getsockname()[1]}"
+        if kind == "nginx":
+            given = {"FRONT_MODE": "http", "FRONT_SECRET": SECRET, "REQUEST_SECONDS": "60", "WEB": "127.0.0.1:1"}
+            port = running.enter_context(Nginx.of_the_product(free_port(), **given, RELAY=address)).port
+        else:
+            port = running.enter_context(caddy("127.0.0.1:1", address))
+        agent = running.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+        lines = ["GET /connect/tunnel HTTP/1.1", f"Host: localhost:{port}", "Upgrade: websocket", "Connection: Upgrade"]
+        lines += ["Sec-WebSocket-Key: key", "X-SSL-Client-Verify: SUCCESS", "X-Forwarded-For: 192.0.2.1", "Cookie: a=b"]
+        lines += ["X-Forwarded-Host: 192.0.2.1", "X-Waybill-Front-Secret: 192.0.2.1", "Forwarded: for=192.0.2.1"]
+        agent.sendall("\r\n".join([*lines, "", ""]).encode())
+        seen = running.enter_context(relay.accept()[0])
+        seen.settimeout(60)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += seen.recv(65536)
+        fields = {
+            name.lower(): value for name, value in re.findall(r"^([\w-]+): (.*?)\r$", head.decode(), re.MULTILINE)
+        }
+        assert fields["host"] == f"localhost:{port}"
+        assert (fields["upgrade"], fields["sec-websocket-key"]) == ("websocket", "key")
+        assert fields["x-forwarded-for"] == "127.0.0.1"
+        assert not {"cookie", "x-ssl-client-verify", "x-waybill-front-secret", "forwarded"} & set(fields)
+        assert "192.0.2.1" not in head.decode()
+        # Octets pass in both directions.
+        seen.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
+        received = b""
+        while not received.endswith(b"hello"):
+            received += agent.recv(65536)
+        agent.sendall(b"there")
+        assert seen.recv(5) == b"there"
+        status, answer = ask(port, "/v0.10/task_list", [])
+        assert (status, answer["code"]) == (502, "ServiceUnavailable")
+
+
 def test_a_strangers_long_body_is_answered_and_not_kept(ours: int) -> None:
-    for path, wanted in (("/v0.10/transfer", b" 401 "), ("/v0.10/bookmark", b" 413 ")):
+    for path, wanted in (("/v0.10/transfer", b"401"), ("/v0.10/bookmark", b"413")):
         with socket.create_connection(("127.0.0.1", ours), 60) as one:
-            one.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {200 * MB}\r\n\r\n".encode())
-            assert wanted in one.recv(65536).split(b"\r\n")[0]
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost:{ours}\r\nContent-Length: {200 * MB}\r\n\r\n"
+            one.sendall(head.encode() + b" " * 16_384)
+            assert one.recv(65536).split(b" ")[1] == wanted
 
 
-def test_events_pass_as_they_happen(ours: int, alice: User) -> None:
-    with socket.create_connection(("127.0.0.1", ours), 60) as one:
+def test_events_pass_as_they_happen(front: int, alice: User) -> None:
+    with socket.create_connection(("127.0.0.1", front), 60) as one:
         lines = ["GET /v0.10/event_stream HTTP/1.1", "Host: localhost", f"Authorization: Bearer {tokens.issue(alice)}"]
         one.sendall("\r\n".join([*lines, "", ""]).encode())
         found = b""
@@ -261,21 +407,21 @@ def test_events_pass_as_they_happen(ours: int, alice: User) -> None:
 
 
 def test_slow_clients_stop_at_the_front_server(ours: int) -> None:
-    with ExitStack() as closing:
+    with ExitStack() as held_open:
         slow = []
         for beginning in (b"GET / HT", b"POST /v2/oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx"):
             for _ in range(80):
-                slow.append(closing.enter_context(socket.create_connection(("127.0.0.1", ours), 60)))
+                slow.append(held_open.enter_context(socket.create_connection(("127.0.0.1", ours), 60)))
                 slow[-1].sendall(beginning)
         assert ask(ours, "/", [])[0] == 200
 
 
 def test_one_address_has_so_many_connections(ours: int) -> None:
     """200 wait for their bodies, and whichever of the others the processes of nginx count last are refused."""
-    with ExitStack() as closing:
+    with ExitStack() as held_open:
 
         def waiting() -> socket.socket:
-            one = closing.enter_context(socket.create_connection(("127.0.0.1", ours), 60, ("127.0.0.2", 0)))
+            one = held_open.enter_context(socket.create_connection(("127.0.0.1", ours), 60, ("127.0.0.2", 0)))
             one.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
             return one
 
