@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import resource
@@ -25,8 +26,9 @@ threads = 8
 preload_app = True
 #: Seconds without a heartbeat of a worker's loop after which it is killed. A request may take longer.
 timeout = 60
-#: Seconds for requests under way when the server stops: Ctrl-C of `make up` ends everything within 2 s.
-graceful_timeout = 1
+#: Seconds for requests under way when the server stops: less than the 10 s after which Docker kills it. At Ctrl-C the
+#: supervisor of `make up` waits for a second only.
+graceful_timeout = 8
 keepalive = 5
 #: The most octets that gunicorn allows. A path of 4,096 octets may be three times as long, percent-encoded.
 limit_request_line = 8190
@@ -50,6 +52,8 @@ _door = ServerContext()
 #: Seconds for which a busy thread (as with a long listing) delays the other threads. Each of their requests needs the
 #: interpreter about twenty times.
 SWITCH = 0.001
+#: Seconds for the ends of the streams of events of a worker that stops.
+STREAMS_SECONDS = 1.0
 
 
 def on_starting(server: object) -> None:
@@ -112,6 +116,11 @@ def post_fork(server: object, worker: Any) -> None:
 
 
 def worker_exit(server: object, worker: Any) -> None:
-    """A worker that has served its requests ends at once: taking Django apart first needs 0.3 s."""
+    """A worker that has served its requests closes its streams, and ends: taking Django apart first needs 0.3 s."""
     if worker.booted:
+        from transferapi.outages.bounded import within
+        from transferapi.rest.push import event_broadcaster
+
+        with contextlib.suppress(Exception):
+            within(STREAMS_SECONDS, event_broadcaster.stop)
         os._exit(0)

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import selectors
+import signal
 import socket
 import ssl
 import struct
@@ -308,6 +309,30 @@ def test_a_stream_whose_client_is_gone_before_it_begins_gives_its_place_back(sin
 def _waits_for_a_lock(cursor: Any) -> bool:
     cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'identity_apitoken'::regclass")
     return bool(cursor.fetchone()[0])
+
+
+def test_a_server_that_is_asked_to_stop_finishes_its_requests_and_its_streams(
+    start: Callable[..., AbstractContextManager[Web]], alice: User
+) -> None:
+    """The request waits for a lock in the database. A connection without one is closed when the stop has begun."""
+    token = tokens.issue(alice)
+    with start("http", "--workers", "1", "--graceful-timeout", "60") as web:
+        stream, idle = web.listen(token), web.connection()
+        stream.until(b"id: ")
+        idle.request("GET", "/healthz/none")
+        idle.getresponse().read()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE identity_apitoken IN ACCESS EXCLUSIVE MODE")
+            under_way = web.listen(token, "/submission_id")
+            eventually(lambda: _waits_for_a_lock(cursor))
+            os.kill(web.pid, signal.SIGTERM)
+            assert idle.sock is not None
+            assert idle.sock.recv(1) == b""
+        under_way.to_end()
+        assert under_way.status == 200
+        stream.to_end()
+        assert stream.raw.endswith(b"\r\n0\r\n\r\n")
+        idle.close()
 
 
 def test_a_reader_that_takes_nothing_holds_up_nobody(web: Web, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

@@ -234,6 +234,9 @@ class SocketWriter:
                     transport.tick(now)
                     self._look_after(transport)
         for transport in self._transports:
+            # The end of a stream may have been written just now.
+            if not transport.closed:
+                transport.flush()
             transport.close()
         self._selector.close()
         self._near.close()
