@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 #: Octets of an answer that are read.
 MOST = 1 << 16
+#: Where it asks a server that listens at all addresses.
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 CHECKOUT = Path(__file__).resolve().parents[1]
 _MEANING = "check that a program of this machine works; status 1: it does not"
 
@@ -45,6 +47,8 @@ _MEANING = "check that a program of this machine works; status 1: it does not"
 class Places(Protocol):
     """Where the programs of this machine listen; `Config` has these settings, too."""
 
+    @property
+    def web_host(self) -> str: ...
     @property
     def port(self) -> int: ...
     @property
@@ -59,6 +63,7 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class _Places:
+    web_host: str
     port: int
     tls_certificate: Path | None
     ssh_port: int
@@ -117,6 +122,7 @@ def places(environ: Mapping[str, str]) -> Places:
             raise StackError(f"{name}: {error}") from None
 
     return _Places(
+        web_host=read("WAYBILL_WEB_HOST", values.address, "127.0.0.1"),
         port=read("WAYBILL_PORT", values.port, "8000"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),
         ssh_port=read("WAYBILL_SSH_PORT", values.port, "2222"),
@@ -155,7 +161,7 @@ def running_here(config: Config) -> Config:
 
 def _web(here: Places, exclude: list[str]) -> None:
     context = client_context(here.tls_certificate)
-    asked = _connection(here.port, context)
+    asked = _connection(_ANY.get(here.web_host, here.web_host), here.port, context)
     words = urlencode([("exclude", name) for name in exclude])
     try:
         asked.request("GET", f"/readyz?{words}")
@@ -169,10 +175,10 @@ def _web(here: Places, exclude: list[str]) -> None:
         raise StackError(_reasons(body))
 
 
-def _connection(port: int, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
+def _connection(host: str, port: int, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
     if context is None:
-        return http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    return http.client.HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=context)
+        return http.client.HTTPConnection(host, port, timeout=SECONDS)
+    return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
 
 
 def _reasons(body: bytes) -> str:

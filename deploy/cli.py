@@ -18,6 +18,7 @@ from . import (
     doctor_command,
     oidc_commands,
     people_commands,
+    roles,
     scim_commands,
     task_commands,
     user_commands,
@@ -88,8 +89,8 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "down", run_down, "stop what `up` started")
     command(commands, "status", run_status, "show what is running")
     command(commands, "logs", run_logs, "follow the logs")
-    command(commands, "shell", run_shell, "run the ssh server of the shell; `up` does it, too")
-    command(commands, "relay", run_relay, "run the relay, to which agents connect; `up` does it, too")
+    command(commands, "shell", run_shell, "run the ssh server of the shell, as `run shell` does")
+    command(commands, "relay", run_relay, "run the relay, to which agents connect, as `run relay` does")
     command(commands, "credentials", run_credentials, "show how the sample user of `up` signs in")
     vault = commands.add_parser("vault", help="the vault of credentials").add_subparsers(
         required=True, metavar="COMMAND"
@@ -97,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
+    roles.declare(commands, command)
     check.declare(commands, command)
     doctor_command.declare(commands, command)
     client_commands.declare(commands, command)

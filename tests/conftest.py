@@ -34,7 +34,7 @@ from tests.memory import folder_in_memory
 from tests.oauth_server import CONFIDENTIAL, OAuthSite
 from tests.schedule import UnitScheduling
 from tests.schema_copy import TEMPLATE, SchemaCopy
-from transferapi.config.values import broker_url, database
+from transferapi.config.servers import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (
     f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "

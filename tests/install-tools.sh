@@ -1,12 +1,16 @@
 #!/bin/sh
 # Installs small programs that tests call: curl, as the examples of the pages do, ip, for network namespaces, xmlsec1,
-# with which a SAML provider of others signs, promtool, which tries alert rules and the format of metrics, and caddy, a front
+# with which a SAML provider of others signs, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, and caddy, a front
 # server.
 set -eu
 . "$(dirname "$0")/apt-install.sh"
 if ! { command -v curl && command -v ip && command -v nft && command -v xmlsec1; } >/dev/null; then
     prepare "the tests and benchmarks that call them: curl, ip, nft, xmlsec1"
     install_packages curl iproute2 nftables xmlsec1
+fi
+if ! command -v systemd-analyze >/dev/null; then
+    prepare "the tests of units: systemd-analyze"
+    install_packages systemd
 fi
 
 # unpack_program PROGRAM PACKAGE NEEDS: puts /usr/bin/PROGRAM of a Debian package into /usr/local/bin. Nothing of the package is

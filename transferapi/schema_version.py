@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from django.db import InterfaceError, OperationalError, connection
@@ -35,7 +35,7 @@ def check() -> None:
     known, applied = set(loader.disk_migrations), set(loader.applied_migrations)
     if missing := known - applied - squashed:
         reason = f"the database lacks {_named(missing)}, which this version needs"
-        raise WrongSchemaError(f"{reason}: run `python manage.py migrate` (or `make up`, which does so)")
+        raise WrongSchemaError(f"{reason}: run `waybill run migrate` (or `make up`, which does so)")
     if unknown := applied - known - replaced:
         reason = f"the database has {_named(unknown)}, which this version does not know"
         raise WrongSchemaError(f"{reason}: a newer version has changed it; start that one, or restore a backup")
@@ -46,20 +46,27 @@ def check_or_exit() -> None:
 
     It leaves no connection open, since the program may fork.
     """
+    try:
+        when_the_database_answers(check)
+    except WrongSchemaError as error:
+        _exit(str(error), EX_CONFIG)
+    finally:
+        connection.close()
+
+
+def when_the_database_answers(act: Callable[[], None]) -> None:
+    """Call `act`, again while the database does not answer; after `PATIENCE` the program ends with status 75."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            check()
+            act()
             return
-        except WrongSchemaError as error:
-            _exit(str(error), EX_CONFIG)
         except (OperationalError, InterfaceError):
+            connection.close()
             if time.monotonic() > until:
                 # The text of the error may hold the address of the database, with its password.
                 _exit(f"the database did not answer for {PATIENCE:g} s", EX_TEMPFAIL)
             time.sleep(PAUSE)
-        finally:
-            connection.close()
 
 
 def _exit(sentence: str, status: int) -> NoReturn:

@@ -14,7 +14,7 @@ from identity.vault.keys import Key, parse_keys
 
 from .config import load_or_exit
 from .config import mail as mail_settings
-from .config.values import broker_url, database
+from .config.servers import broker_options, broker_url, database
 from .logs.setup import configuration
 
 CONFIG = load_or_exit()
@@ -83,7 +83,8 @@ REDIS_URL = CONFIG.redis_url.value if CONFIG.redis_url else "unix:///REDIS_URL-i
 CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL,
+        # As a list: Django splits a text at commas, which passwords and lists of Sentinels have.
+        "LOCATION": [REDIS_URL],
         "OPTIONS": {
             "serializer": "identity.sessions.json_serializer.JsonSerializer",
             "pool_class": "transferapi.rest.metrics.requests.CountingPool",
@@ -93,6 +94,7 @@ CACHES: dict[str, dict[str, Any]] = {
 
 #: The doorbell. Messages only wake workers: there is no result store, and no retry that delays a request.
 CELERY_BROKER_URL = broker_url(REDIS_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(REDIS_URL)
 
 AUTH_USER_MODEL = "identity.User"
 AUTH_PASSWORD_VALIDATORS = [

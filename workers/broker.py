@@ -27,21 +27,19 @@ class NoMessageError(Exception):
     """The message is not one of this project's."""
 
 
-class Channel(redis.Channel):
-    """A channel that survives malformed messages. Kombu reads the envelope in `_brpop_read`, before `_deliver`."""
+class _Tolerant:
+    """For a channel: it survives malformed messages. Kombu reads the envelope in `_brpop_read`, before `_deliver`."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
-            return super()._brpop_read(**options)  # type: ignore[misc]  # kombu's types do not name it
+            return super()._brpop_read(**options)  # type: ignore[misc]  # a channel of kombu has it
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
             refuse(error)
             return None
 
 
-class Transport(redis.Transport):
-    """Delivers the messages that `rebuild` returns."""
-
-    Channel = Channel
+class _Filtering:
+    """For a transport: it delivers the messages that `rebuild` returns."""
 
     def _deliver(self, message: Any, queue: str | None) -> None:
         try:
@@ -49,13 +47,34 @@ class Transport(redis.Transport):
         except (NoMessageError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             refuse(error)
             return
-        super()._deliver(message, queue)
+        super()._deliver(message, queue)  # type: ignore[misc]  # a transport of kombu has it
+
+
+class Channel(_Tolerant, redis.Channel):
+    """With one Redis server."""
+
+
+class Transport(_Filtering, redis.Transport):
+    """With one Redis server."""
+
+    Channel = Channel
+
+
+class SentinelChannel(_Tolerant, redis.SentinelChannel):
+    """With the Redis server that Sentinels name."""
+
+
+class SentinelTransport(_Filtering, redis.SentinelTransport):
+    """With the Redis server that Sentinels name."""
+
+    Channel = SentinelChannel
 
 
 def install() -> None:
-    """Make kombu use this transport for redis:// and rediss://, in this process."""
+    """Make kombu use these transports for redis://, rediss:// and sentinel://, in this process."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
+    TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
 
 
 def refuse(error: Exception) -> None:

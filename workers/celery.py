@@ -1,6 +1,6 @@
 """The Celery app. A message is only a wake-up (truth 1): acknowledged early, without a result, without a retry.
 
-Started as `celery -A workers.celery:app worker --pool threads`: one process per core, see docs/decisions.
+`waybill run worker` starts a worker process (`deploy.stack.roles`): one per core, see docs/decisions.
 """
 
 from __future__ import annotations

@@ -33,7 +33,13 @@ _VARIABLES = {
     "krbsrvname": "PGKRBSRVNAME", "application_name": "PGAPPNAME", "requirepeer": "PGREQUIREPEER",
 }  # fmt: skip
 #: Parameters of our own sessions that the programs do not need.
-_OURS = frozenset({"options", "client_encoding", "cursor_factory", "context", "prepare_threshold"})
+_OURS = frozenset(
+    {
+        *("options", "client_encoding", "cursor_factory", "context", "prepare_threshold"),
+        # libpq has no variables for these.
+        *("tcp_user_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
+    }
+)
 
 
 def environment(parameters: Mapping[str, Any]) -> dict[str, str]:

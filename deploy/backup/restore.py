@@ -163,7 +163,7 @@ def finish(backup: Backup, *, migrate: bool) -> Report:
             call_command("migrate", verbosity=0, interactive=False)
         except DatabaseError:
             raise StackError(
-                "the database is restored and all is held, but a migration failed: `python manage.py migrate` says why"
+                "the database is restored and all is held, but a migration failed: `waybill run migrate` says why"
             ) from None
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0; ANALYZE")

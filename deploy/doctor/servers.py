@@ -9,6 +9,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from transferapi import redis_client
 from transferapi.config import Config
 from transferapi.rest.health.checks import CHECKS, REDIS_SECONDS
 
@@ -58,11 +59,6 @@ def _of_database() -> float:
 
 
 def _of_redis() -> float:
-    client = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
-    )
-    try:
+    with redis_client.connected(settings.REDIS_URL, REDIS_SECONDS) as client:
         seconds, micros = client.time()
-    finally:
-        client.close()
     return float(seconds) + float(micros) / 1e6

@@ -12,6 +12,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from transferapi import redis_client
 from transferapi.config import CHECKOUT, Config
 from transferapi.rest.health.checks import REDIS_SECONDS
 from transferapi.version import service_version
@@ -47,16 +48,12 @@ def _postgres() -> Iterator[Finding]:
 
 
 def _redis() -> Iterator[Finding]:
-    client = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
-    )
     try:
-        text = str(client.info("server")["redis_version"])
+        with redis_client.connected(settings.REDIS_URL, REDIS_SECONDS) as client:
+            text = str(client.info("server")["redis_version"])
     except redis.RedisError:
         yield warning("The version of Redis is not known: it does not answer.", "Mend Redis first.")
         return
-    finally:
-        client.close()
     wanted = ".".join(map(str, REDIS))
     is_new = tuple(int(part) for part in re.findall(r"\d+", text)[:2]) >= REDIS
     yield good(f"Redis {text}") if is_new else error(f"Redis is {text}.", f"Use {wanted} or later.")

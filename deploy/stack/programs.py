@@ -24,13 +24,13 @@ from .home import Home
 from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
+from .roles import WEB
 from .supervisor import Program
 
 HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
 #: The name of the port of the ssh shell, beside those of the endpoints.
 SSH = "ssh"
-THREADS_PER_WORKER = 16
 
 
 @dataclass(frozen=True)
@@ -113,20 +113,19 @@ class Instance:
             yield self._python(name, "endpoints.gridftp.server", *where, ready_line=line)
 
     def _web(self, after: tuple[str, ...]) -> Program:
-        settings = ["--config", "python:deploy.web.gunicorn_conf", "--bind", f"{HOST}:{self.config.port}"]
-        return replace(
-            self._python("web", "gunicorn", *settings, "transferapi.wsgi", after=after), ready=self._web_answers
-        )
+        # The sample user's token is for this machine: `make up` listens at loopback only.
+        bind = ("--bind", f"{HOST}:{self.config.port}")
+        return replace(self._python("web", *WEB, *bind, after=after), ready=self._web_answers)
 
     def _shell(self, after: tuple[str, ...]) -> Program:
-        return self._python("shell", "deploy.cli", "shell", after=after, ready_line=b"ssh: listening on")
+        return self._python("shell", "deploy.cli", "run", "shell", after=after, ready_line=b"ssh: listening on")
 
     def _relay(self, after: tuple[str, ...]) -> Program:
-        return self._python("relay", "deploy.cli", "relay", after=after, ready_line=b"relay: listening on")
+        return self._python("relay", "deploy.cli", "run", "relay", after=after, ready_line=b"relay: listening on")
 
     def _workers(self, after: tuple[str, ...]) -> Program:
         members = socket_folder(self.home.path) / "workers.json"
-        words = ["--count", str(cores()), "--threads", str(THREADS_PER_WORKER)]
+        words = ["--count", str(cores()), "--threads", str(self.config.worker_threads)]
         words += ["--logs", str(self.home.logs), "--members", str(members)]
         line = b"take messages"
         return replace(

@@ -2,7 +2,7 @@
 
     python -m deploy.stack.workers --count 2 --threads 16 --logs FOLDER --members FILE
 
-Each is a `celery -A workers.celery:app worker --pool threads` of its own, restarted when it crashes. Loaded once and
+Each is what `waybill run worker` runs, restarted when it crashes. Loaded once and
 forked, together they need the start time and most of the memory of one.
 """
 
@@ -27,6 +27,7 @@ from workers.celery import app
 
 from .errors import StartError
 from .home import write_private
+from .roles import WORKER_OPTIONS
 from .supervisor import Program, Supervisor
 
 #: Loaded before the fork, because every worker would load it afterwards.
@@ -93,12 +94,9 @@ def run_worker(name: str, threads: int) -> int:
     worker_ready.connect(say_ready)
     made = app.Worker(
         hostname=f"{name}@%h",
-        pool="threads",
         concurrency=threads,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
         quiet=True,
+        **WORKER_OPTIONS,
     )
     made.start()
     return int(made.exitcode or 0)

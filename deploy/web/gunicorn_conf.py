@@ -1,4 +1,4 @@
-"""Gunicorn's settings: `gunicorn --config python:deploy.web.gunicorn_conf transferapi.wsgi`."""
+"""Gunicorn's settings: `waybill run web` runs gunicorn with them (`deploy.stack.roles`)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import Any
 
 from deploy.stack.child import die_with_parent
 from transferapi.config import load_or_exit
+from transferapi.config.values import host_and_port
 
 from .tls import ServerContext
 
 #: Descriptors of a worker: for its connections, its streams of events, and its own files.
 FILES = 4096
 
-workers = 2
+_config = load_or_exit()
+workers = _config.web_processes
 #: A threaded worker, which can give connections away to streams of events.
 worker_class = "deploy.web.worker.StreamWorker"
-threads = 8
+threads = _config.web_threads
+bind = [host_and_port(_config.web_host, _config.port)]
 #: Load once and fork: half the time to start and half the memory.
 preload_app = True
 #: Seconds without a heartbeat of a worker's loop after which it is killed. A request may take longer.
@@ -112,7 +115,7 @@ def post_fork(server: object, worker: Any) -> None:
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
     COUNTS.take_slot(worker.slot)
     database.watch(database.OF_REQUESTS)
-    worker.tunnels = TunnelForwarder(load_or_exit().relay)
+    worker.tunnels = TunnelForwarder(_config.relay)
 
 
 def worker_exit(server: object, worker: Any) -> None:

@@ -39,8 +39,12 @@ WIRING = frozenset(
         "transferapi.config",
         *(
             f"transferapi.config.{name}"
-            for name in ("declaration", "limits", "mail", "reading", "secret_files", "sections", "urls", "values")
+            for name in (
+                *("declaration", "limits", "mail", "processes", "reading"),
+                *("secret_files", "sections", "servers", "urls", "values"),
+            )
         ),
+        "transferapi.redis_client",
         "transferapi.schema_version",
         "transferapi.version",
     }

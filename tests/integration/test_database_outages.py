@@ -30,7 +30,7 @@ from tests.integration.web_server import web_server
 from tests.shell_server import ShellServer
 from tests.waiting import children_of, eventually
 from transferapi.config import CHECKOUT
-from transferapi.config.values import database
+from transferapi.config.servers import database
 from transferapi.outages.database import is_outage
 from transferapi.shell.server import host_key
 

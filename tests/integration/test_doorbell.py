@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from deploy.stack.redis import Redis
-from transferapi.config.values import broker_url
+from transferapi.config.servers import broker_url
 from transferapi.tasks import doorbell
 
 

@@ -70,15 +70,15 @@ def worker(database_url: str, redis_server: Redis, tmp_path: Path) -> Iterator[C
         "REDIS_URL": redis_server.url(),
         "WAYBILL_SECRET_KEY": "x" * 50,
         "WAYBILL_ALLOW_TARGETS": "127.0.0.1",
+        "WAYBILL_WORKER_THREADS": "2",
     }
-    words = [sys.executable, "-m", "celery", "-A", "workers.celery:app", "worker", "--pool", "threads"]
-    words += ["--concurrency", "2", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    words = [sys.executable, "-m", "deploy.cli", "run", "worker"]
     with ExitStack() as running:
 
         def start() -> int:
             name = uuid.uuid4().hex
             environment = {**os.environ, **given}
-            process = spawn([*words, "-n", f"{name}@%h"], log=tmp_path / name, env=environment, cwd=CHECKOUT)
+            process = spawn(words, log=tmp_path / name, env=environment, cwd=CHECKOUT)
             running.callback(process.wait)
             running.callback(process.kill)
             return process.pid

@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from deploy.endpoint.toolkit import free_port
+from deploy.roles import ROLES
 from deploy.stack.redis import Redis
 from endpoints import registry
 from endpoints.errors import EndpointExistsError
@@ -22,6 +23,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Api
 from transferapi import schema_version
+from transferapi.config import load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OURS, FOREIGN = ("tasks", "0013_rounds"), ("tasks", "9999_of_tomorrow")
@@ -49,12 +51,22 @@ def test_the_schema_of_this_version_is_accepted_and_any_other_is_named() -> None
     schema_version.check()
     with (
         an_older_schema(),
-        pytest.raises(schema_version.WrongSchemaError, match=r"lacks .*tasks\.0013.*manage.py migrate"),
+        pytest.raises(schema_version.WrongSchemaError, match=r"lacks .*tasks\.0013.*waybill run migrate"),
     ):
         schema_version.check()
     with a_newer_schema(), pytest.raises(schema_version.WrongSchemaError, match=r"has .*tasks\.9999.*newer version"):
         schema_version.check()
     schema_version.check()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("role", ["shell", "relay", "migrate"])
+def test_the_roles_in_this_process_do_not_start_either(role: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A newer schema: migrations would change nothing of it."""
+    with a_newer_schema(), pytest.raises(SystemExit) as ended:
+        ROLES[role](load({}))
+    assert ended.value.code == 78
+    assert "waybill: the database has the migration tasks.9999_of_tomorrow" in capfd.readouterr().err
 
 
 @pytest.mark.timeout(120)
@@ -69,10 +81,10 @@ def test_no_program_starts_on_another_schema(database_url: str, redis_server: Re
         "WAYBILL_HOME": str(tmp_path),
         "WAYBILL_LOG_LEVEL": "ERROR",
     }
-    bind = f"127.0.0.1:{free_port()}"
+    given["WAYBILL_PORT"] = str(free_port())
     programs = (
-        (78, ["gunicorn", "--config", "python:deploy.web.gunicorn_conf", "--bind", bind, "transferapi.wsgi"]),
-        (78, ["celery", "-A", "workers.celery:app", "worker", "--pool", "threads"]),
+        (78, ["deploy.cli", "run", "web"]),
+        (78, ["deploy.cli", "run", "worker"]),
         (1, ["deploy.cli", "token", "nobody"]),
     )
 

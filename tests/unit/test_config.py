@@ -23,7 +23,8 @@ from deploy.stack.home import new_rsa_key
 from endpoints.addresses.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, SECRETS, ConfigError, load
 from transferapi.config.secret_files import MAX_OCTETS
-from transferapi.config.values import broker_url, database
+from transferapi.config.servers import broker_options, broker_url, database, sentinels
+from transferapi.outages.database import in_turn
 
 SECRET = "s3cret-" + "x" * 40
 
@@ -227,7 +228,98 @@ def test_a_database_on_a_socket_and_one_on_the_network() -> None:
 
 def test_celery_spells_the_socket_of_redis_its_own_way() -> None:
     assert broker_url("unix:///run/redis.sock?db=2") == "redis+socket:///run/redis.sock?virtual_host=2"
-    assert broker_url("rediss://:secret@queue:6380/1") == "rediss://:secret@queue:6380/1"
+    assert broker_url("redis://:secret@queue:6380/1") == "redis://:secret@queue:6380/1"
+
+
+def test_celery_checks_the_certificate_of_redis_unless_it_is_said_not_to() -> None:
+    """Its transport would take any, without an option."""
+    assert broker_url("rediss://:secret@queue/1") == "rediss://:secret@queue/1?ssl_cert_reqs=required"
+    with_file = "rediss://queue/1?ssl_ca_certs=/etc/ssl/our.pem"
+    assert broker_url(with_file) == f"{with_file}&ssl_cert_reqs=required"
+    assert broker_url("rediss://queue/1?ssl_cert_reqs=none") == "rediss://queue/1?ssl_cert_reqs=none"
+
+
+def test_a_database_may_have_several_hosts() -> None:
+    found = database("postgresql://us%40er:p%2C%40@a.example.org:6432,b.example.org,[fd00::1]:6433/name")
+    assert (found["HOST"], found["PORT"]) == ("a.example.org,b.example.org,fd00::1", "6432,5432,6433")
+    assert (found["USER"], found["PASSWORD"], found["NAME"]) == ("us@er", "p,@", "name")
+    assert found["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert found["OPTIONS"]["connect_timeout"] == 3
+    both = database("postgresql://u@a,b/name?target_session_attrs=primary&connect_timeout=4")
+    assert (both["HOST"], both["PORT"]) == ("a,b", "")
+    assert (both["OPTIONS"]["target_session_attrs"], both["OPTIONS"]["connect_timeout"]) == ("primary", 4)
+    sockets = database("postgresql://u@/name?host=/run/a,/run/b&port=5432,5433")
+    assert (sockets["HOST"], sockets["PORT"]) == ("/run/a,/run/b", "5432,5433")
+    one = database("postgresql://u@a/name")["OPTIONS"]
+    assert ("target_session_attrs" in one, one["connect_timeout"]) == (False, 10)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("postgresql://u:hunter2@a,,b/name", "hosts are host:port with commas"),
+        ("postgresql://u:hunter2@a:1:2,b/name", "hosts are host:port with commas"),
+        ("postgresql://u:hunter2@a:0,b/name", "a whole number from 1 to 65535"),
+        ("postgresql://u:hunter2@a,b:65536/name", "a whole number from 1 to 65535"),
+        ("postgresql://u:hunter2@a,b/", "it names no database"),
+        ("postgresql://u:hunter2@a,b/name?target_session_attrs=any", "read-write or primary"),
+        (
+            "postgresql://u:hunter2@a,b/name?connect_timeout=0",
+            "connect_timeout: a whole number of seconds",
+        ),
+        ("postgresql://u:hunter2@/name?host=a,b,c&port=1,2", "as many ports as hosts"),
+        (f"postgresql://u:hunter2@{','.join('abcdefghi')}/name", "more than 8 hosts"),
+    ],
+)
+def test_a_wrong_list_of_hosts_is_refused_without_the_password(url: str, problem: str) -> None:
+    text = problems(DATABASE_URL=url)
+    assert f"DATABASE_URL: {problem}" in text or problem in text
+    assert "hunter2" not in text
+
+
+def test_another_host_is_first_in_each_turn() -> None:
+    given = {"host": "a,b,c", "port": "1,2,3", "user": "u"}
+    assert in_turn(given, 0) == given
+    assert in_turn(given, 4) == {"host": "b,c,a", "port": "2,3,1", "user": "u"}
+    assert in_turn({"host": "a,b"}, 1) == {"host": "b,a"}
+    assert in_turn({"host": "a,b", "port": "5432"}, 1) == {"host": "b,a", "port": "5432"}
+    assert in_turn({"host": "a"}, 1) == {"host": "a"}
+
+
+def test_sentinels_are_read() -> None:
+    url = "sentinel://us%40er:p%2Fw@a.example.org,[fd00::1]:26380/3?master=waybill&sentinel_password=o%26ther"
+    found = sentinels(url)
+    assert found is not None
+    assert (found.hosts, found.master, found.database) == ((("a.example.org", 26379), ("fd00::1", 26380)), "waybill", 3)
+    assert found.account() == {"username": "us@er", "password": "p/w"}
+    assert found.arguments(0.25)["password"] == "o&ther"
+    assert found.arguments(0.25)["socket_connect_timeout"] == 0.25
+    account = "us%40er:p%2Fw"
+    assert broker_url(url) == f"sentinel://{account}@a.example.org:26379/3;sentinel://{account}@[fd00::1]:26380/3"
+    assert broker_options(url)["master_name"] == "waybill"
+    assert broker_url("sentinel://a/?master=m") == "sentinel://a:26379/0"
+    assert (sentinels("redis://a/0"), broker_options("redis://a/0")) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sentinel://:hunter2@a,b/0", "it is sentinel://"),
+        ("sentinel:///0?master=m", "it is sentinel://"),
+        ("sentinel://:hunter2@a,b/x?master=m", "the number of a database"),
+        ("sentinel://:hunter2@a,b/0?master=m&tls=1", "there may be master, sentinel_username, sentinel_password"),
+        (f"sentinel://:hunter2@{','.join('abcdefghi')}/0?master=m", "more than 8 hosts"),
+        ("redis://:hunter2@a,b/0", "several are Sentinels"),
+        ("redis://:hunter2@a/0?socket_timeout=1", "there may be nothing"),
+        ("redis://:hunter2@a/waybill", "the number of a database"),
+        ("rediss://:hunter2@a/0?ssl_cert_reqs=optional", "ssl_cert_reqs is required, or none"),
+        ("rediss://:hunter2@a/0?ssl_check_hostname=maybe", "ssl_check_hostname is true or false"),
+    ],
+)
+def test_a_wrong_address_of_redis_is_refused_without_the_password(url: str, problem: str) -> None:
+    text = problems(REDIS_URL=url)
+    assert problem in text
+    assert "hunter2" not in text
 
 
 def test_the_compose_file_passes_on_what_an_operator_may_say() -> None:

@@ -20,6 +20,7 @@ from . import sections as by_area
 from . import urls
 from .declaration import Variable
 from .limits import RequestLimits
+from .processes import ProcessSettings
 from .secret_files import secret_text, variable_of
 
 #: Seconds of a request that remain for its response after the longest operation.
@@ -37,6 +38,7 @@ class ConfigError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Config(
     by_area.InstanceSettings,
+    ProcessSettings,
     by_area.WebSettings,
     by_area.TargetSettings,
     by_area.CredentialSettings,

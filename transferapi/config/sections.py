@@ -21,7 +21,7 @@ from identity.vault.keys import parse_keys
 from transferapi.logs.setup import log_format
 
 from . import mail as mail_address
-from . import values
+from . import servers, values
 from .declaration import secret, variable
 from .values import Network, Whole
 
@@ -72,13 +72,15 @@ class InstanceSettings:
     )
     database_url: Secret | None = secret(
         "DATABASE_URL",
-        values.database,
-        "postgresql://user:password@host:port/name or ...@/name?host=/socket/folder (or ..._FILE)",
+        servers.database,
+        "postgresql://user:password@host:port/name, with several hosts ...@a:5432,b:5432/name, or "
+        "...@/name?host=/socket/folder (or ..._FILE)",
     )
     redis_url: Secret | None = secret(
         "REDIS_URL",
-        values.broker_url,
-        "redis://host:port/0, rediss://... or unix:///path/to/socket?db=0 (or ..._FILE)",
+        servers.broker_url,
+        "redis://:password@host:port/0, rediss://... (TLS), sentinel://:password@a:26379,b:26379/0?master=name or "
+        "unix:///path/to/socket?db=0 (or ..._FILE)",
     )
     #: `config.reading` puts both passwords into the addresses.
     database_password: Secret | None = secret(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import SplitResult, quote, urlsplit
+
+#: The scheme, the account, and the rest from the hosts on.
+_AUTHORITY = re.compile(r"([a-z+]+://)(?:([^/?#]*)@)?([^/?#@]*(?:[/?#].*)?)", re.DOTALL)
 
 
 def split(text: str) -> SplitResult:
@@ -24,9 +28,11 @@ def port(parts: SplitResult) -> int | None:
 
 
 def with_password(text: str, password: str) -> str:
-    """The address with this password. Raises ValueError where it has one."""
-    parts = split(text)
-    account, _, place = parts.netloc.rpartition("@")
+    """The address with this password, also one with several hosts. Raises ValueError where it has one."""
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        raise ValueError("it is not an address")
+    scheme, account, rest = found.groups(default="")
     if ":" in account:
         raise ValueError("the address has a password, too: give one of them")
-    return parts._replace(netloc=f"{account}:{quote(password, safe='')}@{place}").geturl()
+    return f"{scheme}{account}:{quote(password, safe='')}@{rest}"

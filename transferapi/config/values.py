@@ -7,60 +7,9 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
-
-from . import urls
+from urllib.parse import urlsplit
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-#: No statement, lock or forgotten transaction lasts for ever (milliseconds; COPY of many items takes longest).
-TIME_LIMITS = "-c statement_timeout=60000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
-#: The same for a line that is cut without a word (seconds; milliseconds for what the server does not acknowledge).
-LINE_LIMITS = {
-    "connect_timeout": 10,
-    "tcp_user_timeout": 5000,
-    "keepalives": 1,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
-#: Our statements read few rows, by indexes: compiling them or starting processes for them costs more than they do.
-SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
-
-
-def database(url: str) -> dict[str, object]:
-    """The entry of Django's DATABASES for a DATABASE_URL. Raises ValueError."""
-    parts = urls.split(url)
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("PostgreSQL only: it begins with postgresql://")
-    name = unquote(parts.path.lstrip("/"))
-    if not name:
-        raise ValueError("it names no database")
-    options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    return {
-        "ENGINE": "transferapi.outages.postgresql",
-        "NAME": name,
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": options.pop("host", None) or unquote(parts.hostname or ""),
-        "PORT": str(urls.port(parts) or options.pop("port", "")),
-        "OPTIONS": {**LINE_LIMITS, "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}", **options},
-        "CONN_MAX_AGE": 600,
-        "CONN_HEALTH_CHECKS": True,
-    }
-
-
-def broker_url(url: str) -> str:
-    """A REDIS_URL for Celery's transport, which has a scheme of its own for unix sockets. Raises ValueError."""
-    parts = urls.split(url)
-    if parts.scheme in ("redis", "rediss"):
-        urls.port(parts)
-        return url
-    if parts.scheme != "unix" or not parts.path:
-        raise ValueError("it begins with redis://, rediss:// or unix:///")
-    number = parse_qs(parts.query).get("db", ["0"])[-1]
-    who = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-    return f"redis+socket://{who}{parts.path}?virtual_host={number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +46,10 @@ def address(text: str) -> str:
         return str(ipaddress.ip_address(text))
     except ValueError:
         raise ValueError("an IP address of this machine, such as 127.0.0.1 or ::") from None
+
+
+def host_and_port(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def pins(text: str) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
 _reached_by: Mapping[str, Any] = {}
+#: Which of several hosts is tried first.
+_turn = 0
 #: When the server last answered an operation.
 _answered_at = 0.0
 
@@ -129,34 +131,66 @@ def is_outage(error: BaseException) -> bool:
     return code is None or code.startswith(("57P", "08"))
 
 
-def connect(opening: Callable[[], Connection], parameters: Mapping[str, Any]) -> Connection:
+def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapping[str, Any]) -> Connection:
     """A new connection; in processes that serve in bounded time, and at once an error while the server is away.
 
-    parameters: by which libpq reaches the same server. Raises psycopg2.OperationalError.
+    parameters: by which libpq reaches the server. opening: is given them, perhaps with the hosts in another order.
+    Raises psycopg2.OperationalError.
     """
     global _reached_by
     _reached_by = parameters
     if not outage.is_watching():
-        return opening()
+        return opening(parameters)
     if OUTAGE.refuses:
         OUTAGE.refused()
         raise psycopg2.OperationalError("PostgreSQL does not answer")
+    turn = _turn
     try:
-        return within(_patience.connect, opening, Connection.close)
+        return within(_patience.connect, functools.partial(opening, in_turn(parameters, turn)), Connection.close)
     except (psycopg2.OperationalError, TimeoutError) as error:
+        _begin_with_the_next(turn)
         OUTAGE.met(error, refuses=True)
         raise psycopg2.OperationalError(str(error)) from None
 
 
+def in_turn(parameters: Mapping[str, Any], turn: int) -> Mapping[str, Any]:
+    """With several hosts, another one of them first each turn.
+
+    libpq waits 2 s at least for a host that answers nothing, which is more than a request has. So an attempt that took
+    too long is followed by one that begins with the next host; after one that succeeds, the order stays.
+    """
+    hosts, ports = (str(parameters.get(name) or "").split(",") for name in ("host", "port"))
+    if len(hosts) < 2:
+        return parameters
+    first = turn % len(hosts)
+    found = {**parameters, "host": ",".join(hosts[first:] + hosts[:first])}
+    if len(ports) == len(hosts):
+        found["port"] = ",".join(ports[first:] + ports[:first])
+    return found
+
+
+def _begin_with_the_next(turn: int) -> None:
+    """After the failure of an attempt in this turn; attempts that fail at one time count once."""
+    global _turn
+    with _lock:
+        if _turn == turn:
+            _turn = turn + 1
+
+
 def _try_to_connect() -> None:
     """Raises psycopg2.Error, TimeoutError."""
-    given = {**_reached_by, "connect_timeout": 2}
+    turn = _turn
+    given = {**in_turn(_reached_by, turn), "connect_timeout": 2}
 
     def ask() -> None:
         with contextlib.closing(psycopg2.connect(**given)) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT 1")
 
-    within(_patience.trial, ask)
+    try:
+        within(_patience.trial, ask)
+    except (psycopg2.Error, TimeoutError):
+        _begin_with_the_next(turn)
+        raise
 
 
 OUTAGE = Outage("PostgreSQL", _try_to_connect, "requests get 503, and tasks wait")

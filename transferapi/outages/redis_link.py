@@ -14,6 +14,10 @@ from typing import Any, TypeVar
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+
+from transferapi import redis_client
+from transferapi.config.servers import sentinels
 
 from .bounded import within
 from .outage import Outage, is_watching
@@ -36,9 +40,8 @@ def outage_of(url: str) -> Outage:
 
 def _probe(url: str) -> None:
     """Raises RedisError, OSError. An address that is only Celery's is not asked: its next user finds out."""
-    if url.partition(":")[0] in ("redis", "rediss", "unix"):
-        options: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
-        with redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0)) as client:
+    if url.partition(":")[0] in ("redis", "rediss", "sentinel", "unix"):
+        with redis_client.connected(url, 1.0) as client:
             client.ping()
 
 
@@ -64,8 +67,19 @@ class OneTry(Retry):
             raise
 
 
+class SentinelPool(SentinelConnectionPool):
+    """Connections with these bounds to the server that Sentinels name."""
+
+    def __init__(self, service: str, manager: Sentinel, **options: Any) -> None:
+        kind = _bounded(SentinelManagedConnection)
+        super().__init__(service, manager, connection_class=kind, **options)  # type: ignore[no-untyped-call]
+
+
 class Pool(redis.ConnectionPool):
     """Connections with these bounds, for Django's cache and for `client`."""
+
+    #: The pool in place of this one for an address with Sentinels.
+    with_sentinels: type[SentinelPool] = SentinelPool
 
     def __init__(self, connection_class: type[Any] = redis.Connection, **options: Any) -> None:
         super().__init__(_bounded(connection_class), **options)  # type: ignore[arg-type]  # a class has a hash
@@ -74,6 +88,8 @@ class Pool(redis.ConnectionPool):
     def from_url(cls, url: str, **options: Any) -> Any:
         connect, reply = (CONNECT, REPLY) if is_watching() else (PATIENT_CONNECT, PATIENT_REPLY)
         bounds = {"socket_connect_timeout": connect, "socket_timeout": reply, "retry": OneTry(outage_of(url))}
+        if found := sentinels(url):
+            return redis_client.sentinel_pool(cls.with_sentinels, found, connect, **bounds | options)
         return super().from_url(url, **bounds | options)
 
 

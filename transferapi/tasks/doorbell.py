@@ -12,7 +12,7 @@ from celery import Celery
 from django.conf import settings
 from kombu.exceptions import KombuError, OperationalError
 
-from transferapi.config.values import broker_url
+from transferapi.config.servers import broker_options, broker_url
 from transferapi.outages import redis_link
 from transferapi.outages.bounded import within
 from transferapi.outages.outage import is_watching
@@ -70,6 +70,7 @@ def _producer(broker_url: str) -> Celery:
         task_ignore_result=True,
         broker_connection_retry=False,
         broker_transport_options={
+            **broker_options(settings.REDIS_URL, PATIENCE),
             "socket_connect_timeout": PATIENCE,
             "socket_timeout": PATIENCE,
             # Without this limit, kombu retries the connection for four seconds or more.

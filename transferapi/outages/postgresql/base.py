@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.backends.postgresql import base
@@ -14,5 +14,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> database.Connection:
         """Raises psycopg2.OperationalError."""
         classes = {"connection_factory": database.Connection, "cursor_factory": database.Cursor}
-        opening = partial(super().get_new_connection, {**conn_params, **classes})
-        return database.connect(opening, {name: conn_params[name] for name in conn_params if name not in classes})
+        opening = super().get_new_connection
+
+        def open_by(given: Mapping[str, Any]) -> database.Connection:
+            made: database.Connection = opening({**given, **classes})
+            return made
+
+        return database.connect(open_by, {name: conn_params[name] for name in conn_params if name not in classes})

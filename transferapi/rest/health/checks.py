@@ -13,7 +13,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from transferapi import schema_version
+from transferapi import redis_client, schema_version
 from transferapi.tasks.upkeep import rounds
 
 #: Seconds for the answer of Redis.
@@ -43,18 +43,14 @@ def schema() -> str:
 
 
 def redis_server() -> str:
-    client = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
-    )
     try:
-        client.ping()
+        with redis_client.connected(settings.REDIS_URL, REDIS_SECONDS) as client:
+            client.ping()
     except redis.RedisError as error:
         return (
             f"Redis does not answer ({type(error).__name__}): see REDIS_URL and the log of Redis. "
             "Tasks go on, and new ones start up to 2 s later"
         )
-    finally:
-        client.close()
     return ""
 
 

@@ -66,8 +66,18 @@ def _timed(execute: Callable[..., Any], sql: str, parameters: Any, many: bool, c
         COUNTS.statement(time.perf_counter() - began)
 
 
+class CountingSentinelPool(redis_link.SentinelPool):
+    """The connections of the cache, where Sentinels name the server."""
+
+    def get_connection(self, *words: Any, **named: Any) -> Any:
+        COUNTS.redis()
+        return super().get_connection(*words, **named)
+
+
 class CountingPool(redis_link.Pool):
     """The connections of the cache. Each command, and each pipeline, takes a connection once."""
+
+    with_sentinels = CountingSentinelPool
 
     def get_connection(self, *words: Any, **named: Any) -> Any:
         COUNTS.redis()

@@ -1,0 +1,130 @@
+"""`waybill run ROLE`: how each role of the service is started, for compose files, units, `make up` and people.
+
+gunicorn and Celery take over the process of the command. The ssh shell, the relay and the migrations run in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from transferapi.config import CHECKOUT, Config
+
+from .stack.roles import WEB, worker_words
+from .user_commands import Declare
+
+#: sysexits.h: the configuration is wrong; try again later.
+EX_CONFIG, EX_TEMPFAIL = 78, 75
+#: The advisory lock of the host that migrates; the seconds for which others wait, and those between two attempts.
+MIGRATING, WAIT_SECONDS, PAUSE = 6501, 600.0, 1.0
+
+
+def declare(commands: Any, command: Declare) -> None:
+    """Add the command to the parser."""
+    said = command(commands, "run", run_role, "run one role of the service; status 78: the settings are wrong")
+    said.add_argument("role", choices=tuple(ROLES))
+
+
+def run_role(config: Config, arguments: argparse.Namespace) -> int:
+    """Check the settings, then become the role. Returns the exit status."""
+    if missing := _missing(config):
+        sys.stderr.write(f"waybill: {', '.join(missing)} must be set for `waybill run {arguments.role}`\n")
+        return EX_CONFIG
+    return ROLES[arguments.role](config)
+
+
+def _missing(config: Config) -> list[str]:
+    """`make up` has servers and keys of its own; a role that is started alone must be given them."""
+    needed = {
+        "DATABASE_URL": config.database_url,
+        "REDIS_URL": config.redis_url,
+        "WAYBILL_SECRET_KEY": config.secret_key,
+    }
+    return [name for name, value in needed.items() if value is None]
+
+
+def _web(config: Config) -> int:
+    _become(WEB)
+
+
+def _worker(config: Config) -> int:
+    _become(worker_words(config.worker_threads))
+
+
+def _become(words: tuple[str, ...] | list[str]) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # In the checkout its modules are found by the folder; elsewhere no file of the folder counts as a module.
+    safe = [] if Path.cwd() == CHECKOUT else ["-P"]
+    os.execv(sys.executable, [sys.executable, *safe, "-m", *words])  # noqa: S606
+
+
+def _shell(config: Config) -> int:
+    _set_up_with_schema()
+    from transferapi.shell.server.main import serve
+
+    return serve(config)
+
+
+def _relay(config: Config) -> int:
+    _set_up_with_schema()
+    from transferapi.relay.main import serve
+
+    return serve(config)
+
+
+def _set_up_with_schema() -> None:
+    _set_up()
+    from transferapi.schema_version import check_or_exit
+
+    check_or_exit()
+
+
+def _set_up() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+    import django
+
+    django.setup()
+
+
+def _migrate(config: Config) -> int:
+    """Bring the schema up to date. Hosts that do so at one time do it one after the other."""
+    _set_up()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from transferapi import schema_version
+
+    schema_version.when_the_database_answers(connection.ensure_connection)
+    if not _take_lock():
+        sys.stderr.write(f"waybill: another host has been migrating the database for {WAIT_SECONDS:g} s\n")
+        return EX_TEMPFAIL
+    # The end of the session releases the lock.
+    call_command("migrate", interactive=False, verbosity=1)
+    schema_version.check_or_exit()
+    return 0
+
+
+def _take_lock() -> bool:
+    """Wait until no other session migrates; False: that took too long."""
+    from django.db import connection
+
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATING])
+            (taken,) = cursor.fetchone()
+        if taken or time.monotonic() > until:
+            return bool(taken)
+        time.sleep(PAUSE)
+
+
+ROLES: Mapping[str, Callable[[Config], int]] = MappingProxyType(
+    {"web": _web, "worker": _worker, "shell": _shell, "relay": _relay, "migrate": _migrate}
+)

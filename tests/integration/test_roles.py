@@ -1,0 +1,109 @@
+"""`waybill run`: real processes of the roles that no other module starts, and hosts that migrate at one time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from deploy import roles
+from deploy.endpoint.toolkit import free_port
+from deploy.stack.child import spawn, stop
+from deploy.stack.redis import Redis
+from tests.waiting import children_of, eventually
+from transferapi.config import CHECKOUT, load
+
+RUN = [sys.executable, "-m", "deploy.cli", "run"]
+
+
+@pytest.fixture
+def environ(database_url: str, redis_server: Redis, tmp_path: Path) -> dict[str, str]:
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_server.url(),
+        "WAYBILL_SECRET_KEY": "x" * 50,
+        "WAYBILL_HOME": str(tmp_path),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@contextmanager
+def another_host_migrates(database_url: str) -> Iterator[psycopg2.extensions.connection]:
+    connection = psycopg2.connect(database_url)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [roles.MIGRATING])
+        yield connection
+    finally:
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_web_server_is_the_process_that_was_started(environ: dict[str, str], tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "web.log"
+    environ |= {"WAYBILL_PORT": str(port), "WAYBILL_WEB_PROCESSES": "1", "WAYBILL_WEB_THREADS": "3"}
+    process = spawn([*RUN, "web"], log=log, env=environ, cwd=CHECKOUT)
+    try:
+        eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None, seconds=90)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as answer:
+            assert answer.status == 200
+        assert b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert len(children_of(process.pid)) == 1
+        assert f"http://127.0.0.1:{port}" in log.read_text()
+    finally:
+        stop(process)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_host_waits_while_another_one_migrates(environ: dict[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "migrate.log"
+    with another_host_migrates(environ["DATABASE_URL"]) as connection:
+        process = spawn([*RUN, "migrate"], log=log, env=environ, cwd=CHECKOUT)
+        try:
+
+            def asks() -> bool:
+                with connection.cursor() as cursor:
+                    cursor.execute(
+                        "SELECT count(*) FROM pg_stat_activity"
+                        " WHERE datname = current_database() AND query LIKE 'SELECT pg_try_advisory_lock(%%'"
+                    )
+                    return cursor.fetchone() != (0,) or process.poll() is not None
+
+            eventually(asks, seconds=90)
+            assert process.poll() is None, log.read_text()
+            assert "Operations to perform" not in log.read_text()
+            connection.close()
+            assert process.wait(90) == 0, log.read_text()
+        finally:
+            stop(process)
+    assert "No migrations to apply" in log.read_text()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_wait_for_another_host_has_an_end(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(roles, "WAIT_SECONDS", 0.0)
+    with another_host_migrates(database_url):
+        assert roles.ROLES["migrate"](load({})) == 75
+    assert "another host has been migrating" in capsys.readouterr().err
+
+
+def test_migrations_wait_for_a_database_and_end_with_status_75(environ: dict[str, str]) -> None:
+    """A script in place of the command, so that it does not wait for 30 s."""
+    script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
+    script += "raise SystemExit(cli.main(['run', 'migrate']))"
+    environ["DATABASE_URL"] = f"postgresql://waybill@127.0.0.1:{free_port()}/waybill"
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, env=environ, cwd=CHECKOUT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 75, done.stderr
+    assert done.stderr == "waybill: the database did not answer for 0 s\n"
