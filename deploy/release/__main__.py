@@ -1,4 +1,4 @@
-"""`make release`: builds sdist, wheel, agent, image archive and SBOM of a commit, with their hashes.
+"""`make release`: builds sdist, wheel, agent, image archive, Debian package and SBOM of a commit, with their hashes.
 
     python -m deploy.release [--out FOLDER] [--commit COMMIT] [--part PART]... [--sign KEY] [--twice]
 
@@ -15,13 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import bill, image, packages
+from . import bill, debian, image, packages
 from .errors import ReleaseError
 from .source import Source, copy_commit, run
 from .sums import sign, write_sums
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PARTS = ("packages", "agent", "bill", "image")
+PARTS = ("packages", "agent", "bill", "image", "debian")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,7 +58,7 @@ def release(commit: str, out: Path, parts: tuple[str, ...] | list[str], mirror: 
     with tempfile.TemporaryDirectory(prefix="waybill-release-") as work:
         source = copy_commit(CHECKOUT, commit, Path(work, "source"))
         files: list[Path] = []
-        if "packages" in parts or "image" in parts:
+        if {"packages", "image", "debian"} & {*parts}:
             files += packages.build(source, out)
         if "agent" in parts:
             files.append(_agent(source, out))
@@ -66,6 +66,8 @@ def release(commit: str, out: Path, parts: tuple[str, ...] | list[str], mirror: 
             files.append(bill.write(source, out))
         if "image" in parts:
             files.append(image.build(source, files[1], out, mirror))
+        if "debian" in parts:
+            files.append(debian.build(source, files[1], out))
     return files
 
 

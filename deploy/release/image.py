@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import io
 import platform
-import shutil
-import sys
 import tarfile
 from pathlib import Path
 
 from . import engines
 from .archives import write_tar
 from .errors import ReleaseError
+from .libraries import COMMAND, SUITE, install
 from .oci import ARCHITECTURES, Image
 from .source import Source, run
 
-#: The release of Debian below, and its Python.
-SUITE, PYTHON = "bookworm", "3.11"
 PACKAGES = "python3,ca-certificates,tzdata"
-#: The versions of the C library (PEP 600) whose wheels run there: Debian 12 has 2.36.
-WHEELS = ("2014", *(f"_2_{minor}" for minor in range(17, 37)))
 #: The account of all processes. Kubernetes checks by the number that it is not root.
 ACCOUNT = 10001
 HOME = "/home/waybill"
 LIBRARIES = "/opt/waybill"
-COMMAND = f"""#!/bin/sh
-PYTHONPATH={LIBRARIES} exec python3 -P -m deploy.entry "$@"
-"""
 
 
 def build(source: Source, wheel: Path, out: Path, mirror: str = "") -> Path:
@@ -87,18 +79,11 @@ def _accounts(base: bytes) -> dict[str, bytes]:
 def _application(source: Source, wheel: Path, work: Path, accounts: dict[str, bytes]) -> bytes:
     """The layer of the service: its wheel and those of its libraries, the command, the account and its home."""
     libraries = work / "libraries"
-    machine = platform.machine()
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    pip += ["--no-compile", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON, "--target", str(libraries)]
-    pip += [f"--platform=manylinux{version}_{machine}" for version in WHEELS]
-    run([*pip, "--require-hashes", "-r", source.folder / "requirements.lock"], work, source.environ)
-    run([*pip, wheel], work, source.environ)
+    install(source, wheel, libraries)
     engines.remove(libraries)
-    # The scripts of libraries name the Python that installed them.
-    shutil.rmtree(libraries / "bin")
     members = [_file(f"{LIBRARIES}/{found.relative_to(libraries)}", found) for found in sorted(libraries.rglob("*"))]
     members += [_member(name, content, 0o644) for name, content in accounts.items()]
-    members += [_member("usr/local/bin/waybill", COMMAND.encode(), 0o755)]
+    members += [_member("usr/local/bin/waybill", COMMAND.format(folder=LIBRARIES, python="python3").encode(), 0o755)]
     for name in (HOME, f"{HOME}/.waybill"):
         folder, _ = _member(name, b"", 0o700)
         folder.type, folder.uid, folder.gid = tarfile.DIRTYPE, ACCOUNT, ACCOUNT
