@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+#: Runnable threads of the machine for each processor from which answers come late, and the longest that a wait gets.
+BUSY, LONGEST_FACTOR = 2.0, 5.0
 
 
 class _Call(Generic[T]):
@@ -44,11 +48,25 @@ class _Call(Generic[T]):
         return self._results[0]
 
 
+def patience_factor() -> float:
+    """By how much to lengthen a wait, so that a machine that has too much to do does not count as an outage.
+
+    From 1.0 to LONGEST_FACTOR, by the load of the last minute (getloadavg(3)).
+    """
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        return 1.0
+    return min(LONGEST_FACTOR, max(1.0, load / (BUSY * (os.cpu_count() or 1))))
+
+
 def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object] | None = None) -> T:
-    """Call `work` in a thread, and wait at most so long. Raises TimeoutError, and what the work raises.
+    """Call `work` in a thread, and wait at most so long, times `patience_factor`.
+
+    Raises TimeoutError, and what the work raises.
 
     Work that is late goes on, and its result is given to `dispose`: use it for what is rare, such as new connections.
     """
     call = _Call(work, dispose)
     threading.Thread(target=call.run, name="bounded", daemon=True).start()
-    return call.result(seconds)
+    return call.result(seconds * patience_factor())

@@ -42,6 +42,8 @@ class Outage:
         self._count = 0
         #: Whether connecting has failed, so that nobody need try it.
         self.refuses = False
+        #: Whether a probe has failed, too: a first error may have been a late answer.
+        self.is_confirmed = False
 
     @property
     def is_on(self) -> bool:
@@ -80,10 +82,11 @@ class Outage:
             try:
                 self._probe()
             except Exception:
+                self.is_confirmed = True
                 log.debug("%s does not answer yet", self._server)
             else:
                 break
         with self._lock:
             seconds, count = time.monotonic() - (self._began or 0.0), self._count
-            self._began, self._count, self.refuses = None, 0, False
+            self._began, self._count, self.refuses, self.is_confirmed = None, 0, False, False
         log.warning("%s answers again after %.1f s; %d operations met the outage", self._server, seconds, count)

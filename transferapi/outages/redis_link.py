@@ -24,9 +24,10 @@ from .outage import Outage, is_watching
 
 T = TypeVar("T")
 
-#: Seconds for a connection (the look-up of the name included), and for each reply: of a process that serves, and of
-#: commands. A request that meets a new outage waits for one of them or both; the later ones wait for none.
+#: Seconds for a connection (the look-up of the name included), and for each reply: of a process that serves; of its
+#: cache; and of commands. A request that meets a new outage waits for one or both of them; the later ones for none.
 CONNECT, REPLY = 0.1, 0.2
+CACHE_CONNECT, CACHE_REPLY = 1.0, 2.0
 PATIENT_CONNECT, PATIENT_REPLY = 2.0, 5.0
 _MEANWHILE = "requests are not counted, nobody signs in by password, and new tasks start up to 2 s later"
 _AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
@@ -46,18 +47,21 @@ def _probe(url: str) -> None:
 
 
 class OneTry(Retry):
-    """Redis-py calls this with each command and each connection: it is tried once, or not at all in an outage."""
+    """Redis-py calls this with each command and each connection: it is tried once, or not at all in an outage.
 
-    def __init__(self, outage: Outage) -> None:
+    patient: it is tried until a probe has confirmed the outage.
+    """
+
+    def __init__(self, outage: Outage, *, patient: bool = False) -> None:
         super().__init__(NoBackoff(), 0)
-        self._outage = outage
+        self._outage, self._patient = outage, patient
 
     def __deepcopy__(self, memo: object) -> OneTry:
         """Redis-py copies it for each connection."""
         return self
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., Any], *words: Any, **named: Any) -> T:
-        if self._outage.is_on:
+        if self._outage.is_confirmed if self._patient else self._outage.is_on:
             self._outage.refused()
             raise redis.ConnectionError("Redis does not answer")
         try:
@@ -76,7 +80,10 @@ class SentinelPool(SentinelConnectionPool):
 
 
 class Pool(redis.ConnectionPool):
-    """Connections with these bounds, for Django's cache and for `client`."""
+    """Connections with these bounds, for `client`: each request asks for the rate limit, and needs no answer."""
+
+    serving = CONNECT, REPLY
+    patient = False
 
     #: The pool in place of this one for an address with Sentinels.
     with_sentinels: type[SentinelPool] = SentinelPool
@@ -86,11 +93,19 @@ class Pool(redis.ConnectionPool):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Any:
-        connect, reply = (CONNECT, REPLY) if is_watching() else (PATIENT_CONNECT, PATIENT_REPLY)
-        bounds = {"socket_connect_timeout": connect, "socket_timeout": reply, "retry": OneTry(outage_of(url))}
+        connect, reply = cls.serving if is_watching() else (PATIENT_CONNECT, PATIENT_REPLY)
+        retry = OneTry(outage_of(url), patient=cls.patient)
+        bounds = {"socket_connect_timeout": connect, "socket_timeout": reply, "retry": retry}
         if found := sentinels(url):
             return redis_client.sentinel_pool(cls.with_sentinels, found, connect, **bounds | options)
         return super().from_url(url, **bounds | options)
+
+
+class CachePool(Pool):
+    """Connections of Django's cache. Sign-in and uploads are refused without an answer, so they wait for a late one."""
+
+    serving = CACHE_CONNECT, CACHE_REPLY
+    patient = True
 
 
 def client(url: str) -> redis.Redis:

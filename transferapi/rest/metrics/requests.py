@@ -74,7 +74,7 @@ class CountingSentinelPool(redis_link.SentinelPool):
         return super().get_connection(*words, **named)
 
 
-class CountingPool(redis_link.Pool):
+class CountingPool(redis_link.CachePool):
     """The connections of the cache. Each command, and each pipeline, takes a connection once."""
 
     with_sentinels = CountingSentinelPool
