@@ -16,11 +16,13 @@ from . import (
     check,
     client_commands,
     doctor_command,
+    maintenance_commands,
     oidc_commands,
     people_commands,
     roles,
     scim_commands,
     task_commands,
+    upgrade_commands,
     user_commands,
 )
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
@@ -108,6 +110,8 @@ def parser() -> argparse.ArgumentParser:
     scim_commands.declare(commands, command)
     task_commands.declare(commands, command)
     backup_commands.declare(commands, command)
+    upgrade_commands.declare(commands, command)
+    maintenance_commands.declare(commands, command)
     return main
 
 

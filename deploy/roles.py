@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from transferapi.config import CHECKOUT, Config
 
 from .stack.roles import WEB, worker_words
+from .upgrade_commands import expand
 from .user_commands import Declare
 
 #: sysexits.h: the configuration is wrong; try again later.
@@ -94,9 +95,8 @@ def _set_up() -> None:
 
 
 def _migrate(config: Config) -> int:
-    """Bring the schema up to date. Hosts that do so at one time do it one after the other."""
+    """Bring the schema to this version, as `waybill upgrade` does. Hosts do so one after the other."""
     _set_up()
-    from django.core.management import call_command
     from django.db import connection
 
     from transferapi import schema_version
@@ -106,7 +106,7 @@ def _migrate(config: Config) -> int:
         sys.stderr.write(f"waybill: another host has been migrating the database for {WAIT_SECONDS:g} s\n")
         return EX_TEMPFAIL
     # The end of the session releases the lock.
-    call_command("migrate", interactive=False, verbosity=1)
+    expand()
     schema_version.check_or_exit()
     return 0
 

@@ -37,7 +37,7 @@ CUSTOM = "custom"
 def limits(endpoint: Endpoint) -> NetworkLimits:
     """The limits and the preferred values of this endpoint for one task."""
     if endpoint.network_use != CUSTOM:
-        return WORDS[endpoint.network_use]
+        return WORDS.get(endpoint.network_use, NetworkLimits())
     return NetworkLimits(*(getattr(endpoint, name) for name in NetworkLimits._fields))
 
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from identity.linked.models import LinkedIdentity
 from identity.models import Membership, User
+from identity.single_row import enum_value
 
 from .models import AccessRule, Endpoint, Role
 
@@ -177,7 +178,7 @@ def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
     if endpoint.owner_id == user.pk:
         return frozenset({RoleName.ADMINISTRATOR})
     held = Role.objects.filter(_is_principal(user), endpoint=endpoint).values_list("role", flat=True)
-    return frozenset(map(RoleName, held))
+    return frozenset(enum_value(RoleName, role) for role in held)
 
 
 def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, frozenset[RoleName]]:
@@ -187,7 +188,7 @@ def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, froze
     if others := {row.pk for row in rows if row.owner_id != user.pk}:
         found = Role.objects.filter(_is_principal(user), endpoint__in=others)
         for pk, role in found.values_list("endpoint_id", "role"):
-            held[pk].add(RoleName(role))
+            held[pk].add(enum_value(RoleName, role))
     owned = frozenset({RoleName.ADMINISTRATOR})
     return {row.pk: owned if row.owner_id == user.pk else frozenset(held[row.pk]) for row in rows}
 
@@ -201,7 +202,7 @@ def non_functional_among(endpoints: Iterable[Endpoint]) -> set[uuid.UUID]:
 
 def role_permits(held: Iterable[RoleName], verb: Permission) -> bool:
     """Whether one of these roles gives this permission."""
-    return any(verb in _OF_ROLES[role] for role in held)
+    return any(verb in _OF_ROLES.get(role, ()) for role in held)
 
 
 def has_full_access(user: User, endpoint: Endpoint) -> bool:

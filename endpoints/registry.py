@@ -31,7 +31,7 @@ from .errors import (
     ServerNotFoundError,
     TooManyEndpointsError,
 )
-from .fields import checked, checked_of_share, wants_agent
+from .fields import checked, checked_of_share, joined, wants_agent
 from .models import Endpoint, Server
 from .permissions import Permission, administered, functional_shares, is_restricted, may, shared_with, visible
 from .servers.host_key_registration import check_jump_host, pinned
@@ -74,8 +74,8 @@ def canonical_name(endpoint: Endpoint) -> str:
 
 
 def server_uri(server: Server) -> str:
-    """`gsiftp://host:2811`."""
-    return server_spec(server).uri
+    """`gsiftp://host:2811`; also for a scheme that only a newer version knows."""
+    return f"{server.scheme}://{joined(server.hostname, server.port)}"
 
 
 def resolve(user: User, ref: str, verb: Permission) -> Endpoint:

@@ -1,14 +1,16 @@
-"""Queries for at most one row, and rows of queries in SQL."""
+"""Queries for at most one row, rows of queries in SQL, and values of enums in rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models import QuerySet
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 
 def single_row(found: QuerySet[Any, T]) -> T | None:
@@ -21,3 +23,13 @@ def query_rows(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return list(cursor.fetchall())
+
+
+def enum_value(kind: type[E], value: str) -> E:
+    """The member of this value; for one that only a newer version knows, a member with that name that is in no list."""
+    try:
+        return kind(value)
+    except ValueError:
+        unknown = str.__new__(kind, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown

@@ -15,12 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Q
 
 from . import user_names
 from .audit import log as audit
 from .audit.log import What
+from .conflicts import unless_taken
 from .error_categories import CategorizedError, Category, NotFoundError
 from .models import User
 
@@ -28,6 +29,8 @@ from .models import User
 DELETED = "deleted-"
 #: Characters of a full name.
 MAX_FULL_NAME = 150
+#: The constraint on user names.
+ONE_NAME = "identity_user_username_key"
 
 
 class UserAccountError(Exception):
@@ -90,12 +93,9 @@ def add(username: str, details: UserDetails, actor: User | None = None) -> User:
     user = User(username=username)
     user.set_unusable_password()
     _fill(user, details)
-    try:
-        with transaction.atomic():
-            user.save(force_insert=True)
-            audit.record(What.USER_ADDED, user, _facts(details), actor=actor)
-    except IntegrityError:
-        raise UserExistsError(username) from None
+    with unless_taken(ONE_NAME, UserExistsError(username)):
+        user.save(force_insert=True)
+        audit.record(What.USER_ADDED, user, _facts(details), actor=actor)
     return user
 
 

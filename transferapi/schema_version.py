@@ -1,44 +1,103 @@
-"""Check that the database has the schema of this code. Each program checks it at its start, except the migrations.
+"""Check at the start of each program, except the migrations, that its code can run on the schema of the database.
 
-New code on an old schema, or old code on a new one, would serve some requests and fail in the middle of others. The
+A migration has an attribute `effect` (decision 0069):
+
+    EXPAND      the code of the previous release can run on it: it adds a table, or a column that may be left out
+    CONTRACT    it removes what only the previous release uses; the code of its own release runs before and after it
+    no effect   every process stops for it, as for all migrations before 0.1.0 and those of libraries
+
+So the code runs on its own schema, on one that lacks contractions, and on one whose later migrations are all
+expansions. It reads the effects of migrations that it does not have from the table `tasks_schemachange`, into which the
+version that has them wrote them. On any other schema it would serve some requests and fail in the middle of others; the
 check at the start gives a clear error instead.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from collections.abc import Callable, Collection
-from typing import NoReturn
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, NoReturn
 
 from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.migration import Migration
+
+log = logging.getLogger(__name__)
 
 #: Seconds for which a starting program waits for the database, and seconds between two attempts.
 PATIENCE, PAUSE = 30.0, 0.5
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
+#: The values of `Migration.effect`.
+EXPAND, CONTRACT = "expand", "contract"
+TABLE = "tasks_schemachange"
 
-Migration = tuple[str, str]
+#: App and name of a migration.
+Key = tuple[str, str]
 
 
 class WrongSchemaError(Exception):
     """The schema is of another version; `str` is a sentence that names a migration and what to do."""
 
 
-def check() -> None:
+class Difference(NamedTuple):
+    """The difference between code and schema where both fit. newer: expansions of a later version.
+
+    awaited: contractions that are to be run.
+    """
+
+    newer: tuple[Key, ...] = ()
+    awaited: tuple[Key, ...] = ()
+
+
+def effect_of(migration: Migration) -> str | None:
+    """EXPAND, CONTRACT or None."""
+    return getattr(migration, "effect", None)
+
+
+def check() -> Difference:
     """Compare the migrations of this code with those of the database. Raises WrongSchemaError, OperationalError."""
     loader = MigrationLoader(connection)
     # A squashed migration counts as applied where the replaced ones are; these may be missing in the code.
     replaced = {one for migration in loader.disk_migrations.values() for one in migration.replaces}
     squashed = {key for key, migration in loader.disk_migrations.items() if migration.replaces}
     known, applied = set(loader.disk_migrations), set(loader.applied_migrations)
-    if missing := known - applied - squashed:
-        reason = f"the database lacks {_named(missing)}, which this version needs"
+    missing = known - applied - squashed
+    if needed := {key for key in missing if effect_of(loader.disk_migrations[key]) != CONTRACT}:
+        reason = f"the database lacks {named(needed)}, which this version needs"
         raise WrongSchemaError(f"{reason}: run `waybill run migrate` (or `make up`, which does so)")
     if unknown := applied - known - replaced:
-        reason = f"the database has {_named(unknown)}, which this version does not know"
-        raise WrongSchemaError(f"{reason}: a newer version has changed it; start that one, or restore a backup")
+        effects = recorded_effects()
+        if broken := {key for key in unknown if effects.get(key) != EXPAND}:
+            reason = f"the database has {named(broken)}, which this version does not know"
+            raise WrongSchemaError(f"{reason}: a newer version has changed it; start that one, or restore a backup")
+    return Difference(tuple(sorted(unknown)), tuple(sorted(missing)))
+
+
+def recorded_effects() -> Mapping[Key, str]:
+    """The effects of migrations that are in the database; none where its schema is older than they are."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE])
+        if not cursor.fetchone()[0]:
+            return {}
+        cursor.execute(f"SELECT app, name, effect FROM {TABLE}")  # noqa: S608 - a constant
+        return {(app, name): effect for app, name, effect in cursor.fetchall()}
+
+
+def record_effects(migrations: Mapping[Key, Migration]) -> None:
+    """Write the effects of these migrations for older versions, which do not have them."""
+    rows = [(*key, effect) for key, migration in sorted(migrations.items()) if (effect := effect_of(migration))]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE])
+        if cursor.fetchone()[0] and rows:
+            cursor.executemany(
+                f"INSERT INTO {TABLE} (app, name, effect) VALUES (%s, %s, %s)"  # noqa: S608 - a constant
+                " ON CONFLICT (app, name) DO UPDATE SET effect = excluded.effect"
+                f" WHERE {TABLE}.effect <> excluded.effect",
+                rows,
+            )
 
 
 def check_or_exit() -> None:
@@ -47,7 +106,7 @@ def check_or_exit() -> None:
     It leaves no connection open, since the program may fork.
     """
     try:
-        when_the_database_answers(check)
+        when_the_database_answers(lambda: _tell(check()))
     except WrongSchemaError as error:
         _exit(str(error), EX_CONFIG)
     finally:
@@ -69,13 +128,24 @@ def when_the_database_answers(act: Callable[[], None]) -> None:
             time.sleep(PAUSE)
 
 
+def _tell(found: Difference) -> None:
+    if found.newer:
+        log.warning("the database has %s of a newer version, an expansion: this version runs on it", named(found.newer))
+    if found.awaited:
+        log.warning(
+            "the database lacks %s, a contraction: `waybill upgrade --contract` runs it when no older process is left",
+            named(found.awaited),
+        )
+
+
 def _exit(sentence: str, status: int) -> NoReturn:
     # Not sys.stderr: Celery turns that into log messages, which a log level may hide.
     print(f"waybill: {sentence}", file=sys.__stderr__, flush=True)
     raise SystemExit(status)
 
 
-def _named(migrations: Collection[Migration]) -> str:
+def named(migrations: Collection[Key]) -> str:
+    """The first of these migrations, and how many more there are."""
     app, name = min(migrations)
     more = f" and {len(migrations) - 1} more" if len(migrations) > 1 else ""
     return f"the migration {app}.{name}{more}"

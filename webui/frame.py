@@ -11,7 +11,7 @@ from django.utils.translation import get_language, ngettext
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.models import User
-from transferapi.tasks import queries
+from transferapi.tasks import maintenance, queries
 
 from . import assets, language, navigation
 from .navigation import Entry
@@ -38,13 +38,17 @@ class Frame:
     waiting_tasks: int = 0
     script_texts: dict[str, str] = field(default_factory=dict)
     languages: dict[str, str] = field(default_factory=lambda: language.LANGUAGES)
+    #: The message of the operator during maintenance; "": there is none.
+    maintenance: str = ""
 
 
 def of(request: HttpRequest) -> Frame:
     spoken = (get_language() or "en").partition("-")[0]
     user = request.user
     texts = language.script_texts(spoken, _script_sources()) if spoken != "en" else {}
-    frame = Frame(spoken, theme(request), here=f"/{request.path.split('/')[1]}", script_texts=texts)
+    here, notice = f"/{request.path.split('/')[1]}", maintenance.current()
+    said = notice.sentence if notice else ""
+    frame = Frame(spoken, theme(request), here=here, script_texts=texts, maintenance=said)
     return _with_user(frame, user) if isinstance(user, User) else frame
 
 

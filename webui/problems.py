@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
+from collections.abc import Callable
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import translation
 from django.utils.translation import gettext as _
 
@@ -14,6 +17,8 @@ from transferapi.outages.log_filter import is_told
 from transferapi.rest import error_pages
 from transferapi.rest.elsewhere import services
 from transferapi.rest.http import errors
+from transferapi.rest.maintenance import refusal, refused
+from transferapi.tasks import maintenance
 
 from . import language
 from .page import problem
@@ -22,6 +27,13 @@ log = logging.getLogger(__name__)
 
 #: Routes below which a browser, too, gets the document.
 API = ("/v0.10/", "/v2/", "/jobs", "/static/", "/shell")
+_READING = ("GET", "HEAD", "OPTIONS", "TRACE")
+#: Routes that change no data of users, although they are no GET: signing in and out, tokens, how pages look, checks,
+#: activation with a credential that is there, renewed certificates of agents. The shell and SCIM look by themselves.
+_ALLOWED = re.compile(
+    r"/(signin|saml|oauth/callback|v2/oauth2|scim)(/|\Z)|/(signout|preferences|shell|connect/renew)\Z"
+    r"|/v0\.10/(transfer|delete)/check\Z|/v0\.10/endpoint/[^/]+/autoactivate\Z"
+)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -74,4 +86,28 @@ def failure(request: HttpRequest) -> HttpResponse:
 
 
 def _reads_pages(request: HttpRequest) -> bool:
+    """Whether a person reads the answer in a browser."""
     return "text/html" in request.headers.get("Accept", "") and not request.path.startswith(API)
+
+
+class MaintenanceMode:
+    """Middleware, behind those that know the user and the language."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
+        if request.method in _READING or _ALLOWED.match(request.path):
+            return None
+        notice = maintenance.current()
+        return None if notice is None else _in_maintenance(request, notice.sentence)
+
+
+def _in_maintenance(request: HttpRequest, sentence: str) -> HttpResponse:
+    if not _reads_pages(request):
+        return refusal(request, sentence)
+    language.activate(language.of(request))
+    return refused(problem(request, 503, _("Maintenance"), sentence))

@@ -51,7 +51,7 @@ class Row:
     def state(self) -> object:
         if self.timer.inactive_reason == services.HELD:
             return _("held by the operator of this service")
-        return STATES[self.timer.status]
+        return STATES.get(self.timer.status, self.timer.status)
 
 
 @signed_in

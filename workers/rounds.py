@@ -17,7 +17,9 @@ from functools import partial
 from typing import NamedTuple
 
 from transferapi.outages.log_filter import is_told
+from transferapi.tasks import maintenance
 from transferapi.tasks.upkeep import rounds, tallies, worker_processes
+from transferapi.tasks.upkeep.watch import Watch
 from workers.store import on_a_connection
 
 from . import runtime, webhook_sender
@@ -57,6 +59,7 @@ class Ticker:
         self._pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="round")
         self._under_way: dict[str, Future[None]] = {}
         self._report_at = 0.0
+        self._watch = Watch("worker")
 
     def start(self) -> None:
         self._thread.start()
@@ -77,11 +80,15 @@ class Ticker:
                     log.warning("periodic jobs are delayed: %s", type(error).__name__)
         with contextlib.suppress(Exception):
             on_a_connection(lambda: worker_processes.leave(runtime.worker_name()))
+            on_a_connection(self._watch.leave)
         with contextlib.suppress(Exception):
             tallies.flush()
 
     def _report(self) -> None:
         """Write from time to time that this process runs."""
+        on_a_connection(self._watch.look)
+        notice = maintenance.current()
+        runtime.hold(held=notice is not None and notice.hold)
         if time.monotonic() >= self._report_at:
             report = partial(worker_processes.report, runtime.worker_name(), socket.gethostname(), runtime.gauges())
             on_a_connection(report)

@@ -123,6 +123,8 @@ _reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 _stopping = False
+#: The maintenance mode keeps tasks from running.
+_held = False
 
 
 def current() -> Runtime:
@@ -145,6 +147,16 @@ def stop() -> None:
         _runtime.loop.call_soon_threadsafe(_runtime.stop.set)
 
 
+def hold(*, held: bool) -> None:
+    """Make every slice of this process release its task, and take no task while `held`. Called again and again."""
+    global _held
+    with _lock:
+        if held and _runtime and _runtime.slices:
+            released, _runtime.stop = _runtime.stop, asyncio.Event()
+            _runtime.loop.call_soon_threadsafe(released.set)
+        _held = held
+
+
 def worker_name() -> str:
     """The holder of a lease, for people who read the table; writes are fenced by the epoch."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -158,7 +170,7 @@ def gauges() -> dict[str, int]:
 
 def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then ring for tasks that waited for this one's end."""
-    if _stopping:
+    if _stopping or _held:
         return
     grant = _scheduling.submit(on_a_connection, lambda: leases.acquire(uuid.UUID(task_id), worker_name())).result()
     if not isinstance(grant, leases.Grant):
@@ -229,6 +241,8 @@ def sweep() -> None:
 
     The next sweep comes when the next lease ends, if that is soon: a lost worker's tasks wait for no other one.
     """
+    if _held:
+        return
 
     def find_runnable() -> list[uuid.UUID]:
         moves.expire_overdue()

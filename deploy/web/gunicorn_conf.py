@@ -108,6 +108,7 @@ def post_fork(server: object, worker: Any) -> None:
     from transferapi.outages import database
     from transferapi.rest.http.trusted_proxies import client_address
     from transferapi.rest.metrics.shared_counts import COUNTS
+    from transferapi.tasks.upkeep.watch import Watch
 
     from .early_refusal import readable, refusal_of
     from .tunnels import TunnelForwarder
@@ -116,6 +117,7 @@ def post_fork(server: object, worker: Any) -> None:
     COUNTS.take_slot(worker.slot)
     database.watch(database.OF_REQUESTS)
     worker.tunnels = TunnelForwarder(_config.relay)
+    Watch("web").start()
 
 
 def worker_exit(server: object, worker: Any) -> None:

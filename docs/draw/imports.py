@@ -45,6 +45,7 @@ WIRING = frozenset(
             )
         ),
         "transferapi.redis_client",
+        "transferapi.schema_migration",
         "transferapi.schema_version",
         "transferapi.version",
     }

@@ -15,6 +15,7 @@ from enum import StrEnum
 from django.db import transaction
 
 from identity.models import GroupPreference, Membership, User
+from identity.single_row import enum_value
 
 from . import services as groups
 from .errors import GroupForbiddenError, GroupInvalidError
@@ -220,7 +221,9 @@ class _ActionRunner:
 
     def _accept(self, action: MembershipAction) -> Membership:
         row = self._row(action, MembershipStatus.INVITED)
-        return self._put(row.user_id, MembershipStatus.ACTIVE, GroupRole(row.role), self._fields(action, row))
+        return self._put(
+            row.user_id, MembershipStatus.ACTIVE, enum_value(GroupRole, row.role), self._fields(action, row)
+        )
 
     def _join(self, action: MembershipAction) -> Membership:
         row = self._rows.get(action.identity_id)

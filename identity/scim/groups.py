@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from identity.audit import log as audit
 from identity.audit.log import What
+from identity.conflicts import unless_taken
 from identity.groups import services
 from identity.groups.services import MAX_MEMBERS, GroupRole, MembershipStatus
 from identity.models import Group, Membership
@@ -110,11 +111,8 @@ def _apply(client: ScimClient, group: Group, change: GroupChange) -> None:
         if len(change.external_id) > users.MAX_EXTERNAL_ID or "\0" in change.external_id:
             raise ScimInvalidError("externalId", f"At most {users.MAX_EXTERNAL_ID} characters.")
         group.scim_external_id = change.external_id
-    try:
-        with transaction.atomic():
-            group.save()
-    except IntegrityError:
-        raise ScimTakenError("Another group has this externalId.") from None
+    with unless_taken("scim_group_external_id_once", ScimTakenError("Another group has this externalId.")):
+        group.save()
     if change.steps:
         _set_members(client, group, change.steps)
 

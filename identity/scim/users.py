@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from identity import user_accounts, user_names
 from identity.accounts import deactivation
 from identity.audit import log as audit
 from identity.audit.log import What
+from identity.conflicts import unless_taken
 from identity.models import Membership, User
 from identity.sign_up.rules import RESERVED
 from identity.user_accounts import DELETED, UserDetails
@@ -157,11 +158,8 @@ def _apply(row: ScimUser, change: UserChange) -> None:
         row.external_id = change.external_id
     if change.active is not None:
         _set_active(row, active=change.active)
-    try:
-        with transaction.atomic():
-            row.save()
-    except IntegrityError:
-        raise ScimTakenError("Another user has this externalId.") from None
+    with unless_taken("scim_user_external_id_once", ScimTakenError("Another user has this externalId.")):
+        row.save()
 
 
 def _set_active(row: ScimUser, *, active: bool) -> None:

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 
 from identity.clock import moment
+from identity.conflicts import constraint_of
 from identity.hidden import Secret
 from identity.models import SignUpRequest, User
 from identity.password_sign_in import check_new_password, count_request
@@ -70,7 +71,9 @@ def ask(address: str, network: str, invitation: Secret | None = None, now: datet
     try:
         with transaction.atomic():
             SignUpRequest.objects.create(email=email, **row)
-    except IntegrityError:
+    except IntegrityError as error:
+        if constraint_of(error) != "identity_signuprequest_email_key":
+            raise
         SignUpRequest.objects.filter(email=email, asked_at__lte=time - SPACING).update(**row)
 
 

@@ -18,14 +18,15 @@ from datetime import datetime
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from identity.clock import moment
+from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import Invitation, User
 from identity.signals import signed_up
-from identity.user_accounts import MAX_FULL_NAME
+from identity.user_accounts import MAX_FULL_NAME, ONE_NAME
 
 from .errors import (
     AddressNotProvenError,
@@ -171,11 +172,8 @@ def _new_user(applicant: Applicant, address: str) -> User:
         raise NameRefusedError(f"A full name is at most {MAX_FULL_NAME} characters that can be printed.")
     user = User(username=checked_name(applicant.username), first_name=applicant.full_name.strip(), email=address)
     user.set_unusable_password()
-    try:
-        with transaction.atomic():
-            user.save(force_insert=True)
-    except IntegrityError:
-        raise NameRefusedError("This user name is taken. Choose another one.") from None
+    with unless_taken(ONE_NAME, NameRefusedError("This user name is taken. Choose another one.")):
+        user.save(force_insert=True)
     return user
 
 

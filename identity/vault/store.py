@@ -19,6 +19,7 @@ from identity.clock import moment
 from identity.hidden import Hidden
 from identity.models import Activation, Credential, PendingSecret, User
 from identity.signals import credential_stored
+from identity.single_row import enum_value
 
 from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
 from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
@@ -271,5 +272,11 @@ def _printable(subject: str) -> str:
 
 def _info(row: Credential) -> CredentialInfo:
     return CredentialInfo(
-        row.pk, row.user_id, row.bound_to, CredentialKind(row.kind), row.subject, row.expires_at, row.stored_at
+        row.pk,
+        row.user_id,
+        row.bound_to,
+        enum_value(CredentialKind, row.kind),
+        row.subject,
+        row.expires_at,
+        row.stored_at,
     )

@@ -308,6 +308,12 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     ),
     (tasks.TaskCompleteError(ID), 409, "TaskComplete", "The task is complete and does not change any more"),
     (tasks.TaskNotCompleteError(ID), 409, "TaskNotComplete", "The task is not done yet; cancel it first"),
+    (
+        tasks.UnknownStateError(ID),
+        409,
+        "Conflict",
+        "A newer version of this service has put this task into a state that this version does not know",
+    ),
     (tasks.NothingToRetryError(WHY), 409, "Conflict", WHY),
     (tasks.RequestError("f", WHY), 400, BAD, "f: It is so."),
     (tasks.RequestError("f", WHY, "ClientError.Own"), 400, "ClientError.Own", "f: It is so."),

@@ -65,6 +65,10 @@ async def _until_signal(
         # The loaded modules stay: the garbage collector need not visit them.
         gc.collect()
         gc.freeze()
+        # `waybill doctor` reads this module without Django.
+        from transferapi.tasks.upkeep.watch import Watch
+
+        Watch("relay").start()
         sys.stdout.write(f"{READY} {listen}, reached at {relay.address}\n")
         sys.stdout.flush()
 

@@ -17,20 +17,20 @@ _XML = ("application/xml", "text/xml")
 
 def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer for an unknown route (Django's handler404)."""
-    return _plain(request, 404, "ClientError.NotFound", "There is no such resource in this API")
+    return plain(request, 404, "ClientError.NotFound", "There is no such resource in this API")
 
 
 def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer for what Django forbids (handler403)."""
-    return _plain(request, 403, "PermissionDenied", "You do not have permission for this")
+    return plain(request, 403, "PermissionDenied", "You do not have permission for this")
 
 
 def server_error_page(request: HttpRequest) -> HttpResponse:
     """The answer for an exception outside of DRF (Django's handler500): 503 where PostgreSQL or Redis is away."""
     cause = sys.exc_info()[1]
     if not isinstance(cause, InterfaceError | OperationalError | RedisError):
-        return _plain(request, 500, "InternalError", "The service failed")
-    answer = _plain(request, 503, "ServiceUnavailable", BUSY)
+        return plain(request, 500, "InternalError", "The service failed")
+    answer = plain(request, 503, "ServiceUnavailable", BUSY)
     answer["Retry-After"] = str(RETRY_AFTER)
     return answer
 
@@ -40,10 +40,11 @@ def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse
     wrong = (
         "The host name is not in WAYBILL_HOSTS" if isinstance(exception, DisallowedHost) else "The request is malformed"
     )
-    return _plain(request, 400, "ClientError.BadRequest", wrong)
+    return plain(request, 400, "ClientError.BadRequest", wrong)
 
 
-def _plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
+def plain(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
+    """A document of an error, in JSON or XML."""
     body, headers = document(request, code, message), {ERROR_HEADER: code}
     if "text/html" not in request.headers.get("Accept", "") and (
         request.get_preferred_type(["application/json", *_XML]) in _XML

@@ -8,6 +8,8 @@ import secrets
 from itertools import pairwise
 
 from transferapi.rest.http.errors import meaning
+from transferapi.rest.maintenance import MaintenanceMode
+from transferapi.tasks import maintenance
 from transferapi.tasks.errors import TaskNotFoundError
 
 from . import documentation
@@ -24,12 +26,19 @@ from .errors import (
     ShellError,
     UsageError,
 )
+from .options import Arguments
 from .output import FORM
 from .words import MAX_LINE, Word, split
 
 log = logging.getLogger(__name__)
 #: Commands that no key is refused.
 _ALWAYS = ("exit", "quit", "logout")
+#: Commands that change nothing: they go on during maintenance.
+READING = frozenset(
+    {*_ALWAYS, "acl-list", "bookmark-list", "details", "endpoint-details", "endpoint-list", "endpoint-role-list"}
+    | {"endpoint-search", "events", "help", "history", "identity-details", "identity-list", "ls", "man", "profile"}
+    | {"server-list", "status", "versions", "wait"}
+)
 load()
 
 
@@ -74,6 +83,8 @@ def _run(command: Command, words: list[Word], context: Context) -> int:
         if arguments["help"]:
             context.out(documentation.usage(command))
             return OK
+        if (notice := maintenance.current()) and not _only_reads(command, arguments):
+            raise MaintenanceMode(notice.sentence)
         return command.run(context, arguments) or OK
     except InterruptedByUserError:
         return INTERRUPTED
@@ -82,6 +93,10 @@ def _run(command: Command, words: list[Word], context: Context) -> int:
     except Exception as error:
         _report(error, command, words, context)
         return error.status if isinstance(error, ShellError) else FAILED
+
+
+def _only_reads(command: Command, arguments: Arguments) -> bool:
+    return command.name in READING and not (command.name == "profile" and "notifications" in arguments.given)
 
 
 def _report(error: Exception, command: Command, words: list[Word], context: Context) -> None:

@@ -23,7 +23,7 @@ class DisplayState(StrEnum):
     CANCELED = "canceled"
 
 
-_UNFINISHED = {
+_UNFINISHED: dict[str, DisplayState] = {
     Phase.QUEUED: DisplayState.QUEUED,
     Phase.RUNNING: DisplayState.ACTIVE,
     Phase.SUSPENDED: DisplayState.NEEDS_YOU,
@@ -33,11 +33,11 @@ _UNFINISHED = {
 
 def display_state(task: Task) -> DisplayState:
     """The state of a task as it was read. A task between two slices is active: it has begun to work."""
-    phase = Phase(task.phase)
-    if phase is Phase.QUEUED and task.items_scanned + task.files:
+    if task.phase == Phase.QUEUED and task.items_scanned + task.files:
         return DisplayState.ACTIVE
-    if phase is not Phase.DONE:
-        return _UNFINISHED[phase]
+    if task.phase != Phase.DONE:
+        # A newer version may have more phases.
+        return _UNFINISHED.get(task.phase, DisplayState.ACTIVE)
     if task.status == Status.FAILED:
         return DisplayState.CANCELED if task.fatal_error_code == "CANCELED" else DisplayState.FAILED
     return DisplayState.SKIPS if task.skipped_errors else DisplayState.DONE

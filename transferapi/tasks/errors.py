@@ -7,6 +7,7 @@
         TaskCompleteError(task_id)        the task is complete and does not change any more
         TaskNotCompleteError(task_id)     the task is not complete yet
         NothingToRetryError(reason)       no file of the task has failed, or they are not known
+        UnknownStateError(task_id)        a newer version has put the task into a state that this one does not know
         StaleStateError(task_id, old)     another process moved the task first, or the lease is lost
         RequestError(field, reason, code) the submission is refused
         NoCredentialError(endpoint, reason)  the user is not active at this endpoint
@@ -105,6 +106,15 @@ class RequestError(TaskError, InvalidFieldError):
     def __init__(self, field: str, reason: str, code: str = "ClientError.BadRequest") -> None:
         super().__init__(field, reason)
         self.code = code
+
+
+class UnknownStateError(TaskError):
+    category = Category.CONFLICT
+    template = "A newer version of this service has put this task into a state that this version does not know"
+
+    def __init__(self, task_id: uuid.UUID) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
 
 
 class NoCredentialError(TaskError):

@@ -18,7 +18,7 @@ from identity.clock import moment
 from identity.models import User
 
 from . import doorbell, events, queries, request_rules
-from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError
+from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError, UnknownStateError
 from .events import NewEvent
 from .models import WITH_ENDS, Task
 from .notify import mails, webhooks
@@ -97,7 +97,7 @@ def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
         return None if message is None else _with_message("The operator of this service canceled the task", message)
     ends: dict[str, list[Endpoint | None]]
     ends = {"SOURCE": [task.source], "DESTINATION": [task.destination], "BOTH": [task.source, task.destination]}
-    names = dict.fromkeys(canonical_name(end) for end in ends[task.canceled_by_admin] if end)
+    names = dict.fromkeys(canonical_name(end) for end in ends.get(task.canceled_by_admin, ends["BOTH"]) if end)
     return _with_message(f"A manager of {' and '.join(names)} canceled the task", task.canceled_by_admin_message)
 
 
@@ -268,5 +268,8 @@ def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
 
 
 def state_of(task: Task) -> State:
-    """The state of the task when it was read."""
-    return Status(task.status), Phase(task.phase)
+    """The state of the task when it was read. Raises UnknownStateError."""
+    try:
+        return Status(task.status), Phase(task.phase)
+    except ValueError:
+        raise UnknownStateError(task.pk) from None

@@ -19,6 +19,7 @@ from endpoints.permissions import Permission, in_reach
 from endpoints.sharing import access
 from endpoints.sharing.access import Access
 from identity.clock import moment
+from identity.conflicts import constraint_of
 from identity.models import User
 from identity.single_row import single_row
 
@@ -258,7 +259,7 @@ def _write(task: Task, rows: Iterable[Row]) -> None:
         task.save(force_insert=True)
     except IntegrityError as error:
         # Another user has made a task of the same id at the same time.
-        if "tasks_task_pkey" in str(error):
+        if constraint_of(error) == "tasks_task_pkey":
             raise RequestError("task_id", UNUSABLE_ID) from None
         raise
     written = copying.copy(task.pk, rows)

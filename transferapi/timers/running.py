@@ -21,6 +21,7 @@ from endpoints.errors import ActivationError, EndpointNotFoundError, PathNotPerm
 from identity.clock import moment
 from identity.sessions import proof
 from identity.vault.errors import VaultError
+from transferapi.tasks import maintenance
 from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError, TooMuchError
 from transferapi.tasks.models import Task
 from transferapi.tasks.request_rules import MAX_LABEL
@@ -44,7 +45,12 @@ _CHANGED = (
 
 
 def run_due(limit: int, now: datetime | None = None) -> int:
-    """Run due timers, at most `limit`; return the number of examined ones. Several workers may call it at once."""
+    """Run due timers, at most `limit`; return the number of examined ones. Several workers may call it at once.
+
+    During maintenance none is run.
+    """
+    if maintenance.current() is not None:
+        return 0
     for number in range(limit):
         if not _run_one(now):
             return number

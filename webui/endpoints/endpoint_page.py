@@ -22,6 +22,7 @@ from identity.groups import services as groups
 from identity.linked import services as linked
 from identity.models import User
 from identity.provider import identities
+from identity.single_row import enum_value
 from webui.page import problem, show, signed_in, user_of
 
 #: Rules, roles and shares of one page.
@@ -54,7 +55,9 @@ class Given:
     @property
     def role(self) -> str:
         """The word for the role, without its explanation."""
-        return str(ROLES[RoleName(self.row.role)]).partition(":")[0] if isinstance(self.row, Role) else ""
+        if not isinstance(self.row, Role):
+            return ""
+        return str(ROLES.get(enum_value(RoleName, self.row.role), self.row.role)).partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from identity.groups.memberships import ActionRefusal, MembershipAction, Members
 from identity.groups.services import GroupRole, Policies
 from identity.models import Group, Membership
 from identity.provider import identities
+from identity.single_row import enum_value
 from webui.forms import change_of, question
 from webui.page import problem, show, signed_in, user_of
 
@@ -73,7 +74,8 @@ def page(
 
 def _standing(row: Membership) -> str:
     """Role and status, without the explanation of the role."""
-    return f"{str(ROLES[GroupRole(row.role)]).partition(':')[0]}, {STATUSES[row.status]}"
+    role = str(ROLES.get(enum_value(GroupRole, row.role), row.role)).partition(":")[0]
+    return f"{role}, {STATUSES.get(row.status, row.status)}"
 
 
 def _settings(group: Group) -> dict[str, object]:

@@ -31,6 +31,8 @@ from transferapi.rest.http.errors import (
 )
 from transferapi.rest.http.parsing import StrictJSONParser
 from transferapi.rest.http.trusted_proxies import address_of
+from transferapi.rest.maintenance import MaintenanceMode
+from transferapi.tasks import maintenance
 
 from . import discovery, documents, errors, filters, patch
 from .errors import MEDIA_TYPE, ScimRequestError
@@ -61,7 +63,7 @@ def resource(**handlers: Handler) -> Callable[..., HttpResponse]:
                 headers["WWW-Authenticate"] = "Bearer"
             if status in (429, 503):
                 headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_AFTER))
-            if status in (500, 503):
+            if status in (500, 503) and not isinstance(error, MaintenanceMode):
                 log.exception("request %s: SCIM failed", request_id(request))
         if status == 201 and found:
             headers["Location"] = found["meta"]["location"]
@@ -73,6 +75,8 @@ def resource(**handlers: Handler) -> Callable[..., HttpResponse]:
 
 def _answered(handlers: dict[str, Handler], request: HttpRequest, ref: str) -> Answer:
     client = _authenticated(request)
+    if request.method not in ("GET", "HEAD") and (notice := maintenance.current()):
+        raise MaintenanceMode(notice.sentence)
     handler = handlers.get(str(request.method).lower())
     if handler is None:
         raise MethodNotAllowed(str(request.method))

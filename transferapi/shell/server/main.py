@@ -10,6 +10,7 @@ import threading
 
 from transferapi.config import Config
 from transferapi.outages import database
+from transferapi.tasks.upkeep.watch import Watch
 
 from . import host_key
 from .bounds import Bounds
@@ -39,6 +40,7 @@ def serve(config: Config) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     threading.Thread(target=server.serve, name="accept", daemon=True).start()
+    Watch("shell").start()
     sys.stdout.write(f"{READY} {config.ssh_host} port {server.port}, host key {key.fingerprint}\n")
     sys.stdout.flush()
     stopped.wait()

@@ -159,10 +159,17 @@ def events(user: User, task_id: uuid.UUID, offset: int, *, faults: bool) -> list
 # ---- files
 
 
+_FILE_STATES: dict[int, str] = {
+    FileState.DONE: "SUCCEEDED",
+    FileState.SKIPPED: "SKIPPED",
+    FileState.FAILED: "FAILED",
+}
+
+
 def _state(file: File) -> str:
     if file.state == FileState.PENDING:
         return "EXPIRED" if file.error_code is None else "FAILED"
-    return {FileState.DONE: "SUCCEEDED", FileState.SKIPPED: "SKIPPED"}.get(FileState(file.state), "FAILED")
+    return _FILE_STATES.get(file.state, str(file.state))
 
 
 #: The subtasks of a task.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from transferapi.shell import interpreter
 from transferapi.shell.context import Caller, Context
 from transferapi.shell.errors import OK, InterruptedByUserError, SessionEndedError, UsageError
+from transferapi.tasks import maintenance
 
 from .channel import Channel
 from .completion import Completer
@@ -53,6 +54,8 @@ class _Session:
 
     def run(self, site: str) -> int:
         self._write(f"Welcome to {site}, {self._context.user.username}. Type 'help' for help.\n")
+        if notice := maintenance.current():
+            self._write(f"Maintenance: {notice.sentence}\n")
         try:
             while True:
                 self._one()

@@ -3,6 +3,7 @@
 from .fields import PathField, TransactionIdField
 from .files import File, Item, Space
 from .notify import Delivery, Event, Mail, MailPreference, Webhook
+from .service import Maintenance, SchemaChange, ServiceProcess
 from .task import WITH_ENDS, WITH_HOSTS, WITH_OWNERS, AdminCancel, RemovedTask, Task
 from .worker import Lease, PathMemory, Round, Run, Tally, WorkerProcess
 
@@ -18,11 +19,14 @@ __all__ = [
     "Lease",
     "Mail",
     "MailPreference",
+    "Maintenance",
     "PathField",
     "PathMemory",
     "RemovedTask",
     "Round",
     "Run",
+    "SchemaChange",
+    "ServiceProcess",
     "Space",
     "Tally",
     "Task",

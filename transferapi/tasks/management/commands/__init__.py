@@ -1,0 +1,1 @@
+"""`migrate`, with bounded waits for locks."""
