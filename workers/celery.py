@@ -28,6 +28,9 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
+    # These two change nothing for messages that are acknowledged early, and spare lines of log in each outage of Redis.
+    worker_cancel_long_running_tasks_on_connection_loss=True,
+    worker_enable_prefetch_count_reduction=False,
     # No format that can run code when it is read, and no remote control of workers through Redis.
     task_serializer="json",
     accept_content=["json"],

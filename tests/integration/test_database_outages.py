@@ -106,6 +106,10 @@ def outages(log: Path) -> list[str]:
     return [line for line in log.read_text().splitlines() if "waybill.outages" in line]
 
 
+def lines_of_trouble(log: Path) -> list[str]:
+    return [line for line in log.read_text().splitlines() if " WARNING " in line or " ERROR " in line]
+
+
 @pytest.fixture
 def web(own_postgres: OwnPostgres, redis_server: Redis, tmp_path: Path) -> Iterator[int]:
     """Its port. At the end, `web_server` looks for tracebacks in the log."""
@@ -156,6 +160,7 @@ def test_requests_get_503_while_the_server_hangs(
     began, ended = outages(tmp_path / "web.log")
     assert "PostgreSQL does not answer" in began
     assert "PostgreSQL answers again after" in ended
+    assert lines_of_trouble(tmp_path / "web.log") == [began, ended]
 
 
 def test_requests_get_503_where_the_connection_is_cut_and_while_the_port_is_closed(
@@ -180,9 +185,9 @@ def test_requests_get_503_where_the_connection_is_cut_and_while_the_port_is_clos
 
 
 @contextmanager
-def shell_process(server: Postgres, redis: Redis, folder: Path) -> Iterator[tuple[int, int]]:
-    """`waybill shell` as a process of its own; its port and its pid."""
-    port, log = free_port(), folder / "shell.log"
+def process_of(role: str, server: Postgres, redis: Redis, folder: Path) -> Iterator[tuple[int, int]]:
+    """`waybill shell` or `waybill relay` as a process of its own; its port and its pid."""
+    port, log = free_port(), folder / f"{role}.log"
     given = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
         "DATABASE_URL": server.url(),
@@ -191,8 +196,9 @@ def shell_process(server: Postgres, redis: Redis, folder: Path) -> Iterator[tupl
         "WAYBILL_HOME": str(folder),
         "WAYBILL_SSH_HOST": "127.0.0.1",
         "WAYBILL_SSH_PORT": str(port),
+        "WAYBILL_RELAY": f"127.0.0.1:{port}",
     }
-    process = spawn([sys.executable, "-m", "deploy.cli", "shell"], log=log, env=given, cwd=CHECKOUT)
+    process = spawn([sys.executable, "-m", "deploy.cli", role], log=log, env=given, cwd=CHECKOUT)
     try:
         eventually(lambda: "listening on" in log.read_text() or process.poll() is not None, seconds=90)
         assert process.poll() is None, log.read_text()
@@ -210,7 +216,7 @@ def test_the_shell_answers_with_a_sentence_also_when_it_is_asked_to_stop(
     public = ShellServer.public_key(tmp_path / "key")
     with rows_in(own_postgres):
         ssh_keys.add(User.objects.create_user("typing"), public)
-    with shell_process(own_postgres, redis_server, tmp_path) as (port, pid):
+    with process_of("shell", own_postgres, redis_server, tmp_path) as (port, pid):
         command = ["ssh", "-F", "none", "-T", "-p", str(port), "-i", str(tmp_path / "key"), "-o", "LogLevel=INFO"]
         command += ["-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={tmp_path / 'hosts'}"]
         client = subprocess.Popen(
@@ -236,6 +242,21 @@ def test_the_shell_answers_with_a_sentence_also_when_it_is_asked_to_stop(
     began, ended = outages(tmp_path / "shell.log")
     assert "does not answer" in began
     assert "answers again" in ended
+
+
+def test_a_process_in_the_background_has_two_lines_for_an_outage(
+    own_postgres: OwnPostgres, redis_server: Redis, tmp_path: Path
+) -> None:
+    """The relay beats each second, and waits longer than a request until a server that is silent counts as away."""
+    log = tmp_path / "relay.log"
+    with process_of("relay", own_postgres, redis_server, tmp_path):
+        own_postgres.signal(signal.SIGSTOP)
+        try:
+            eventually(lambda: len(outages(log)) == 1, seconds=60)
+        finally:
+            own_postgres.signal(signal.SIGCONT)
+        eventually(lambda: len(outages(log)) == 2, seconds=60)
+    assert lines_of_trouble(log) == outages(log)
 
 
 def test_an_error_of_a_statement_is_no_outage(postgres: Postgres) -> None:

@@ -23,7 +23,7 @@ import psycopg2
 import psycopg2.extensions
 
 from . import outage
-from .bounded import within
+from .bounded import LONGEST_FACTOR, within
 from .outage import Outage
 
 
@@ -58,6 +58,8 @@ class Connection(psycopg2.extensions.connection):
         super().__init__(*words, **named)
         #: When the operation began that waits for the server; 0.0: none does.
         self.since = 0.0
+        #: A connection that an outage has broken is often used after its end only, and then begins no other one.
+        self._opened_at = time.monotonic()
         # A copy: libpq may close its descriptor at any time, and the number may then belong to another socket.
         self._line = os.dup(self.fileno())
         self._close_line = weakref.finalize(self, os.close, self._line)
@@ -73,7 +75,7 @@ class Connection(psycopg2.extensions.connection):
             yield
             _answered_at = time.monotonic()
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-            if self.closed and is_outage(error):
+            if self.closed and is_outage(error) and (OUTAGE.is_on or self._opened_at > OUTAGE.ended_at):
                 OUTAGE.met(error)
             raise
         finally:
@@ -180,7 +182,8 @@ def _begin_with_the_next(turn: int) -> None:
 def _try_to_connect() -> None:
     """Raises psycopg2.Error, TimeoutError."""
     turn = _turn
-    given = {**in_turn(_reached_by, turn), "connect_timeout": 2}
+    # libpq must not end the trial, however long it is: its error would count as an answer.
+    given = {**in_turn(_reached_by, turn), "connect_timeout": int(_patience.trial * LONGEST_FACTOR) + 2}
 
     def ask() -> None:
         with contextlib.closing(psycopg2.connect(**given)) as connection, connection.cursor() as cursor:

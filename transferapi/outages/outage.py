@@ -44,6 +44,8 @@ class Outage:
         self.refuses = False
         #: Whether a probe has failed, too: a first error may have been a late answer.
         self.is_confirmed = False
+        #: When the last outage ended, by the monotonic clock.
+        self.ended_at = 0.0
 
     @property
     def is_on(self) -> bool:
@@ -89,4 +91,5 @@ class Outage:
         with self._lock:
             seconds, count = time.monotonic() - (self._began or 0.0), self._count
             self._began, self._count, self.refuses, self.is_confirmed = None, 0, False, False
-        log.warning("%s answers again after %.1f s; %d operations met the outage", self._server, seconds, count)
+            self.ended_at = time.monotonic()
+        log.warning("%s answers again after %.1f s; operations that met the outage: %d", self._server, seconds, count)
