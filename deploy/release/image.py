@@ -47,7 +47,8 @@ def build(source: Source, wheel: Path, out: Path, mirror: str = "") -> Path:
                 "PYTHONUNBUFFERED=1",
                 f"WAYBILL_HOME={HOME}/.waybill",
             ],
-            "Entrypoint": ["waybill"],
+            # No entry point: docker-compose.yml gives whole commands, as for the image of deploy/Dockerfile.
+            "Cmd": ["waybill", "--help"],
             "Labels": {"org.opencontainers.image.revision": source.commit},
         },
         moment=source.moment,

@@ -28,7 +28,7 @@ class Image:
     Attributes:
         name: with a tag, such as `waybill:0.1.0`.
         layers: plain tar archives, the lowest first.
-        config: `User`, `Env`, `Entrypoint` and the like (config.md, "config").
+        config: `User`, `Env`, `Cmd` and the like (config.md, "config").
         moment: seconds since 1970 of its creation.
     """
 
