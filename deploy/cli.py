@@ -16,6 +16,7 @@ from . import (
     check,
     client_commands,
     doctor_command,
+    endpoint_commands,
     maintenance_commands,
     oidc_commands,
     people_commands,
@@ -103,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     roles.declare(commands, command)
     check.declare(commands, command)
     doctor_command.declare(commands, command)
+    endpoint_commands.declare(commands, command)
     client_commands.declare(commands, command)
     oidc_commands.declare(commands, command)
     user_commands.declare(commands, command)

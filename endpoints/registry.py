@@ -186,7 +186,21 @@ def delete(user: User, ref: str) -> Deleted:
 
     Tasks that are still running get a fault. Raises the errors of `resolve`.
     """
-    endpoint = resolve(user, ref, Permission.MANAGE)
+    return delete_existing(resolve(user, ref, Permission.MANAGE))
+
+
+def find(ref: str) -> Endpoint:
+    """The endpoint that a UUID or `owner#name` names, for the operator of the service: no permission is asked.
+
+    Raises EndpointNotFoundError.
+    """
+    if (named := _named(ref)) and (endpoint := single_row(existing().filter(named))):
+        return endpoint
+    raise EndpointNotFoundError(ref)
+
+
+def delete_existing(endpoint: Endpoint) -> Deleted:
+    """`delete` of an endpoint that the caller may delete, or for the operator of the service."""
     with transaction.atomic():
         # First the host: a transaction that creates a share on it locks its row, and ends before this update.
         existing().filter(pk=endpoint.pk).update(deleted_at=Now())
@@ -307,14 +321,22 @@ def existing() -> QuerySet[Endpoint]:
 
 
 def _named_by(user: User, ref: str) -> Q:
-    """The row that `ref` names. Control characters and surrogates, which PostgreSQL cannot compare, are in no name."""
+    """The row that `ref` names for this user: also one of the user's own by its bare name."""
+    return _named(ref) or Q(owner=user, name=ref)
+
+
+def _named(ref: str) -> Q:
+    """The row of a UUID or of `owner#name`; an empty condition for a bare name.
+
+    Control characters and surrogates, which PostgreSQL cannot compare, are in no name. Raises EndpointNotFoundError.
+    """
     if FORBIDDEN.search(ref) or len(ref) > 512:
         raise EndpointNotFoundError(ref)
     try:
         return Q(id=uuid.UUID(ref))
     except ValueError:
         owner, hash_sign, name = ref.partition("#")
-        return Q(owner__username=canonical(owner), name=name) if hash_sign else Q(owner=user, name=ref)
+        return Q(owner__username=canonical(owner), name=name) if hash_sign else Q()
 
 
 def _in_scope(user: User, scope: SearchScope, among: Collection[uuid.UUID]) -> Q:

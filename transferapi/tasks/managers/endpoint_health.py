@@ -40,7 +40,7 @@ def of_managed(user: User) -> list[Health]:
     Raises RequestError where the query takes too long.
     """
     found = managed_endpoints.monitored(user)
-    counts = _counts([one.pk for one in found])
+    counts = unfinished([one.pk for one in found])
     troubled = _troubled(user) if counts else []
     return [
         Health(
@@ -54,7 +54,7 @@ def of_managed(user: User) -> list[Health]:
     ]
 
 
-def _counts(places: Collection[uuid.UUID]) -> Counter[tuple[uuid.UUID, str]]:
+def unfinished(places: Collection[uuid.UUID]) -> Counter[tuple[uuid.UUID, str]]:
     """The unfinished tasks by endpoint and phase. A task with both ends at one endpoint counts once."""
     tasks = Task.objects.filter(reachable("source"), reachable("destination")).exclude(phase=Phase.DONE)
     sides = {"source_id": tasks, "destination_id": tasks.exclude(source=F("destination"))}
