@@ -138,7 +138,8 @@ class ComposeHost(Host):
                 services[name] = {"environment": {"DATABASE_URL": both}}
         self._override("standby", {"services": services})
         self._files.append("/srv/standby.json")
-        self.up("--wait", "standby")
+        # A named service disables the others, so there is none to scale.
+        self.compose("up", "-d", "--no-build", "--wait", "standby")
         self._sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
         self._sql("SELECT pg_reload_conf()")
         self.up()

@@ -458,7 +458,8 @@ def test_a_stream_that_ends_without_eod_is_no_whole_file(mode_e):
         outcome = mode_e.outcome()
     assert outcome.code == 426
     assert classify(outcome.reply).kind is Kind.CONNECTION_BROKEN
-    assert outcome.ranges == RangeSet([(0, 9), (100, 104)])
+    # The end of the second stream may be seen before the octets of the first one.
+    assert outcome.ranges in (RangeSet([(0, 9), (100, 104)]), RangeSet([(100, 104)]))
 
 
 def test_a_receiver_that_goes_is_noticed(mode_e, folder):
