@@ -34,7 +34,8 @@ def run(options: list[str], folder: Path) -> int:
     words = [sys.executable, "-m", "pytest"]
     code = subprocess.run([*words, *options], cwd=folder, stdin=subprocess.DEVNULL, check=False).returncode
     failed = failed_tests(cache)
-    if code != SOME_FAILED or not 0 < len(failed) <= FEW:
+    # A module that cannot be collected is no test: it has no name within the module.
+    if code != SOME_FAILED or not 0 < len(failed) <= FEW or not all("::" in one for one in failed):
         return code
     print(f"\n{len(failed)} failed beside other tests, and run once more, alone:", *failed, sep="\n  ", flush=True)
     code = subprocess.run([*words, "-v", *failed], cwd=folder, stdin=subprocess.DEVNULL, check=False).returncode

@@ -58,7 +58,7 @@ def test_one_is_shown_by_its_id_and_by_its_name(ep1: Endpoint, capsys: pytest.Ca
     assert f"{'tasks':12} no unfinished tasks" in shown
 
 
-@pytest.mark.parametrize("ref", ["", "bare", "nobody#nothing", str(uuid.uuid4()), "\x00", "x" * 600])
+@pytest.mark.parametrize("ref", ["", "bare", "nobody#nothing", str(uuid.UUID(int=7)), "\x00", "x" * 600])
 def test_what_names_no_endpoint_is_an_error(alice: User, ref: str) -> None:
     registry.create(alice, {"name": "bare"})
     for command in ("show", "delete"):

@@ -22,6 +22,15 @@ def test_waits_are_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, loa
     assert bounded.patience_factor() == factor
 
 
+def test_a_long_wait_gets_no_more_than_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "patience_factor", lambda: 5.0)
+    found: list[float] = []
+    monkeypatch.setattr(bounded._Call, "result", lambda _, seconds: found.append(seconds))
+    for seconds in (0.5, 10.0):
+        bounded.within(seconds, lambda: None)
+    assert found == [2.5, 14.0]
+
+
 def test_a_wait_does_not_need_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown() -> tuple[float, float, float]:
         raise OSError

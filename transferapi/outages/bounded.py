@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Runnable threads of the machine for each processor from which answers come late, and the longest that a wait gets.
-BUSY, LONGEST_FACTOR = 2.0, 5.0
+#: Runnable threads of the machine for each processor from which answers come late; the most by which a wait is
+#: multiplied then, and the most seconds that it gets.
+BUSY, LONGEST_FACTOR, MOST_MORE = 2.0, 5.0, 4.0
 
 
 class _Call(Generic[T]):
@@ -61,7 +62,7 @@ def patience_factor() -> float:
 
 
 def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object] | None = None) -> T:
-    """Call `work` in a thread, and wait at most so long, times `patience_factor`.
+    """Call `work` in a thread, and wait at most so long; on a busy machine longer, by `patience_factor`.
 
     Raises TimeoutError, and what the work raises.
 
@@ -69,4 +70,4 @@ def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object]
     """
     call = _Call(work, dispose)
     threading.Thread(target=call.run, name="bounded", daemon=True).start()
-    return call.result(seconds * patience_factor())
+    return call.result(seconds + min(MOST_MORE, seconds * (patience_factor() - 1.0)))

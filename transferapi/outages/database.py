@@ -37,6 +37,8 @@ class Patience(NamedTuple):
 
 #: Where somebody waits for an answer; and in the background, where a verdict that is wrong costs more than a delay.
 OF_REQUESTS, IN_BACKGROUND = Patience(1.5, 0.5, 0.8), Patience(10.0, 2.0, 3.0)
+#: Seconds for a new connection at most where there are several hosts, one of which may be away.
+ONE_OF_SEVERAL = 3.0
 #: Seconds between two looks at all connections.
 _LOOK = 0.2
 
@@ -147,8 +149,11 @@ def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapp
         OUTAGE.refused()
         raise psycopg2.OperationalError("PostgreSQL does not answer")
     turn = _turn
+    # With several hosts the next attempt begins with another one.
+    several = "," in str(parameters.get("host") or "")
+    seconds = min(_patience.connect, ONE_OF_SEVERAL) if several else _patience.connect
     try:
-        return within(_patience.connect, functools.partial(opening, in_turn(parameters, turn)), Connection.close)
+        return within(seconds, functools.partial(opening, in_turn(parameters, turn)), Connection.close)
     except (psycopg2.OperationalError, TimeoutError) as error:
         _begin_with_the_next(turn)
         OUTAGE.met(error, refuses=True)
