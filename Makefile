@@ -38,7 +38,7 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@tests/install-tools.sh
 	@tests/install-ftp-servers.sh .ftp-servers
 	@$(MAKE) --no-print-directory lint
-	@$(PYTHON_IN_VENV) -m tests.run -n $(TEST_PROCESSES)
+	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
 
 check: venv-test ## lint and the unit tests, in less than a minute
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint unit

@@ -38,17 +38,17 @@ class Plan:
 
     @property
     def expansions(self) -> list[Step]:
-        """Those that may run now, while the previous release runs."""
+        """The expansions that wait for no contraction: they may run while the previous release runs."""
         return [step for step in self.of(EXPAND) if step.after is None]
 
     @property
     def contractions(self) -> list[Step]:
-        """Those that may run when no process of the previous release is left."""
+        """The contractions that wait for no expansion: they may run when no process of the previous release is left."""
         return [step for step in self.of(CONTRACT) if step.after is None]
 
     @property
     def unjudged(self) -> list[Step]:
-        """Migrations for which every process stops."""
+        """The migrations of neither kind: every process must be stopped for them."""
         return self.of(None)
 
     def of(self, effect: str | None) -> list[Step]:

@@ -28,7 +28,7 @@ def processes() -> list[Process]:
 
 
 def older(found: Sequence[Process], migrations: Collection[str]) -> list[Process]:
-    """Those whose code does not have all of these migrations."""
+    """The processes whose code lacks one of these migrations."""
     return [one for one in found if one.lacks(migrations)]
 
 
