@@ -22,7 +22,7 @@ from endpoints.connect import dial
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.server import server as server_module
 from endpoints.gridftp.server.roots.by_path import PathRoot
-from endpoints.models import Endpoint
+from endpoints.models import Endpoint, RelayedOctets
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.test_shares_in_tasks import run, told
@@ -298,6 +298,7 @@ def test_small_files_to_an_agent_go_by_ports_of_the_relay(
     assert task.faults == 0
     # Lanes that are opened before the round trip is known go directly.
     assert any("the relay" in way for way in ways(task))
+    eventually(lambda: RelayedOctets.objects.filter(octets__gt=0).exists())
     eventually(lambda: relay.look(lambda running: len(running.entrances)) == 0)
 
 
