@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+import uuid
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from transferapi.config import Config
@@ -42,10 +44,13 @@ def run_list(config: Config, arguments: argparse.Namespace) -> int:
         found = found.filter(owner__username=arguments.owner)
     if arguments.server is not None:
         found = found.filter(servers__hostname__iexact=arguments.server).distinct()
-    count = 0
-    for endpoint in found.iterator(PAGE):
-        count += 1
-        say("  ".join([str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), _tasks(endpoint)]))
+    count, rows = 0, found.iterator(PAGE)
+    while page := list(islice(rows, PAGE)):
+        count += len(page)
+        tasks = _tasks(page)
+        for endpoint in page:
+            words = (str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), tasks[endpoint.pk])
+            say("  ".join(words))
     say(f"{count} endpoints")
     return 0
 
@@ -66,7 +71,7 @@ def run_show(config: Config, arguments: argparse.Namespace) -> int:
         ("data hosts", ", ".join(endpoint.data_hosts)),
         ("shares", registry.existing().filter(host=endpoint.pk).count() or None),
         ("created", f"{endpoint.created_at:%Y-%m-%d %H:%M:%SZ}"),
-        ("tasks", _tasks(endpoint)),
+        ("tasks", _tasks([endpoint])[endpoint.pk]),
     ):
         if value not in (None, ""):
             say(f"{name:12} {value}")
@@ -104,11 +109,11 @@ def _kind(endpoint: Any) -> str:
     return f"{len(servers)} servers, the first {server_uri(servers[0])}" if servers else "no servers"
 
 
-def _tasks(endpoint: Any) -> str:
-    """The unfinished tasks by phase, in words."""
+def _tasks(endpoints: Sequence[Any]) -> dict[uuid.UUID, str]:
+    """The unfinished tasks of each endpoint by phase, in words."""
     from transferapi.tasks.managers import endpoint_health
 
-    counts: Counter[str] = Counter()
-    for (_, phase), number in endpoint_health.unfinished([endpoint.pk]).items():
-        counts[phase] += number
-    return ", ".join(f"{number} {phase}" for phase, number in sorted(counts.items())) or "no unfinished tasks"
+    words: dict[uuid.UUID, list[str]] = {endpoint.pk: [] for endpoint in endpoints}
+    for (place, phase), number in sorted(endpoint_health.unfinished(list(words)).items()):
+        words[place].append(f"{number} {phase}")
+    return {place: ", ".join(found) or "no unfinished tasks" for place, found in words.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from deploy.stack.errors import StackError
 from endpoints import registry
@@ -37,6 +39,16 @@ def test_a_list_has_all_endpoints_with_their_tasks(
     [line] = [line for line in lines if line.startswith(str(ep1.pk))]
     assert registry.canonical_name(ep1) in line
     assert line.endswith("1 queued")
+
+
+def test_a_list_asks_for_all_tasks_at_once(alice: User, ep1: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(20):
+        registry.create(alice, {"name": f"more-{number}"})
+    with CaptureQueriesContext(connection) as few:
+        said(capsys, "list", "--server", "nowhere.example.org")
+    with CaptureQueriesContext(connection) as many:
+        said(capsys, "list")
+    assert len(many) <= len(few) + 8
 
 
 def test_a_list_is_of_one_owner_or_of_one_server(
