@@ -37,6 +37,7 @@ MOST_HOSTS = 8
 _WRITABLE = ("read-write", "primary")
 _URL = re.compile(r"([a-z]+)://([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::([0-9]+))?")
+_HOSTS = "hosts are host:port with commas between them, and IPv6 addresses have brackets"
 _number = Whole(0, 9999)
 _connect_timeout = Whole(1, 60, "seconds")
 
@@ -57,7 +58,7 @@ def _split(url: str) -> _Address:
     """Raises ValueError."""
     found = _URL.fullmatch(url)
     if found is None:
-        raise ValueError("it is no address, such as postgresql://user:password@host:port/name")
+        raise ValueError("it is no address, such as redis://:password@host:port/0")
     scheme, authority, path, query = found.groups(default="")
     account, _, hosts = authority.rpartition("@")
     username, _, password = account.partition(":")
@@ -74,7 +75,7 @@ def _split(url: str) -> _Address:
 def _host(text: str) -> tuple[str, int | None]:
     found = _HOST.fullmatch(text)
     if found is None:
-        raise ValueError("hosts are host:port with commas between them, and IPv6 addresses have brackets")
+        raise ValueError(_HOSTS)
     return unquote(found[1] or found[2]), _port_of(found[3]) if found[3] else None
 
 
@@ -90,47 +91,54 @@ def _port_of(text: str) -> int:
 
 def database(url: str) -> dict[str, Any]:
     """The entry of Django's DATABASES for a DATABASE_URL. Raises ValueError."""
-    parts = _split(url)
-    if parts.scheme not in ("postgresql", "postgres"):
+    if not url.startswith(("postgresql://", "postgres://")):
         raise ValueError("PostgreSQL only: it begins with postgresql://")
-    if not parts.path:
+    options = _read_by_libpq(url)
+    if not (name := options.pop("dbname", "")):
         raise ValueError("it names no database")
-    options = dict(parts.options)
-    names, ports = _hosts_of(parts, options)
+    hosts = options.pop("host", "")
     return {
         "ENGINE": "transferapi.outages.postgresql",
-        "NAME": parts.path,
-        "USER": parts.username,
-        "PASSWORD": parts.password,
-        "HOST": names,
-        "PORT": ports,
+        "NAME": name,
+        "USER": options.pop("user", ""),
+        "PASSWORD": options.pop("password", ""),
+        "HOST": hosts,
+        "PORT": _ports(hosts, options.pop("port", "")),
         "OPTIONS": {
             **LINE_LIMITS,
             "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}",
-            **_session_options(options, names.count(",") + 1),
+            **_session_options(options, hosts.count(",") + 1),
         },
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
     }
 
 
-def _hosts_of(parts: _Address, options: dict[str, str]) -> tuple[str, str]:
-    """Names and ports as libpq takes them: lists with commas. An option `host`, as for sockets, comes first."""
-    names = [name for name, _ in parts.hosts]
-    ports = [str(number or "") for _, number in parts.hosts]
-    if "host" in options:
-        names = options.pop("host").split(",")
-        ports = ports if len(ports) == len(names) else []
-    if "port" in options:
-        given = options.pop("port").split(",")
-        ports = ports if any(ports) else [str(_port_of(one)) for one in given]
+def _read_by_libpq(url: str) -> dict[str, str]:
+    """The parameters of libpq that an address gives (PostgreSQL's documentation, 34.1.1.2). Raises ValueError."""
+    import psycopg2
+    from psycopg2.extensions import parse_dsn
+
+    try:
+        return dict(parse_dsn(url))
+    except psycopg2.Error:
+        # libpq's message repeats the address.
+        raise ValueError("it is no address, such as postgresql://user:password@host:port/name") from None
+
+
+def _ports(hosts: str, ports: str) -> str:
+    """The ports of a list of hosts as libpq takes them: one for each host, or one for all. Raises ValueError."""
+    names, numbers = hosts.split(","), ports.split(",") if ports else []
+    if ":" in ports or ("," in hosts and not all(names)):
+        raise ValueError(_HOSTS)
     if len(names) > MOST_HOSTS:
         raise ValueError(f"it names more than {MOST_HOSTS} hosts")
-    if len(ports) not in (0, 1, len(names)):
+    if len(numbers) not in (0, 1, len(names)):
         raise ValueError("there are as many ports as hosts, or one for all")
-    if len(names) > 1 and any(ports):
-        ports = [one or "5432" for one in ports]
-    return ",".join(names), ",".join(ports) if any(ports) else ""
+    checked = [str(_port_of(one)) if one else "" for one in numbers]
+    if len(names) > 1 and any(checked):
+        checked = [one or "5432" for one in checked]
+    return ",".join(checked) if any(checked) else ""
 
 
 def _session_options(options: dict[str, str], hosts: int) -> dict[str, Any]:

@@ -48,8 +48,9 @@ class _Known:
 
 def current() -> Notice | None:
     """The maintenance mode as this process knows it, without a query; None: off."""
-    if _Known.first is not None:
-        _Known.first.wait(FIRST_SECONDS)
+    if _Known.first is not None and not _Known.first.wait(FIRST_SECONDS):
+        # The database is away: the requests after this one need not wait for it, too.
+        _Known.first.set()
     return _Known.notice
 
 
