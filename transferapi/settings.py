@@ -54,7 +54,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "webui.language.PageLanguage",
-    "webui.problems.MaintenanceMode",
+    "webui.maintenance_mode.MaintenanceMiddleware",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"

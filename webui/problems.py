@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
-from collections.abc import Callable
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.utils import translation
 from django.utils.translation import gettext as _
 
@@ -17,8 +14,6 @@ from transferapi.outages.log_filter import is_told
 from transferapi.rest import error_pages
 from transferapi.rest.elsewhere import services
 from transferapi.rest.http import errors
-from transferapi.rest.maintenance import refusal, refused
-from transferapi.tasks import maintenance
 
 from . import language
 from .page import problem
@@ -27,13 +22,6 @@ log = logging.getLogger(__name__)
 
 #: Routes below which a browser, too, gets the document.
 API = ("/v0.10/", "/v2/", "/jobs", "/static/", "/shell")
-_READING = ("GET", "HEAD", "OPTIONS", "TRACE")
-#: Routes that change no data of users, although they are no GET: signing in and out, tokens, how pages look, checks,
-#: activation with a credential that is there, renewed certificates of agents. The shell and SCIM look by themselves.
-_ALLOWED = re.compile(
-    r"/(signin|saml|oauth/callback|v2/oauth2|scim)(/|\Z)|/(signout|preferences|shell|connect/renew)\Z"
-    r"|/v0\.10/(transfer|delete)/check\Z|/v0\.10/endpoint/[^/]+/autoactivate\Z"
-)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -45,7 +33,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler404"""
-    if not _reads_pages(request):
+    if not reads_pages(request):
         return services.answer(request) or error_pages.not_found_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 404, _("There is no such page"), _("The address is wrong, or the page has moved."))
@@ -53,7 +41,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler403"""
-    if not _reads_pages(request):
+    if not reads_pages(request):
         return error_pages.forbidden_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 403, _("This is not for you"), _("You do not have permission to see this page."))
@@ -61,7 +49,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def failure(request: HttpRequest) -> HttpResponse:
     """handler500: the service failed, or its database is away. The page asks the database nothing."""
-    if not _reads_pages(request):
+    if not reads_pages(request):
         return error_pages.server_error_page(request)
     name, cause = errors.request_id(request), sys.exc_info()[1]
     status, _code, _message = errors.meaning(cause if isinstance(cause, Exception) else Exception(), name)
@@ -85,29 +73,6 @@ def failure(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-def _reads_pages(request: HttpRequest) -> bool:
+def reads_pages(request: HttpRequest) -> bool:
     """Whether a person reads the answer in a browser."""
     return "text/html" in request.headers.get("Accept", "") and not request.path.startswith(API)
-
-
-class MaintenanceMode:
-    """Middleware, behind those that know the user and the language."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        return self._get_response(request)
-
-    def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
-        if request.method in _READING or _ALLOWED.match(request.path):
-            return None
-        notice = maintenance.current()
-        return None if notice is None else _in_maintenance(request, notice.sentence)
-
-
-def _in_maintenance(request: HttpRequest, sentence: str) -> HttpResponse:
-    if not _reads_pages(request):
-        return refusal(request, sentence)
-    language.activate(language.of(request))
-    return refused(problem(request, 503, _("Maintenance"), sentence))
