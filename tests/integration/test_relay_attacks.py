@@ -235,15 +235,16 @@ def relay_process(environ: dict[str, str], log: Path) -> subprocess.Popen[bytes]
     return process
 
 
-def test_a_relay_process_that_is_killed_leaves_nobody_connected(
-    transactional_db: None, postgres: Postgres, redis_server: Redis, settings: Any, laptop: Laptop, tmp_path: Path
-) -> None:
-    """The product's own command, SIGKILL, and its agents after the next start."""
+@pytest.fixture
+def environ(
+    transactional_db: None, postgres: Postgres, redis_server: Redis, settings: Any, tmp_path: Path
+) -> dict[str, str]:
+    """The environment of a relay process that this test's database names, with a free port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
     settings.RELAY = RelayAddress(HOST, port)
-    environ = {
+    return {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
         "DATABASE_URL": postgres.url(str(connections["default"].settings_dict["NAME"])),
         "REDIS_URL": redis_server.url(),
@@ -252,10 +253,16 @@ def test_a_relay_process_that_is_killed_leaves_nobody_connected(
         "WAYBILL_RELAY": f"{HOST}:{port}",
         "WAYBILL_PUBLIC_URL": f"http://{HOST}:{port}",
     }
+
+
+def test_a_relay_process_that_is_killed_leaves_nobody_connected(
+    environ: dict[str, str], laptop: Laptop, tmp_path: Path
+) -> None:
+    """The product's own command, SIGKILL, and its agents after the next start."""
     log = tmp_path / "relay.log"
     process = relay_process(environ, log)
     try:
-        with agent(ServiceAddress(f"http://{HOST}:{port}"), laptop[1]) as running:
+        with agent(ServiceAddress(environ["WAYBILL_PUBLIC_URL"]), laptop[1]) as running:
             asyncio.run(dial.open_control(laptop[0].pk)).close()
             process.send_signal(signal.SIGKILL)
             process.wait(10)
@@ -263,5 +270,24 @@ def test_a_relay_process_that_is_killed_leaves_nobody_connected(
             process = relay_process(environ, log)
             eventually(lambda: running.statuses.count("connected") == 2)
             assert presence.away_since(laptop[0].pk) is None
+    finally:
+        stop(process)
+
+
+def test_a_relay_process_that_gets_sigterm_sends_its_agents_away_and_ends(
+    environ: dict[str, str], laptop: Laptop, tmp_path: Path
+) -> None:
+    log = tmp_path / "relay.log"
+    process = relay_process(environ, log)
+    try:
+        with agent(ServiceAddress(environ["WAYBILL_PUBLIC_URL"]), laptop[1]) as running:
+            held = asyncio.run(dial.open_control(laptop[0].pk))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+            held.close()
+            eventually(lambda: any(status.startswith("away: the relay restarts") for status in running.statuses))
+            assert presence.away_since(laptop[0].pk) is not None
+        assert "relay: stopped" in log.read_text()
+        assert "Traceback" not in log.read_text()
     finally:
         stop(process)

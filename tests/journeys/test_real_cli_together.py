@@ -17,6 +17,7 @@ from bench.instance import Api
 from tests.journeys.conftest import Site, waybill
 from tests.real_browser import Browser
 from tests.real_clients import GLOBUS, Globus
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real_clients
 MakeSite = Callable[..., Site]
@@ -231,3 +232,24 @@ def test_a_user_signs_out(service: Api, person: Globus) -> None:
     person("ls", f"{ep1}:/")
     person("logout", "--yes")
     assert person("ls", f"{ep1}:/", status=4).err
+
+
+def test_maintenance_is_told_with_the_words_of_the_operator(service: Api, alice: Globus, host: Site) -> None:
+    told = ""
+
+    def refused() -> bool:
+        """Each web process knows of the maintenance within about a second; until then the folder is made, or exists."""
+        nonlocal told
+        told = alice("mkdir", f"{host.id}:/first/", status=None).err
+        return "Maintenance" in told
+
+    waybill(service, "maintenance", "on", "The disks are replaced.", "--until", "2099-01-01T00:00:00Z")
+    try:
+        eventually(refused, seconds=SECONDS)
+        assert "The disks are replaced." in told
+        assert "2099-01-01 00:00 UTC" in told
+        assert "share/" in alice("ls", f"{host.id}:/").out.split()
+    finally:
+        waybill(service, "maintenance", "off")
+    # The SDK tries again what a process refuses that does not know yet.
+    assert "created successfully" in alice("mkdir", f"{host.id}:/second/").out
