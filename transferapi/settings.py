@@ -54,7 +54,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "webui.language.PageLanguage",
-    "webui.maintenance_mode.MaintenanceMiddleware",
+    "webui.problems.maintenance_mode.MaintenanceMiddleware",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"
@@ -105,7 +105,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 LOGIN_URL = "/signin"
-CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
+CSRF_FAILURE_VIEW = "webui.problems.pages.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,0 +1,1 @@
+"""Answers to requests that are refused, or that fail."""
