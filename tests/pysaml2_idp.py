@@ -16,39 +16,44 @@ ENTITY = "https://pysaml2.example.edu/idp"
 
 
 class Pysaml2Idp:
-    """folder: for its files. our_metadata: of this service, as a federation would have them."""
+    """folder: for its files. site: its address. Before the first answer it has to learn of this service (`learn`)."""
 
-    def __init__(self, folder: Path, our_metadata: bytes) -> None:
+    def __init__(self, folder: Path, site: str = "https://pysaml2.example.edu") -> None:
         from saml2 import BINDING_HTTP_REDIRECT
         from saml2.config import IdPConfig
         from saml2.metadata import entity_descriptor
-        from saml2.server import Server
 
         key = rsa.generate_private_key(65537, 2048)
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
         (folder / "key.pem").write_bytes(pem)
         (folder / "certificate.pem").write_bytes(certificate_of(key).public_bytes(Encoding.PEM))
-        (folder / "sp.xml").write_bytes(our_metadata)
-        sso = ("https://pysaml2.example.edu/sso", BINDING_HTTP_REDIRECT)
-        self._config = IdPConfig().load(
-            {
-                "entityid": ENTITY,
-                "key_file": str(folder / "key.pem"),
-                "cert_file": str(folder / "certificate.pem"),
-                "xmlsec_binary": XMLSEC,
-                "metadata": {"local": [str(folder / "sp.xml")]},
-                "service": {
-                    "idp": {
-                        "endpoints": {"single_sign_on_service": [sso]},
-                        "policy": {"default": {"attribute_restrictions": None}},
-                        "scope": ["example.edu"],
-                        "want_authn_requests_signed": True,
-                    }
-                },
-            }
-        )
-        self._server = Server(config=self._config)
-        self.metadata = str(entity_descriptor(self._config)).encode()
+        self._folder = folder
+        #: Where the newest answer goes.
+        self.place = ""
+        self._configuration: dict[str, Any] = {
+            "entityid": ENTITY,
+            "key_file": str(folder / "key.pem"),
+            "cert_file": str(folder / "certificate.pem"),
+            "xmlsec_binary": XMLSEC,
+            "service": {
+                "idp": {
+                    "endpoints": {"single_sign_on_service": [(f"{site}/sso", BINDING_HTTP_REDIRECT)]},
+                    "policy": {"default": {"attribute_restrictions": None}},
+                    "scope": ["example.edu"],
+                    "want_authn_requests_signed": True,
+                }
+            },
+        }
+        self.metadata = str(entity_descriptor(IdPConfig().load(dict(self._configuration)))).encode()
+
+    def learn(self, our_metadata: bytes) -> None:
+        """Take over the metadata of this service, as a federation would have them."""
+        from saml2.config import IdPConfig
+        from saml2.server import Server
+
+        (self._folder / "sp.xml").write_bytes(our_metadata)
+        known = {**self._configuration, "metadata": {"local": [str(self._folder / "sp.xml")]}}
+        self._server = Server(config=IdPConfig().load(known))
 
     def answer(self, query: dict[str, str], attributes: dict[str, Any], **how: bool) -> bytes:
         """The answer to the request in a redirect of ours, whose signature is checked. how: what is signed."""
@@ -60,6 +65,7 @@ class Pysaml2Idp:
             relay_state=query.get("RelayState"),
         )  # fmt: skip
         where = self._server.response_args(request.message)
+        self.place = str(where["destination"])
         name = NameID(format=NAMEID_FORMAT_PERSISTENT, text="pysaml2-persistent-1")
         made = self._server.create_authn_response(
             attributes, name_id=name, authn={"class_ref": "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"},

@@ -21,6 +21,7 @@ WITH_ANOTHER_INSTANCE = {
     "test_box_activation.py",
     "test_browser_account.py",
     "test_browser_people.py",
+    "test_browser_providers.py",
     "test_browser_sign_in.py",
     "test_credentials.py",
 }
@@ -71,6 +72,7 @@ LONG = {
     "tests/integration/test_work.py": 0.15,
     "tests/journeys/test_box_activation.py": 30.0,
     "tests/journeys/test_browser_account.py": 10.0,
+    "tests/journeys/test_browser_providers.py": 25.0,
     "tests/journeys/test_browser_sign_in.py": 60.0,
     "tests/journeys/test_credentials.py": 10.0,
     "tests/journeys/test_make_up.py": 25.0,

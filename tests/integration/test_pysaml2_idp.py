@@ -41,7 +41,8 @@ def test_pysaml2_signs_a_person_in(settings: Any, alice: User, tmp_path: Path, w
     settings.SAML_KEY = pem()
     settings.SAML_METADATA = ("/pysaml2.xml",)
     ours: Any = Browser().client.get("/saml/metadata")
-    idp = Pysaml2Idp(tmp_path, ours.content)
+    idp = Pysaml2Idp(tmp_path)
+    idp.learn(ours.content)
     assert directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False) == 1
     browser = Browser()
     browser.sign_in(alice, PASSWORD)

@@ -17,7 +17,7 @@ from identity.federation.requests import Reach, ask, object_of, url_of
 from identity.http.web_address import Url, parse_url
 
 #: Seconds for which metadata and keys are kept, and before keys are read again for a key that is not there.
-KEPT_SECONDS, AGAIN_SECONDS = 3600.0, 30.0
+KEPT_SECONDS, AGAIN_SECONDS = 3600.0, 5.0
 MAX_KEYS = 50
 MIN_RSA_BITS = 2048
 
@@ -59,7 +59,7 @@ def metadata_of(provider: Provider, reach: Reach) -> Metadata:
 
 def keys_of(provider: Provider, reach: Reach, *, again: bool = False) -> list[jwk.JWK]:
     """The signing keys of a provider. again: the one that is needed was not among them, so the provider may have new
-    ones; it is asked again at most every `AGAIN_SECONDS`, because anybody can name a key. Raises FederationError.
+    ones; it is asked again at most every `AGAIN_SECONDS`: people who sign in then are refused. Raises FederationError.
     """
     entry, now = _entry(provider, reach), time.monotonic()
     if now - entry.keys_read_at > (AGAIN_SECONDS if again else KEPT_SECONDS):
