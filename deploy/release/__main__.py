@@ -1,4 +1,4 @@
-"""`make release`: builds sdist, wheel, agent, image archive, Debian package and SBOM of a commit, with their hashes.
+"""`make release`: builds sdist, wheel, agent, chart, image, Debian package and SBOM of a commit, with their hashes.
 
     python -m deploy.release [--out FOLDER] [--commit COMMIT] [--part PART]... [--sign KEY] [--twice]
 
@@ -15,13 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import bill, debian, image, packages
+from . import bill, chart, debian, image, packages
 from .errors import ReleaseError
 from .source import Source, copy_commit, run
 from .sums import sign, write_sums
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PARTS = ("packages", "agent", "bill", "image", "debian")
+PARTS = ("packages", "agent", "chart", "bill", "image", "debian")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,6 +62,8 @@ def release(commit: str, out: Path, parts: tuple[str, ...] | list[str], mirror: 
             files += packages.build(source, out)
         if "agent" in parts:
             files.append(_agent(source, out))
+        if "chart" in parts:
+            files.append(chart.build(source, out))
         if "bill" in parts:
             files.append(bill.write(source, out))
         if "image" in parts:

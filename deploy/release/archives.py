@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_tar(members: Iterable[tuple[tarfile.TarInfo, bytes]], path: Path, moment: int) -> None:
-    """Write the members, sorted by name and none younger than `moment`; with `.gz` compressed.
+    """Write the members, sorted by name and none younger than `moment`; with `.gz` or `.tgz` compressed.
 
     Owners are those of the members, by number.
     """
@@ -22,7 +22,7 @@ def write_tar(members: Iterable[tuple[tarfile.TarInfo, bytes]], path: Path, mome
             member.pax_headers = {}
             tar.addfile(member, io.BytesIO(content))
     octets = plain.getvalue()
-    path.write_bytes(gzip.compress(octets, mtime=0) if path.suffix == ".gz" else octets)
+    path.write_bytes(gzip.compress(octets, mtime=0) if path.suffix in (".gz", ".tgz") else octets)
 
 
 def read_tar(path: Path) -> list[tuple[tarfile.TarInfo, bytes]]:

@@ -11,7 +11,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
 #: Files of the rooms that are left out of the image, since only a host needs them.
-LEFT_OUT = re.compile(r"deploy/(Dockerfile|front/.*|monitoring/.*|systemd/.*|endpoint/box|.*\.sh)$")
+LEFT_OUT = re.compile(r"deploy/(Dockerfile|front/.*|helm/.*|monitoring/.*|systemd/.*|endpoint/box|.*\.sh)$")
 SECRETS = (
     ".env",
     ".env.production",

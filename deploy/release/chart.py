@@ -1,0 +1,38 @@
+"""The archive of the chart of Helm, as `helm package` makes it, but with the same octets each time."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import yaml
+
+from .archives import write_tar
+from .errors import ReleaseError
+from .source import Source
+
+
+def build(source: Source, out: Path) -> Path:
+    """Write the archive into the folder. Raises ReleaseError."""
+    return pack(source.folder / "deploy" / "helm" / "waybill", source.version, out, source.moment)
+
+
+def pack(chart: Path, version: str, out: Path, moment: int) -> Path:
+    """Write the archive of this chart, whose files get the time of the release. Raises ReleaseError.
+
+    Args:
+        version: that of the release, which the chart must have.
+        moment: seconds since 1970.
+    """
+    described = yaml.safe_load((chart / "Chart.yaml").read_text())
+    if not described["version"] == described["appVersion"] == version:
+        raise ReleaseError(f"the chart has the version {described['version']}, and the release {version}")
+    members = []
+    for path in sorted(path for path in chart.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        member = tarfile.TarInfo(f"{chart.name}/{path.relative_to(chart)}")
+        member.size, member.mode, member.mtime = len(content), 0o644, moment
+        members.append((member, content))
+    archive = out / f"{chart.name}-{version}.tgz"
+    write_tar(members, archive, moment)
+    return archive
