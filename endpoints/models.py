@@ -109,6 +109,8 @@ class Server(models.Model):
     subject = models.CharField(max_length=1024, blank=True)
     #: Another host key than `subject`, which the server has shown since; "": none. Tasks wait for the owner.
     shown_host_key = models.CharField(max_length=64, blank=True, default="", db_default="")
+    #: A person gave or compared the host key in `subject`; False: it was read from the network, or there is none.
+    host_key_confirmed = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ("id",)

@@ -273,7 +273,7 @@ def server(endpoint: Endpoint, server_id: int) -> Server:
 
 def server_spec(row: Server) -> ServerSpec:
     """The address of a server."""
-    return ServerSpec(row.hostname, row.port, row.scheme, row.subject)
+    return ServerSpec(row.hostname, row.port, row.scheme, row.subject, row.host_key_confirmed)
 
 
 def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Server:
@@ -284,7 +284,8 @@ def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Ser
     endpoint = resolve(user, ref, Permission.MANAGE)
     row = server(endpoint, server_id)
     spec = pinned(user, spec, endpoint.jump_host)
-    row.scheme, row.hostname, row.port, row.subject = spec.scheme, spec.hostname, spec.port, spec.subject
+    for field, value in spec.columns.items():
+        setattr(row, field, value)
     waited, row.shown_host_key = row.shown_host_key, ""
     with unless_taken("server_unique", ServerExistsError(spec.uri)):
         others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
@@ -394,6 +395,4 @@ def _save(endpoint: Endpoint, values: Mapping[str, object], *, force_insert: boo
 
 def _add(endpoint: Endpoint, spec: ServerSpec) -> Server:
     with unless_taken("server_unique", ServerExistsError(spec.uri)):
-        return Server.objects.create(
-            endpoint=endpoint, scheme=spec.scheme, hostname=spec.hostname, port=spec.port, subject=spec.subject
-        )
+        return Server.objects.create(endpoint=endpoint, **spec.columns)

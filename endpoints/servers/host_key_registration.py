@@ -1,7 +1,7 @@
 """Host keys of `ssh` and `sftp` servers, read when a server is registered.
 
-The owner sees the key that is kept, and compares it with what `ssh-keygen -lf` prints on the host; or gives the
-fingerprint at registration, and then nothing is read.
+The owner sees the key that is kept, compares it with what `ssh-keygen -lf` prints on the host, and confirms it; until
+then it is shown as unconfirmed. Where the owner gives the fingerprint at registration, nothing is read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
         return spec
     with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
         try:
-            return replace(spec, subject=asyncio.run(_read(user, spec, jump_host)))
+            return replace(spec, subject=asyncio.run(_read(user, spec, jump_host)), confirmed=False)
         except (FaultError, NotActivatedError, VaultError) as error:
             why = error.fault.advice or error.fault.raw if isinstance(error, FaultError) else str(error)
             reason = f"The host key of {spec.hostname} cannot be read now; give its fingerprint (SHA256:...). {why}"

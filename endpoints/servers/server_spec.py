@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from endpoints.addresses.gate import valid_host
@@ -18,12 +18,16 @@ SSH_SCHEMES = frozenset({"sshftp", "ssh", "sftp"})
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """The address of a server, checked when it is created. Raises EndpointInvalidError."""
+    """The address of a server, checked when it is created. Raises EndpointInvalidError.
+
+    confirmed: a person has given or compared the host key in `subject`.
+    """
 
     hostname: str
     port: int = 2811
     scheme: str = "gsiftp"
     subject: str = ""
+    confirmed: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.scheme not in DEFAULT_PORTS:
@@ -53,6 +57,13 @@ class ServerSpec:
             raise EndpointInvalidError("uri", "A server's address looks like gsiftp://host:2811, and has no more.")
         default = DEFAULT_PORTS.get(parts.scheme, 1)
         return cls(parts.hostname or "", default if port is None else port, parts.scheme, subject)
+
+    @property
+    def columns(self) -> dict[str, object]:
+        """The columns of `Server` that hold it."""
+        confirmed = self.confirmed and bool(self.subject) and self.scheme in SSH_SCHEMES
+        address = {"scheme": self.scheme, "hostname": self.hostname, "port": self.port, "subject": self.subject}
+        return {**address, "host_key_confirmed": confirmed}
 
     @property
     def uri(self) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from endpoints.addresses.openings import parse_openings
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.models import Endpoint
+from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from endpoints.servers.program_removal import remove_programs
 from endpoints.ssh.keys import parse_ssh_key
@@ -196,3 +198,21 @@ def test_another_host_key_is_a_fault_of_an_operation_too(alice, servers, key):
         operations.list_directory(alice, "bare", "/")
     assert caught.value.fault.kind is Kind.HOST_KEY_CHANGED
     assert registry.servers(endpoint)[0].shown_host_key == servers[0].fingerprint()
+
+
+def test_a_key_that_was_read_is_unconfirmed_until_somebody_says_that_it_is_right(alice, servers, key):
+    account(alice, "bare", servers[0], key)
+    [row] = registry.servers(registry.resolve(alice, "bare", Permission.VIEW))
+    assert not row.host_key_confirmed
+    assert operations.list_directory(alice, "bare", "/").entries, "it is pinned, and used"
+
+    moved = replace(registry.server_spec(row), hostname="localhost")
+    row = registry.update_server(alice, "bare", row.pk, moved)
+    assert not row.host_key_confirmed, "another change is no comparison"
+    row = registry.update_server(alice, "bare", row.pk, replace(moved, confirmed=True))
+    assert (row.subject, row.host_key_confirmed) == (servers[0].fingerprint(), True)
+
+    row = registry.update_server(alice, "bare", row.pk, replace(registry.server_spec(row), hostname="127.0.0.1"))
+    assert row.host_key_confirmed
+    row = registry.update_server(alice, "bare", row.pk, replace(registry.server_spec(row), subject=""))
+    assert (row.subject, row.host_key_confirmed) == (servers[0].fingerprint(), False), "it was read again"

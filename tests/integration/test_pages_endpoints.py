@@ -268,3 +268,31 @@ def test_the_list_leads_to_the_transfer_page_with_the_endpoint(as_user: AsUser, 
     [there] = [part.split('"')[0] for part in browser.page.split('href="') if part.startswith("/transfer?")]
     browser.get(there)
     assert str(endpoint.pk) in browser.page
+
+
+def test_a_host_key_that_nobody_has_confirmed_is_told_and_confirmed_by_those_who_manage(
+    as_user: AsUser, alice: User, bob: User
+) -> None:
+    key = "SHA256:" + "k" * 43
+    spec = registry.ServerSpec("host.example.org", 22, "sftp", key)
+    endpoint = registry.create(alice, {"name": "lab", "public": True}, [spec])
+    [row] = registry.servers(endpoint)
+    here, place = f"/endpoints/{endpoint.pk}", f"/endpoints/{endpoint.pk}/servers/{row.pk}/host-key"
+    browser, other = as_user(alice), as_user(bob)
+    browser.get(here)
+    assert "Nobody has confirmed" not in browser.text
+    row.host_key_confirmed = False
+    row.save()
+    for one in (browser, other):
+        one.get(here)
+        assert "Nobody has confirmed this host key yet" in one.text
+    assert "I have compared it" in browser.text
+    assert "I have compared it" not in other.text
+    other.post(place, fingerprint=key)
+    row.refresh_from_db()
+    assert not row.host_key_confirmed
+    browser.post(place, fingerprint=key)
+    row.refresh_from_db()
+    assert (row.subject, row.host_key_confirmed) == (key, True)
+    browser.get(here)
+    assert "The host key is confirmed." in browser.text

@@ -225,6 +225,7 @@ def test_the_document_of_an_endpoint_has_all_that_clients_read(api: Api, alice: 
             {
                 "DATA_TYPE": "server", "id": server.pk, "hostname": "ep1.example.org", "port": 2811, "scheme": "ftp",
                 "uri": "ftp://ep1.example.org:2811", "subject": None, "shown_host_key": None,
+                "host_key_confirmed": None,
                 "is_connected": True, "is_paused": False,
                 "incoming_data_port_start": None, "incoming_data_port_end": None,
                 "outgoing_data_port_start": None, "outgoing_data_port_end": None,

@@ -207,6 +207,30 @@ def test_servers_are_added_listed_changed_shown_and_removed(api: Api, ep1: Endpo
         assert_error(answer, 404, "ClientError.NotFound")
 
 
+def test_a_host_key_is_confirmed_by_name_and_never_by_a_document_that_repeats_it(api: Api, alice: User) -> None:
+    key, other = "SHA256:" + "k" * 43, "SHA256:" + "o" * 43
+    server = {"DATA_TYPE": "server", "uri": "ssh://host.example.org", "subject": key}
+    api.post("/endpoint", {"DATA_TYPE": "endpoint", "name": "bare", "DATA": [server]})
+    [row] = Server.objects.filter(endpoint__name="bare")
+    place = f"/endpoint/bare/server/{row.pk}"
+    assert api.get(place).body["host_key_confirmed"] is True, "it was given"
+
+    Server.objects.filter(pk=row.pk).update(host_key_confirmed=False)
+    document = api.get(place).body
+    assert document["host_key_confirmed"] is False
+    for same in ({"port": 23}, {"port": 24, "subject": key}, document):
+        assert api.put(place, same).code == "Updated"
+        assert api.get(place).body["host_key_confirmed"] is False
+    refused = api.put(place, {"host_key_confirmed": True})
+    assert_error(refused, 400, "ClientError.BadRequest")
+    assert api.put(place, {"subject": key, "host_key_confirmed": True}).code == "Updated"
+    assert api.get(place).body["host_key_confirmed"] is True
+
+    Server.objects.filter(pk=row.pk).update(host_key_confirmed=False)
+    api.put(place, {"subject": other})
+    assert [api.get(place).body[name] for name in ("subject", "host_key_confirmed")] == [other, True]
+
+
 def test_a_server_of_another_endpoint_is_none_of_this_one(api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
     theirs = Server.objects.get(endpoint=ep2)
     for method, body in (("GET", None), ("PUT", {"port": 1}), ("DELETE", None)):

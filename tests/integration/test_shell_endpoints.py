@@ -10,7 +10,7 @@ import pytest
 
 from deploy.endpoint.authority import Identity
 from endpoints import registry
-from endpoints.models import Agent, Endpoint, Role
+from endpoints.models import Agent, Endpoint, Role, Server
 from endpoints.permissions import Permission, restricted_to
 from endpoints.sharing import shares
 from identity.models import User
@@ -289,6 +289,18 @@ def test_remove_deletes_an_endpoint_or_one_server(shell: Shell, ep1: Endpoint) -
 # ---- servers
 
 
+def test_a_host_key_that_nobody_has_confirmed_is_confirmed_by_writing_it(shell: Shell) -> None:
+    key = "SHA256:" + "k" * 43
+    shell.ok(f"endpoint-add bare -p ssh://host.example.org -s {key}")
+    columns = "server-list bare -f subject,host_key_confirmed -O csv"
+    assert shell.ok(columns) == f"{key},True\n"
+    Server.objects.update(host_key_confirmed=False)
+    shell.ok("server-modify bare host.example.org -p ssh://host2.example.org")
+    assert shell.ok(columns) == f"{key},False\n"
+    shell.ok(f"server-modify bare host2.example.org -s {key}")
+    assert shell.ok(columns) == f"{key},True\n"
+
+
 def test_servers_are_added_changed_and_removed(shell: Shell, ep1: Endpoint) -> None:
     out = shell.ok("server-add ep1 b.example.org -p c.example.org:2000")
     ids = [int(line.removeprefix("Server ID: ")) for line in out.splitlines()]
@@ -298,6 +310,7 @@ def test_servers_are_added_changed_and_removed(shell: Shell, ep1: Endpoint) -> N
     assert shell.ok("server-list ep1 -f id,uri,subject -O csv").splitlines()[1:] == [
         f"{ids[0]},ftp://b2.example.org:99,n/a", f"{ids[1]},ftp://c.example.org:2000,/CN=c",
     ]  # fmt: skip
+    assert "Host Key Confirmed" in shell.ok("server-list ep1")
     assert shell.ok("server-remove ep1 ftp://b2.example.org:99/") == ""
     assert "has no server 'b2.example.org'; its servers are ftp://ep1" in shell.fails(
         "server-remove ep1 b2.example.org"

@@ -63,8 +63,10 @@ def accept_host_key(request: HttpRequest, endpoint: str, server: int) -> str:
     """The key is the one that was shown on the page: another one, shown since, is not accepted unseen."""
     user = user_of(request)
     row = registry.server(registry.resolve(user, endpoint, Permission.MANAGE), server)
-    spec = replace(registry.server_spec(row), subject=request.POST.get("fingerprint", ""))
-    registry.update_server(user, endpoint, server, spec)
+    given = request.POST.get("fingerprint", "")
+    registry.update_server(user, endpoint, server, replace(registry.server_spec(row), subject=given, confirmed=True))
+    if given == row.subject:
+        return _("The host key is confirmed.")
     return _("The host key was accepted. Waiting tasks go on.")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.db import transaction
 
@@ -13,6 +15,7 @@ from endpoints.models import Endpoint, Server
 from endpoints.permissions import Permission
 from endpoints.registry import DEFAULT_PORTS, ServerSpec, server_spec, server_uri
 from endpoints.servers.program_removal import remove_programs
+from endpoints.servers.server_spec import SSH_SCHEMES
 from identity.models import User
 from transferapi.rest.transfer.endpoints import documents
 from transferapi.shell.answers import answer, show
@@ -36,6 +39,7 @@ _TABLE = Table[Server](
     Column("Scheme", lambda row: row.scheme),
     Column("Subject", lambda row: row.subject),
     Column("Shown Host Key", lambda row: row.shown_host_key),
+    Column("Host Key Confirmed", lambda row: row.host_key_confirmed if is_pinned(row) else ""),
     document=documents.SERVER.document,
 )
 
@@ -94,10 +98,21 @@ def server_add(context: Context, arguments: Arguments) -> None:
     if arguments["form"] == "json" and len(rows) > 1:
         show(context, [documents.SERVER.document(row) for row in rows])
         return
-    text = "".join(f"Server ID: {row.pk}\n" for row in rows)
+    text = "".join(f"Server ID: {row.pk}\n{_unconfirmed(ref, row)}" for row in rows)
     answer(
         context, arguments, "endpoint_server_add_result", "Created", "Server added successfully", text, id=rows[0].pk
     )
+
+
+def is_pinned(row: Server) -> bool:
+    return row.scheme in SSH_SCHEMES and bool(row.subject)
+
+
+def _unconfirmed(ref: str, row: Server) -> str:
+    if row.host_key_confirmed or not is_pinned(row):
+        return ""
+    confirm = shlex.join(["server-modify", ref, str(row.pk), "-s", row.subject])
+    return f"Host key, which nobody has confirmed: {row.subject}\nCompare it on the host, then: {confirm}\n"
 
 
 @command("server-list", "[OPTIONS] ENDPOINT", Heading.ENDPOINTS, FORM, FIELDS,
@@ -119,7 +134,7 @@ def _servers(user: User, ref: str) -> list[Server]:
 def server_modify(context: Context, arguments: Arguments) -> None:
     """Changes a server of an endpoint. The server is named by its ID, its address, or its host name. An empty subject
     (-s '') means that the certificate has the host name. A changed host key of an ssh server, which server-list shows,
-    is accepted by -s SHA256:...
+    is accepted by -s SHA256:..., and one that nobody has confirmed yet is confirmed by it.
     """
     ref, text = operands(arguments, 2)
     if arguments["address"] is None and arguments["subject"] is None:
@@ -131,8 +146,10 @@ def server_modify(context: Context, arguments: Arguments) -> None:
 def _modify(user: User, ref: str, text: str, address: str | None, subject: str | None) -> int:
     row = find(registry.resolve(user, ref, Permission.MANAGE), text)
     before = server_spec(row)
-    subject = before.subject if subject is None else subject
-    registry.update_server(user, ref, row.pk, spec_of(address or before.uri, subject, before.scheme))
+    spec = spec_of(address or before.uri, before.subject if subject is None else subject, before.scheme)
+    # A key that somebody writes is one that somebody has compared.
+    spec = replace(spec, confirmed=before.confirmed if subject is None else True)
+    registry.update_server(user, ref, row.pk, spec)
     return row.pk
 
 

@@ -18,6 +18,7 @@ from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
 from endpoints.registry import canonical_name, entity_type, server_uri
+from endpoints.servers.server_spec import SSH_SCHEMES
 from identity import user_names
 from identity.models import User
 from transferapi.rest.openapi import types as t
@@ -54,6 +55,11 @@ SERVER = ResponseDocument[Server](
         t.about("another host key, which the server has shown since; write it as `subject` to accept it", t.MAYBE_TEXT),
         lambda row: row.shown_host_key or None,
     ),
+    Field(
+        "host_key_confirmed",
+        t.about("a person gave or compared the host key in `subject`; null: the server has none", t.MAYBE_FLAG),
+        lambda row: row.host_key_confirmed if row.scheme in SSH_SCHEMES and row.subject else None,
+    ),
     Field("is_connected", t.FLAG, Always(True), True),
     Field("is_paused", t.FLAG, Always(False)),
     *each("incoming_data_port_start incoming_data_port_end", t.MAYBE_NUMBER, Always(None)),
@@ -73,6 +79,9 @@ SERVER_REQUEST = RequestDocument(
     Field("scheme", t.maybe({**_SCHEME, "default": "gsiftp"})),
     Field("uri", t.about("gsiftp://host:port, in place of hostname, port and scheme", t.MAYBE_TEXT)),
     *optional(*SERVER.pick(["port", "subject"])),
+    Field(
+        "host_key_confirmed", t.about("true: you have compared the key in `subject`, which is given too", t.MAYBE_FLAG)
+    ),
     example={"hostname": "dtn2.example.org", "port": 2811},
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from django.http import QueryDict
 from rest_framework.request import Request
@@ -10,6 +11,7 @@ from rest_framework.response import Response
 
 from endpoints import bookmarks, endpoint_view, registry
 from endpoints.connect import setup_keys
+from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.servers.program_removal import remove_programs
@@ -26,9 +28,21 @@ MAX_SEARCH = 1000
 
 def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = "gsiftp") -> ServerSpec:
     """A server as `hostname`, `port` and `scheme`, or as one `uri`; absent values stay as they were."""
-    subject = document.text("subject")
-    if subject is None:
-        subject = before.subject if before else ""
+    given = document.text("subject")
+    subject = given if given is not None else before.subject if before else ""
+    return replace(_address(document, before, usual_scheme, subject), confirmed=_confirmed(document, given, before))
+
+
+def _confirmed(document: Document, subject: str | None, before: ServerSpec | None) -> bool:
+    """Whether a person vouches for the host key. The key of before, written back unread, is not compared by that."""
+    if (said := document.flag("host_key_confirmed")) is None:
+        return before.confirmed if before and subject in (None, before.subject) else True
+    if said and not subject:
+        raise EndpointInvalidError("host_key_confirmed", "Give the host key that you have compared, as `subject`.")
+    return said
+
+
+def _address(document: Document, before: ServerSpec | None, usual_scheme: str, subject: str) -> ServerSpec:
     uri = document.text("uri")
     if uri and not document.has("hostname"):
         return ServerSpec.parse(uri, subject)
