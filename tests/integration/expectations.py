@@ -254,6 +254,9 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("GET", "v2/api/certificate_subjects"): Row(200),
     ("POST", "v2/api/certificate_subjects"): Row(403, body={"subject": "/O=Grid/CN=Somebody"}),
     ("DELETE", "v2/api/certificate_subjects/<str:subject>"): Row(200),
+    ("GET", "v2/api/linked_identities"): Row(200),
+    # An API token is no sign-in.
+    ("DELETE", "v2/api/linked_identities/<str:identity>"): Row(403, directory=True),
     ("GET", "v2/api/ssh_keys"): Row(200),
     ("POST", "v2/api/ssh_keys"): Row(400, body={"public_key": "ssh-ed25519 AAAA"}),
     ("DELETE", "v2/api/ssh_keys/<path:key>"): Row(200),

@@ -13,6 +13,7 @@ from endpoints import permissions
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
+from identity import tokens
 from identity.hidden import Secret
 from identity.linked import services
 from identity.linked.errors import (
@@ -32,7 +33,8 @@ from identity.sign_up import invitations
 from identity.sign_up.errors import AddressNotProvenError, SignUpClosedError
 from identity.sign_up.policy import parse
 from tests.integration.cast import all_at_once, make_endpoint
-from tests.integration.rest import Api
+from tests.integration.pages import Browser
+from tests.integration.rest import Answer, Api, assert_error, read
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
 
@@ -251,3 +253,64 @@ def test_programs_see_all_identities_and_find_a_user_by_each(alice: User, bob: U
         assert all(one["email"] is None for one in found)
     assert theirs.get(f"/v2/api/identities/{row.pk}").body["identity"]["name"] == "Bob at work"
     assert identities.by_username(["al@example.org"]) == [bob]
+
+
+# ---- by REST
+
+
+def _rest(browser: Browser, row: LinkedIdentity | str) -> Answer:
+    """DELETE by the session of the pages."""
+    ref = row if isinstance(row, str) else row.pk
+    headers = {"X-CSRFToken": browser.client.cookies["waybill-csrf"].value}
+    return read(browser.client.delete(f"/v2/api/linked_identities/{ref}", headers=headers))
+
+
+@pytest.fixture
+def browser(alice: User, passwords: None) -> Browser:
+    browser = Browser()
+    browser.sign_in(alice)
+    browser.get("/account")
+    return browser
+
+
+def test_a_person_takes_an_identity_off_by_rest(alice: User, bob: User, browser: Browser) -> None:
+    row, others = (
+        services.link(alice, proof(), time.time()),
+        services.link(bob, proof("s-2", username="bo@example.org"), time.time()),
+    )
+    listed = read(browser.client.get("/v2/api/linked_identities")).body
+    assert [(one["id"], one["username"]) for one in listed["DATA"]] == [(str(row.pk), "al@example.org")]
+    for wrong in (others, str(alice.pk), "nonsense"):
+        assert_error(_rest(browser, wrong), 404, "ClientError.NotFound")
+    # Without the CSRF token the page of another site could do it.
+    assert_error(read(browser.client.delete(f"/v2/api/linked_identities/{row.pk}")), 403, "PermissionDenied")
+    assert _rest(browser, row).body["code"] == "Deleted"
+    assert services.sign_in(proof()) is None
+    assert services.sign_in(proof("s-2")) == bob
+    assert_error(_rest(browser, row), 404, "ClientError.NotFound")
+
+
+def test_rest_refuses_a_sign_in_that_is_old_and_a_token(alice: User, browser: Browser) -> None:
+    row = services.link(alice, proof(), time.time())
+    assert_error(Api(alice, root="").delete(f"/v2/api/linked_identities/{row.pk}"), 403, "PermissionDenied")
+    # The session of the same request does not stand in for a token's.
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
+    with_both = browser.client.delete(f"/v2/api/linked_identities/{row.pk}", headers=headers)
+    assert_error(read(with_both), 403, "PermissionDenied")
+    session = browser.client.session
+    session["signed_in_at"] -= services.MOST_AGE + 1
+    session.save()
+    assert_error(_rest(browser, row), 403, "PermissionDenied")
+    assert services.of(alice) == [row]
+
+
+def test_rest_keeps_the_last_way_to_sign_in(alice: User, browser: Browser) -> None:
+    row = services.link(alice, proof(), time.time())
+    # The session stays: it depends on the hash of the password.
+    session = browser.client.session
+    alice.set_unusable_password()
+    alice.save()
+    session["_auth_user_hash"] = alice.get_session_auth_hash()
+    session.save()
+    assert_error(_rest(browser, row), 409, "Conflict")
+    assert services.of(alice) == [row]

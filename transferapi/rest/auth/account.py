@@ -1,14 +1,18 @@
-"""A user's API tokens and certificate subjects: the ways to sign in besides the password."""
+"""A user's API tokens, certificate subjects and linked identities: the ways to sign in besides the password."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity import certificate_subjects, tokens
+from identity.linked import services as linked
+from identity.sessions import proof
+from identity.sessions.proof import Proof
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication
 from transferapi.rest.http.base import View, created, listing, result
 from transferapi.rest.http.client_certificates import subject_of
@@ -76,6 +80,25 @@ class CertificateSubjectDetail(AccountView):
     def delete(self, request: Request, subject: str) -> Response:
         certificate_subjects.remove(self.user, subject)
         return result(request, "Deleted", "The certificate subject is removed")
+
+
+class LinkedIdentities(AccountView):
+    @description.operation("List your identities of other providers", answer="linked_identity_list")
+    def get(self, request: Request) -> Response:
+        rows = [documents.LINKED_IDENTITY.document(row) for row in linked.of(self.user)]
+        return Response(listing("linked_identity_list", rows))
+
+
+class LinkedIdentityDetail(AccountView):
+    @description.operation("Take an identity off your account, just after you have signed in", answer="result")
+    def delete(self, request: Request, identity: str) -> Response:
+        """As on the account page: a stolen session or token must not take the ways to sign in from its owner."""
+        found = proof.present()
+        if not isinstance(found, Proof):
+            raise PermissionDenied("A token is no sign-in: sign in to the pages, or send your certificate")
+        linked.check_fresh(found.at.timestamp())
+        linked.unlink(self.user, identity)
+        return result(request, "Deleted", "The identity is no longer linked")
 
 
 def _proven(request: Request) -> tuple[str, ...]:

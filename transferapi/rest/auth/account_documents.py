@@ -1,9 +1,10 @@
-"""The documents of a user's API tokens, certificate subjects, ssh keys, passkeys and sessions: extensions of ours."""
+"""The documents of a user's tokens, subjects, ssh keys, passkeys, sessions, identities: extensions of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from identity.linked.models import LinkedIdentity
 from identity.models import ApiToken, CertificateSubject, Passkey
 from identity.sessions.open_sessions import OpenSession
 from identity.ssh_keys.public_keys import ALGORITHMS
@@ -120,6 +121,19 @@ SESSION = ResponseDocument[OpenSession](
     Field("is_this", t.about("whether this request was sent with it", t.FLAG), example=False),
 )
 SESSION_LIST = Page("session_list", SESSION, LENGTH)
+LINKED_IDENTITY = ResponseDocument[LinkedIdentity](
+    "linked_identity",
+    Field("id", t.UUID, "pk"),
+    Field("username", t.about("`name@domain`", t.TEXT), example="al@example.org"),
+    Field("provider", t.about("who vouches", t.TEXT), example="oidc:https://id.example.org/realms/lab"),
+    Field("name", t.TEXT, example="Al Liddell"),
+    Field("organization", t.TEXT, example="Example Laboratory"),
+    Field("email", t.TEXT, example="al@example.org"),
+    Field("is_primary", t.about("whether it is shown for you", t.FLAG), "primary"),
+    Field("linked_time", t.TIME, "linked_at"),
+    Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
+)
+LINKED_IDENTITY_LIST = Page("linked_identity_list", LINKED_IDENTITY, LENGTH)
 
 
 def _sorted(names: Collection[object] | None) -> list[str] | None:

@@ -19,6 +19,8 @@ urlpatterns: list[URLPattern] = [
     path("v2/api/tokens/<str:token>", account.ApiTokenDetail.as_view()),
     path("v2/api/certificate_subjects", account.CertificateSubjects.as_view()),
     path("v2/api/certificate_subjects/<str:subject>", account.CertificateSubjectDetail.as_view()),
+    path("v2/api/linked_identities", account.LinkedIdentities.as_view()),
+    path("v2/api/linked_identities/<str:identity>", account.LinkedIdentityDetail.as_view()),
     path("v2/api/ssh_keys", ssh_keys.SshKeys.as_view()),
     path("v2/api/ssh_keys/<path:key>", ssh_keys.SshKeyDetail.as_view()),
     path("v2/api/passkeys", sessions.Passkeys.as_view()),

@@ -52,10 +52,16 @@ def identity_details(context: Context, arguments: Arguments) -> None:
 
 @command("identity-list", "", Heading.OTHER, FIELDS, FORM, summary="List your identities")
 def identity_list(context: Context, arguments: Arguments) -> None:
-    """Shows your identities as records. This service gives each user one."""
+    """Shows your identities as records, the primary one first: your own, and those of other providers that you have
+    linked. The account page links one, and takes it off again.
+    """
     operands(arguments, 0)
     _IDENTITIES.select(arguments)
-    _IDENTITIES.show(context, arguments, context.call(_known, context.user, [str(context.user.pk)]))
+    _IDENTITIES.show(context, arguments, context.call(_own, context.user))
+
+
+def _own(user: User) -> list[dict[str, Any]]:
+    return [documents.IDENTITY.document(ShownUser(one, user)) for one in identities.of(user)]
 
 
 def _known(user: User, texts: Sequence[str]) -> list[dict[str, Any]]:
