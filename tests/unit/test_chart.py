@@ -297,6 +297,28 @@ def test_helm_refuses_wrong_values_with_their_names(tmp_path: Path) -> None:
         assert "secret@" not in done.stderr
 
 
+@needs_helm
+@pytest.mark.parametrize("release", ["waybill", "7.data-at.example", "a" * 53])
+def test_each_release_gets_names_that_services_may_have(release: str) -> None:
+    done = chart.helm("template", release, chart.CHART, "--values", chart.values_of("full"))
+    names = {one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout) if one}
+    assert len(names) >= len(ROLES)
+    assert [name for name in names if not re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []
+
+
+@needs_helm
+def test_texts_in_settings_reach_the_programs_as_they_are(tmp_path: Path) -> None:
+    """Kubernetes replaces $(NAME) in the variables of a Job, unless the dollar sign is doubled."""
+    text = 'a "quoted" $(HOME): # {{ x }}'
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"settings": {"WAYBILL_DELEGATE_TO": text}}))
+    done = chart.helm("template", "waybill", chart.CHART, "--values", tmp_path / "values.yaml")
+    found = {one["kind"]: one for one in yaml.safe_load_all(done.stdout) if one}
+    assert found["ConfigMap"]["data"]["WAYBILL_DELEGATE_TO"] == text
+    [container] = found["Job"]["spec"]["template"]["spec"]["containers"]
+    inline = {one["name"]: one["value"] for one in container["env"]}
+    assert inline["WAYBILL_DELEGATE_TO"].replace("$$(", "$(") == text != inline["WAYBILL_DELEGATE_TO"]
+
+
 def test_the_chart_has_the_version_of_the_service_and_is_packed_the_same_each_time(tmp_path: Path) -> None:
     version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
     described = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())

@@ -1,5 +1,7 @@
+{{/* Of all objects. Names of Services have no dots, begin with a letter, and have at most 63 characters. */}}
 {{- define "waybill.name" -}}
-{{- if contains "waybill" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-waybill" (.Release.Name | trunc 42 | trimSuffix "-") }}{{ end }}
+{{- $release := .Release.Name | replace "." "-" }}
+{{- if hasPrefix "waybill" $release }}{{ $release | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "waybill-%s" ($release | trunc 42 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
 {{- define "waybill.selector" -}}
