@@ -12,7 +12,19 @@ from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
 from .groups import urls as groups
-from .sign_in import code, consent, institutions, myproxy, one_time, passkey, password, providers, recovery, sign_up
+from .sign_in import (
+    certificate,
+    code,
+    consent,
+    institutions,
+    myproxy,
+    one_time,
+    passkey,
+    password,
+    providers,
+    recovery,
+    sign_up,
+)
 from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
@@ -22,6 +34,7 @@ urlpatterns: list[URLPattern] = [
     path("signin/passkey", passkey.sign_in),
     path("signin/passkey/options", passkey.options),
     path("signin/passkey/second", passkey.second_factor),
+    path("signin/certificate", certificate.sign_in),
     path("signin/with/<slug:name>", providers.begin),
     path("signin/with/<slug:name>/callback", providers.callback),
     path("signin/myproxy/<slug:name>", myproxy.sign_in),

@@ -93,6 +93,7 @@ _METHODS = {
     "code": ["pwd", "otp", "mfa"],
     "second": ["pwd", "swk", "mfa"],
     "passkey": ["swk", "mfa"],
+    "certificate": ["pop"],
 }
 
 

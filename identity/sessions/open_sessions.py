@@ -24,7 +24,7 @@ class SessionNotFoundError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """way: how the user signed in ("password", "code", "passkey", "link", "provider"; "": unknown).
+    """way: how the user signed in ("password", "code", "passkey", "link", "provider", "certificate"; "": unknown).
 
     browser: its User-Agent.
     """

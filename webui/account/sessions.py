@@ -27,6 +27,7 @@ _WAYS = {
     "second": gettext_lazy("with your password and a passkey"),
     "passkey": gettext_lazy("with a passkey"),
     "provider": gettext_lazy("by another provider"),
+    "certificate": gettext_lazy("with a certificate"),
     "link": gettext_lazy("with a link from the machine of the service"),
 }
 #: A word in the User-Agent, and the name that people know; the first that fits. Edge and Opera also say "Chrome", all
