@@ -106,27 +106,36 @@ class NotPermittedError(RegistryError):
 
 
 class StepUpRequiredError(RegistryError):
-    """The endpoint demands another sign-in. domains: of the identity; minutes: its greatest age; empty, None: any."""
+    """The endpoint demands another sign-in. domains: of the identity; minutes: its greatest age; empty, None: any.
+
+    second_factor: whether a password alone does not suffice.
+    """
 
     category = Category.PERMISSION_DENIED
     template = "{self.reason}"
 
-    def __init__(self, endpoint: Endpoint, user: User, domains: Sequence[str], minutes: int | None) -> None:
-        super().__init__(endpoint, domains, minutes)
+    def __init__(
+        self, endpoint: Endpoint, user: User, domains: Sequence[str], minutes: int | None, *, second_factor: bool
+    ) -> None:
+        super().__init__(endpoint, domains, minutes, second_factor)
         self.endpoint = endpoint
         self.user_id = user.pk
         self.domains = list(domains)
         self.minutes = minutes
+        self.second_factor = second_factor
         by = f" with an identity of {' or '.join(domains)}" if domains else ""
         age = f" not longer than {minutes} minutes ago" if minutes else ""
-        self.reason = f"This endpoint asks that you have signed in{by}{age}. Sign in again."
+        comma = "," if by or age else ""
+        factor = f"{comma} by a passkey or by a one-time code after the password" if second_factor else ""
+        self.reason = f"This endpoint asks that you have signed in{by}{age}{factor}. Sign in again."
 
     @property
     def authorization_parameters(self) -> dict[str, object]:
         """Parameters for the authorization endpoint (globus-sdk, GARE); `globus` shows the command for them."""
         by_domain: dict[str, object] = {"session_required_single_domain": self.domains}
         who = by_domain if self.domains else {"session_required_identities": [str(self.user_id)]}
-        return {**who, "session_message": self.message, "prompt": "login"}
+        factor = {"session_required_mfa": True} if self.second_factor else {}
+        return {**who, **factor, "session_message": self.message, "prompt": "login"}
 
     @property
     def challenge(self) -> str:

@@ -24,7 +24,7 @@ PERSONAL = "is_globus_connect"
 #: Features that this service does not have. A request for them is refused: users would otherwise believe that the
 #: endpoint is safer than it is. False and null ask for nothing.
 _FLAGS_NOT_HERE = (
-    "high_assurance", "mfa_required", "restrict_transfers_to_high_assurance", "disable_anonymous_writes",
+    "high_assurance", "restrict_transfers_to_high_assurance", "disable_anonymous_writes",
     "preserve_modtime", "requester_pays",
 )  # fmt: skip
 _NOT_HERE = (
@@ -240,6 +240,7 @@ _CLEARED_BY_NULL: dict[str, Check] = {
 _KEPT_BY_NULL: dict[str, Check] = {
     "name": _name,
     **dict.fromkeys(("public", "allow_guest_collections", "force_encryption", "force_verify", "disable_verify"), _flag),
+    "mfa_required": _flag,
 }
 #: All fields of the document that a client may write, and those whose `true` is refused.
 WRITABLE = (*_KEPT_BY_NULL, *_CLEARED_BY_NULL, *_LIMITS, PERSONAL, *_FLAGS_NOT_HERE)

@@ -1,4 +1,4 @@
-"""Demands of an endpoint on the sign-in of whoever reads or writes there: how old it may be, and of which domain.
+"""Demands of an endpoint on the sign-in of whoever reads or writes there: its age, its domain, and a second factor.
 
 `registry.require` asks here, once, for operations and submissions. Tasks and timers that were accepted go on: they were
 asked for by a person who met the demand then. A shared endpoint demands what its host demands, too.
@@ -21,7 +21,9 @@ def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
     if verb not in _DATA:
         return
     for place in (endpoint, endpoint.host):
-        if place is not None and (place.authentication_timeout_mins or place.authentication_domains):
+        if place is None:
+            continue
+        if place.authentication_timeout_mins or place.authentication_domains or place.mfa_required:
             _check(user, place, endpoint)
 
 
@@ -30,5 +32,10 @@ def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
     if isinstance(found, proof.Background):
         return
     domains, minutes = place.authentication_domains or [], place.authentication_timeout_mins
-    if found is None or (domains and found.domain not in domains) or (minutes and found.age() > minutes * 60):
-        raise StepUpRequiredError(endpoint, user, domains, minutes)
+    if (
+        found is None
+        or (domains and found.domain not in domains)
+        or (minutes and found.age() > minutes * 60)
+        or (place.mfa_required and not found.is_multi_factor)
+    ):
+        raise StepUpRequiredError(endpoint, user, domains, minutes, second_factor=place.mfa_required)

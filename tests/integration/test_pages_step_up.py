@@ -59,6 +59,24 @@ def test_the_link_of_a_page_signs_in_again_and_comes_back(alice: User, ep1: Endp
     assert "asks for a sign-in" not in browser.text
 
 
+def test_the_page_names_a_second_factor(ep1: Endpoint, browser: Browser) -> None:
+    Endpoint.objects.filter(pk=ep1.pk).update(mfa_required=True)
+    factor = "This endpoint asks for a second factor: a passkey, or a one-time code after the password."
+    browser.get(f"/transfer?origin_id={ep1.pk}&plain=1")
+    assert factor in browser.text
+    assert "in the last" not in browser.text
+    assert parse_qs(urlsplit(link(browser)).query)["again"] == ["1"]
+    demand(ep1)
+    browser.get(f"/transfer?origin_id={ep1.pk}&plain=1")
+    assert f"in the last 30 minutes. {factor}" in browser.text
+    session = browser.client.session
+    session["signed_in_at"] += 31 * 60
+    session["origin"] = {**session["origin"], "way": "second"}
+    session.save()
+    browser.get(f"/transfer?origin_id={ep1.pk}&plain=1")
+    assert "This endpoint asks" not in browser.text
+
+
 def test_the_sign_in_page_names_demanded_domains_that_are_known_here(
     ep1: Endpoint, browser: Browser, settings: Any
 ) -> None:

@@ -103,7 +103,7 @@ def test_a_personal_endpoint_has_an_agent_and_no_servers(api: Api, ep1: Endpoint
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("subscription_id", "DEFAULT"), ("high_assurance", True), ("mfa_required", True),
+        ("subscription_id", "DEFAULT"), ("high_assurance", True),
         ("guest_collection_activity_notification_policy", {"status": ["SUCCEEDED"]}),
     ],
 )  # fmt: skip

@@ -75,6 +75,29 @@ def test_a_name_of_this_service_is_of_its_domain(alice: User, ep1: Endpoint, set
         assert registry.resolve(alice, "ep1", Permission.BROWSE) == ep1
 
 
+@pytest.mark.parametrize(("way", "is_enough"), [
+    ("passkey", True), ("second", True), ("code", True), ("password", False), ("provider", False), ("link", False),
+    ("certificate", False), ("", False),
+])  # fmt: skip
+def test_a_demand_for_a_second_factor_is_met_by_a_passkey_or_a_code(
+    alice: User, ep1: Endpoint, way: str, is_enough: bool
+) -> None:
+    demand(ep1, mfa_required=True)
+    share = shares.create(alice, str(ep1.pk), "/data/", {"name": "shared", "display_name": "shared"})
+    for place in (ep1, share):
+        with proven_by(lambda: signed_in(24 * 60, way=way)):
+            if is_enough:
+                assert registry.resolve(alice, str(place.pk), Permission.BROWSE) == place
+            else:
+                with pytest.raises(StepUpRequiredError):
+                    registry.resolve(alice, str(place.pk), Permission.BROWSE)
+        with proven_by(Background):
+            assert registry.resolve(alice, str(place.pk), Permission.TRANSFER_FROM) == place
+    demand(ep1, authentication_timeout_mins=30)
+    with proven_by(lambda: signed_in(31, way=way)), pytest.raises(StepUpRequiredError):
+        registry.resolve(alice, str(ep1.pk), Permission.BROWSE)
+
+
 def test_a_share_demands_what_its_host_demands(alice: User, bob: User, ep1: Endpoint) -> None:
     share = shares.create(alice, str(ep1.pk), "/data/", {"name": "shared", "display_name": "shared"})
     access_rules.create(alice, str(share.pk), RuleSpec("identity", str(bob.pk), "/", "r"))
@@ -136,6 +159,16 @@ def test_clients_learn_what_to_ask_for(alice: User, ep1: Endpoint) -> None:
     assert header.endswith("max_age=1800")
     api.put(f"/endpoint/{ep1.pk}", {**changed, "authentication_domains": ["Example.org"]})
     assert refusal(api).body["authorization_parameters"]["session_required_single_domain"] == ["example.org"]
+    assert "session_required_mfa" not in refusal(api).body["authorization_parameters"]
+    assert api.put(f"/endpoint/{ep1.pk}", {**changed, "mfa_required": True}).status == 200
+    assert api.get(f"/endpoint/{ep1.pk}").body["mfa_required"] is True
+    answer = refusal(api)
+    assert answer.body["authorization_parameters"]["session_required_mfa"] is True
+    assert "by a passkey or by a one-time code" in answer.body["message"]
+    # null keeps a flag.
+    api.put(f"/endpoint/{ep1.pk}", {"DATA_TYPE": "endpoint", "mfa_required": None})
+    assert api.get(f"/endpoint/{ep1.pk}").body["mfa_required"] is True
+    api.put(f"/endpoint/{ep1.pk}", {"DATA_TYPE": "endpoint", "mfa_required": False})
     none = {"DATA_TYPE": "endpoint", "authentication_timeout_mins": None, "authentication_domains": None}
     api.put(f"/endpoint/{ep1.pk}", none)
     assert api.get("/operation/endpoint/ep1/ls").body["code"] != "AuthorizationRequired"

@@ -203,9 +203,10 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (user_accounts.UserExistsError("u"), 409, "Exists", "there is a user u already"),
     (user_accounts.UserInvalidError(WHY), 400, BAD, WHY),
     (
-        registry.StepUpRequiredError(EP, User(username="alice"), ["a.org"], 5), 403, "AuthorizationRequired",
-        "This endpoint asks that you have signed in with an identity of a.org not longer than 5 minutes ago. "
-        "Sign in again.",
+        registry.StepUpRequiredError(EP, User(username="alice"), ["a.org"], 5, second_factor=True),
+        403, "AuthorizationRequired",
+        "This endpoint asks that you have signed in with an identity of a.org not longer than 5 minutes ago, by a "
+        "passkey or by a one-time code after the password. Sign in again.",
     ),
     (user_accounts.NotStaffError(""), 403, "PermissionDenied", user_accounts.NotStaffError.reason),
     (user_accounts.OwnAccountError(""), 409, "Conflict", user_accounts.OwnAccountError.reason),

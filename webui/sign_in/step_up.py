@@ -18,6 +18,17 @@ MOST_DOMAINS = 20
 
 
 def sentence(error: StepUpRequiredError) -> str:
+    """The second factor has a sentence of its own, after that of domain and age."""
+    factor = _(
+        "This endpoint asks for a second factor: a passkey, or a one-time code after the password. "
+        "Your account page adds them."
+    )
+    if not error.second_factor:
+        return _domain_and_age(error)
+    return f"{_domain_and_age(error)} {factor}" if error.domains or error.minutes else factor
+
+
+def _domain_and_age(error: StepUpRequiredError) -> str:
     values = {"domains": ", ".join(error.domains), "n": error.minutes}
     if error.domains and error.minutes:
         return _("This endpoint asks for a sign-in with an identity of %(domains)s in the last %(n)d minutes.") % values

@@ -253,9 +253,10 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
         "row.authentication_domains",
         None,
     ),
+    Field("mfa_required", t.about("its users sign in with a second factor", t.FLAG), "row.mfa_required"),
     # ---- fields of other kinds of endpoints
     *each(
-        "preserve_modtime disable_anonymous_writes high_assurance mfa_required requester_pays",
+        "preserve_modtime disable_anonymous_writes high_assurance requester_pays",
         _ELSEWHERE,
         Always(False),
     ),
