@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _MARKS = ("ok", "warning", "ERROR")
 #: The names of the checks, in the order of the report.
 NAMES = (
-    "settings", "servers", "clock", "keys", "files", "names", "ports", "mail", "authorities", "disk", "limits",
-    "versions",
+    "settings", "servers", "clock", "keys", "files", "names", "ports", "mail", "traces", "authorities", "disk",
+    "limits", "versions",
 )  # fmt: skip
 
 
@@ -53,11 +53,11 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def _checks(mail_to: str) -> dict[str, Check]:
-    from .doctor import authorities, disk, files, keys, limits, mail, names, ports, servers, settings, versions
+    from .doctor import authorities, disk, files, keys, limits, mail, names, ports, servers, settings, traces, versions
 
     found: tuple[Check, ...] = (
         settings.check, servers.check, servers.clock, keys.check, files.check, names.check, ports.check,
-        partial(mail.check, to=mail_to), authorities.check, disk.check, limits.check, versions.check,
+        partial(mail.check, to=mail_to), traces.check, authorities.check, disk.check, limits.check, versions.check,
     )  # fmt: skip
     return dict(zip(NAMES, found, strict=True))
 

@@ -24,6 +24,7 @@ WITH_ANOTHER_INSTANCE = {
     "test_browser_providers.py",
     "test_browser_sign_in.py",
     "test_credentials.py",
+    "test_traces.py",
 }
 #: Journeys of programs and browsers. They and the others are two units, each with the shared instance of its process.
 OF_CLIENTS = ("test_real_", "test_browser", "test_transfer_page")

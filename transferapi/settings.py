@@ -43,6 +43,7 @@ MIDDLEWARE = [
     "transferapi.rest.health.paths.HealthPaths",
     "transferapi.rest.metrics.requests.RequestMetrics",
     "transferapi.rest.access_log.AccessLog",
+    "transferapi.rest.trace_requests.TraceRequests",
     "transferapi.rest.cross_origin.middleware.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
@@ -202,6 +203,10 @@ FRONT_SECRET = CONFIG.front_secret
 MONITORS = CONFIG.monitors
 #: Seconds for an operation on an endpoint, which leaves time for the response.
 OPERATION_SECONDS = float(CONFIG.operation_seconds)
+#: The collector of traces, its headers, and the part of submissions that is traced; "": no traces.
+TRACES = CONFIG.traces
+TRACES_HEADERS = CONFIG.traces_headers
+TRACES_RATIO = CONFIG.traces_ratio
 #: Limits of one request, one task and one user.
 LIMITS = CONFIG.limits
 

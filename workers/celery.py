@@ -9,11 +9,13 @@ import os
 
 import django
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_ready, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 from django.apps import apps
 
 from transferapi.outages import database
 from transferapi.schema_version import check_or_exit
+from transferapi.tasks.tracing import switch
+from transferapi.traces import exporting
 
 from . import broker
 
@@ -50,6 +52,7 @@ def keep_logging(**_: object) -> None:
 def refuse_another_schema(**_: object) -> None:
     check_or_exit()
     database.watch(database.IN_BACKGROUND)
+    switch.begin("worker")
 
 
 @worker_ready.connect
@@ -60,6 +63,12 @@ def begin_rounds(**_: object) -> None:
     ticker = Ticker()
     worker_shutting_down.connect(lambda **_: ticker.stop(), weak=False)
     ticker.start()
+
+
+@worker_shutdown.connect
+def send_last_spans(**_: object) -> None:
+    """After all slices have released their tasks."""
+    exporting.stop()
 
 
 @worker_shutting_down.connect

@@ -14,8 +14,9 @@ import secrets
 import socket
 import sys
 import threading
+import time
 import uuid
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -24,12 +25,9 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints.addresses import gate, provider_sites
+from endpoints.addresses import provider_sites
 from endpoints.connect import dial
-from endpoints.connect.login import AGENT_PORT
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
-from endpoints.gridftp.third_party.data_path import DataAddress
-from endpoints.models import Endpoint
+from endpoints.gridftp.faults import Side
 from endpoints.sharing.access import Access
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
@@ -47,11 +45,13 @@ from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import Places, RealSessions
 from workers.store import PostgresTaskStore, bounds, on_a_connection
 
+from . import slice_trace, targets
 from .credentials import VaultCredentials
 from .engine.slice import SliceResult, run_slice
+from .engine.trace import NO_TRACE, Trace
 from .session_pool import SessionPool
 from .share_access_guard import ShareAccessGuard
 from .streaming.host import StreamingHost, TaskStreams
@@ -172,12 +172,13 @@ def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then ring for tasks that waited for this one's end."""
     if _stopping or _held:
         return
+    asked_at = time.time_ns()
     grant = _scheduling.submit(on_a_connection, lambda: leases.acquire(uuid.UUID(task_id), worker_name())).result()
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return
     with context.bound(task=grant.task_id, user=grant.owner_id, **_endpoints(grant)):
-        _work(grant)
+        _work(grant, asked_at)
     if not _stopping:
         sweep()
 
@@ -187,27 +188,37 @@ def _endpoints(grant: leases.Grant) -> dict[str, uuid.UUID]:
     return {str(side): access.endpoint.pk for side, access in grant.accesses.items()}
 
 
-def _work(grant: leases.Grant) -> None:
-    """Run a slice of the task on the loop, and wait for its end."""
+def _work(grant: leases.Grant, asked_at: int) -> None:
+    """Run a slice of the task on the loop, and wait for its end. asked_at: for its lease, nanoseconds."""
     runtime = current()
     streams = runtime.streaming.task(str(grant.task_id))
-    slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams)
+    trace = slice_trace.of(grant)
+    if trace:
+        trace.leased(asked_at, worker_name())
+    slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams, trace or NO_TRACE)
     tallies.add("slices")
     if grant.taken_over:
         tallies.add("takeovers")
     mark = grant.task_id, grant.epoch
     runtime.slices.add(mark)
+    outcome: SliceResult | None = None
     try:
         future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
         outcome = future.result()
     finally:
         runtime.slices.discard(mark)
+        if trace:
+            trace.close(outcome)
     runtime.loop.call_soon_threadsafe(credential_provider.clear)
     log.info("slice %d ended: %s", grant.epoch, outcome)
 
 
 def prepare(
-    grant: leases.Grant, pool: SessionPool, stop: asyncio.Event, streams: TaskStreams | None = None
+    grant: leases.Grant,
+    pool: SessionPool,
+    stop: asyncio.Event,
+    streams: TaskStreams | None = None,
+    trace: Trace = NO_TRACE,
 ) -> tuple[Coroutine[Any, Any, SliceResult], VaultCredentials]:
     """The slice, to run on the loop of the pool, and its credentials, to be cleared afterwards."""
     spec, ends = grant.spec, grant.accesses
@@ -216,22 +227,32 @@ def prepare(
     sessions = RealSessions(
         spec,
         Places(
-            {side: _places(end.host) for side, end in ends.items()},
+            {side: targets.places(end.host) for side, end in ends.items()},
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
         pool,
         session_key=credential_provider.session_key,
-        resolve=_resolve,
-        accept_address=_accepts,
-        look_up=_look_up,
+        resolve=targets.resolve,
+        accept_address=targets.accepts,
+        look_up=targets.look_up,
         guards=guards,
         streams=streams,
         new_token=lambda: _relay_token(grant),
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
-    store = PostgresTaskStore(grant, beats, (_kind(ends.get(Side.SOURCE)), _kind(ends.get(Side.DESTINATION))))
+    store = PostgresTaskStore(
+        grant, beats, (targets.kind(ends.get(Side.SOURCE)), targets.kind(ends.get(Side.DESTINATION))), trace
+    )
     slice_ = run_slice(
-        spec, store, sessions, credential_provider, Clock(), slice_seconds=SLICE_SECONDS, stop=stop, bounds=bounds()
+        spec,
+        store,
+        slice_trace.traced(sessions, trace),
+        credential_provider,
+        Clock(),
+        slice_seconds=SLICE_SECONDS,
+        stop=stop,
+        bounds=bounds(),
+        trace=trace,
     )
     return slice_, credential_provider
 
@@ -338,51 +359,6 @@ def _relay_token(grant: leases.Grant) -> str:
         return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
     hosts = [grant.accesses[side].host.pk for side in (Side.SOURCE, Side.DESTINATION)]
     return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
-
-
-def _places(endpoint: Endpoint) -> list[Place]:
-    if endpoint.personal:
-        return [Place(str(endpoint.pk), AGENT_PORT)]
-    jumps = endpoint.jump_host_id is not None
-    return [Place(server.hostname, server.port, server.subject, jumps) for server in endpoint.servers.all()]
-
-
-def _kind(end: Access | None) -> str:
-    """A word for the tallies: the scheme of an endpoint's first server, "agent", or "none" (of a deletion)."""
-    if end is None:
-        return "none"
-    return "agent" if end.host.personal else next((one.scheme for one in end.host.servers.all()), "none")
-
-
-def _resolve(host: str, port: int) -> list[str]:
-    """Pass the gate; its refusal is a fault of the endpoint: the task waits for the operator or its deadline.
-
-    An agent has no address: it is reached through the relay.
-    """
-    if port == AGENT_PORT:
-        return [host]
-    try:
-        return gate.resolve_target(host, port, allow=settings.ALLOW_TARGETS)
-    except gate.TargetRefusedError as error:
-        raise FaultError(
-            Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=error.reason, raw=str(error))
-        ) from None
-
-
-def _accepts(address: DataAddress) -> bool:
-    try:
-        gate.check_address(*address, settings.ALLOW_TARGETS)
-    except gate.TargetRefusedError:
-        return False
-    return True
-
-
-def _look_up(host: str) -> Collection[str]:
-    """The addresses of a data host; none where the name has none."""
-    try:
-        return gate.addresses_of(host)
-    except gate.TargetRefusedError:
-        return ()
 
 
 class Clock:

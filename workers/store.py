@@ -45,6 +45,7 @@ from transferapi.tasks.worker import (
     troubles,
 )
 from workers.engine.bounds import Bounds
+from workers.engine.trace import NO_TRACE, Trace
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +94,11 @@ class PostgresTaskStore:
         grant: leases.Grant,
         beats: Sequence[Callable[[], None]] = (),
         kinds: tuple[str, str] = ("unknown", "unknown"),
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._grant = grant
         self._kinds = kinds
+        self._trace = trace
         self._beats = beats
         self._compares = grant.spec.options.get("sync_level") is not None
 
@@ -143,7 +146,8 @@ class PostgresTaskStore:
         await self._call(pending_files.write_temporary_paths, files)
 
     async def write(self, batch: Settlement) -> None:
-        written = await self._call(settling.write, batch)
+        with self._trace.work("settle", len(batch.settled)):
+            written = await self._call(settling.write, batch)
         tallies.add("files", *self._kinds, by=written.files)
         # A file that begins anew takes octets back, and a counter never falls.
         tallies.add("bytes", *self._kinds, by=max(0, written.octets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from transferapi.tasks.notify import deliveries
 from transferapi.tasks.notify.deliveries import DeliveryJob
+from transferapi.tasks.tracing import task_spans
 from workers.store import on_a_connection
 
 log = logging.getLogger(__name__)
@@ -57,8 +59,14 @@ def _round() -> None:
 
 def _send(job: DeliveryJob) -> None:
     try:
+        begun = time.time_ns()
         outcome = deliveries.attempt(job, timezone.now())
         _rounds.submit(on_a_connection, lambda: deliveries.settle(job, outcome)).result()
+        error = f"status {outcome.status}" if outcome.status else "no answer"
+        _rounds.submit(
+            on_a_connection,
+            lambda: task_spans.notified(job.task_id, "webhook", begun, error if outcome.error else ""),
+        ).result()
     except Exception as error:
         # The claim expires, and another worker tries again.
         log.warning("the outcome of delivery %s is unknown: %s", job.id, type(error).__name__)

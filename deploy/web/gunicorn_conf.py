@@ -108,6 +108,7 @@ def post_fork(server: object, worker: Any) -> None:
     from transferapi.outages import database
     from transferapi.rest.http.trusted_proxies import client_address
     from transferapi.rest.metrics.shared_counts import COUNTS
+    from transferapi.tasks.tracing import switch
     from transferapi.tasks.upkeep.watch import Watch
 
     from .early_refusal import readable, refusal_of
@@ -117,6 +118,7 @@ def post_fork(server: object, worker: Any) -> None:
     COUNTS.take_slot(worker.slot)
     database.watch(database.OF_REQUESTS)
     worker.tunnels = TunnelForwarder(_config.relay)
+    switch.begin("web")
     Watch("web").start()
 
 
@@ -125,7 +127,9 @@ def worker_exit(server: object, worker: Any) -> None:
     if worker.booted:
         from transferapi.outages.bounded import within
         from transferapi.rest.push import event_broadcaster
+        from transferapi.traces import exporting
 
         with contextlib.suppress(Exception):
             within(STREAMS_SECONDS, event_broadcaster.stop)
+        exporting.stop()
         os._exit(0)

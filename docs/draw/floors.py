@@ -16,8 +16,8 @@ SHARED = ("transferapi.tasks.records", "transferapi.tasks.errors")
 
 #: x and width of a column, pixels; between them is the gap that arrows from one to the other go through.
 LEFT, RIGHT = (84, 520), (654, 520)
-#: The halves of the right one.
-RIGHT_1, RIGHT_2 = (654, 245), (929, 245)
+#: The thirds of the right one.
+RIGHT_1, RIGHT_2, RIGHT_3 = (654, 154), (837, 154), (1020, 154)
 BOTH = (84, 1090)
 #: From top to bottom: the rooms of a row by column. Two rows may be of one floor.
 ROWS: tuple[dict[str, tuple[int, int]], ...] = (
@@ -28,7 +28,7 @@ ROWS: tuple[dict[str, tuple[int, int]], ...] = (
     {"transferapi.tasks": LEFT, SHARED[0]: RIGHT},
     {"endpoints": LEFT},
     {"identity": LEFT, "endpoints.gridftp": RIGHT},
-    {"identity.gsi": LEFT, "transferapi.logs": RIGHT_1, "transferapi.outages": RIGHT_2},
+    {"identity.gsi": LEFT, "transferapi.logs": RIGHT_1, "transferapi.outages": RIGHT_2, "transferapi.traces": RIGHT_3},
 )
 
 WIDTH = 1200

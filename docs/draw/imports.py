@@ -27,6 +27,7 @@ FLOORS = {
     "endpoints.gridftp": 1,
     "transferapi.logs": 0,
     "transferapi.outages": 0,
+    "transferapi.traces": 0,
     "identity": 1,
     "identity.gsi": 0,
 }
@@ -41,7 +42,7 @@ WIRING = frozenset(
             f"transferapi.config.{name}"
             for name in (
                 *("declaration", "limits", "mail", "processes", "reading"),
-                *("secret_files", "sections", "servers", "urls", "values"),
+                *("secret_files", "sections", "servers", "traces", "urls", "values"),
             )
         ),
         "transferapi.redis_client",

@@ -41,7 +41,7 @@ from transferapi.tasks.models import Tally
 from transferapi.tasks.records import FaultedItem, FoundFile, SettledFile, Settlement
 from transferapi.tasks.upkeep import figures, rounds, tallies, worker_processes
 from transferapi.tasks.worker import scan_results
-from workers import runtime
+from workers import runtime, targets
 from workers.rounds import Ticker
 from workers.store import PostgresTaskStore, close_connections
 
@@ -215,7 +215,7 @@ def test_a_worker_reports_its_numbers(monkeypatch: pytest.MonkeyPatch, alice: Us
         "workers": 1, "sessions_warm": 0, "sessions_in_use": 0, "slices_running": 1, "streams_running": 0,
     }  # fmt: skip
     assert read["slices"] == {(): 1.0}
-    assert (runtime._kind(Access(ep1, ep1, alice.pk)), runtime._kind(None)) == ("ftp", "none")
+    assert (targets.kind(Access(ep1, ep1, alice.pk)), targets.kind(None)) == ("ftp", "none")
 
 
 def test_a_locked_table_costs_its_own_metrics_only() -> None:

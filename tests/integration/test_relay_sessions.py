@@ -25,7 +25,7 @@ from identity.models import User
 from tests.integration.rest import Answer, Api
 from tests.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
 from transferapi.relay.relay import Relay
-from workers.runtime import _places
+from workers.targets import places
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
 
@@ -90,7 +90,7 @@ def test_a_warm_session_of_a_worker_is_away_at_once_when_the_tunnel_is_lost(
     served: RunningAgent, relay: RelayServer, laptop: tuple[Endpoint, AgentIdentity]
 ) -> None:
     endpoint = Endpoint.objects.get(pk=laptop[0].pk)
-    (place,) = _places(endpoint)
+    (place,) = places(endpoint)
 
     async def lose() -> Kind:
         session = await GridFTPSession.open(place.host, place.port, login=AgentLogin(place.host))
@@ -144,7 +144,7 @@ def test_a_stream_ends_with_the_tunnel_and_is_no_whole_file(
     served: RunningAgent, relay: RelayServer, laptop: tuple[Endpoint, AgentIdentity], tmp_path: Path, writes: bool
 ) -> None:
     (tmp_path / "large").write_bytes(bytes(50_000_000))
-    (place,) = _places(Endpoint.objects.get(pk=laptop[0].pk))
+    (place,) = places(Endpoint.objects.get(pk=laptop[0].pk))
 
     async def moved() -> None:
         session = await GridFTPSession.open(place.host, place.port, login=AgentLogin(place.host))

@@ -21,7 +21,21 @@ from django.core.mail import get_connection
 from django.test import override_settings
 
 from deploy import cli
-from deploy.doctor import authorities, disk, files, keys, limits, mail, names, ports, run, servers, settings, versions
+from deploy.doctor import (
+    authorities,
+    disk,
+    files,
+    keys,
+    limits,
+    mail,
+    names,
+    ports,
+    run,
+    servers,
+    settings,
+    traces,
+    versions,
+)
 from deploy.doctor.findings import Finding, Severity, error, good, warning
 from deploy.doctor_command import NAMES, report
 from deploy.endpoint.toolkit import free_port
@@ -30,6 +44,7 @@ from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from tests import hostile_certificates as grid
 from tests.mail_server import MailServer
+from tests.otlp_collector import collecting
 from transferapi.config import CHECKOUT, Config, load
 from transferapi.config import mail as mail_settings
 
@@ -49,6 +64,25 @@ def only(found: Iterable[Finding], severity: str, words: str) -> None:
     [text] = said(found)
     assert text.startswith(f"{severity}: ")
     assert words in text
+
+
+# ---- traces
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(200, ""), (401, "refuses this service"), (404, "answers with status 404"), (302, "answers with status 302")],
+)
+def test_the_collector_of_traces(status: int, words: str) -> None:
+    assert list(traces.check(load({}))) == []
+    with collecting() as collector:
+        collector.status, collector.location = status, "http://127.0.0.1:1/"
+        config = load({"WAYBILL_TRACES": collector.url, "WAYBILL_TRACES_HEADERS": "X-Key: hidden"})
+        if words:
+            only(traces.check(config), "error", words)
+        else:
+            assert [one.severity for one in traces.check(config)] == [0]
+        assert collector.headers[0]["x-key"] == "hidden"
 
 
 # ---- settings
@@ -450,4 +484,4 @@ def test_the_status_is_that_of_the_worst_finding(capsys: pytest.CaptureFixture[s
     assert report(found | {"c": [error("bad", "Now.")]}, as_json=True) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["checks"]["c"] == [{"severity": "ERROR", "text": "bad", "do": "Now."}]
-    assert len(NAMES) == 12
+    assert len(NAMES) == 13

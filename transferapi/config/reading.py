@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from identity.federation.providers import parse_providers
 from identity.hidden import Secret
+from transferapi.traces.settings import is_clear
 
 from . import limits as request_limits
 from . import sections as by_area
@@ -22,6 +23,7 @@ from .declaration import Variable
 from .limits import RequestLimits
 from .processes import ProcessSettings
 from .secret_files import secret_text, variable_of
+from .traces import TraceSettings
 
 #: Seconds of a request that remain for its response after the longest operation.
 ANSWER_SECONDS = 10
@@ -47,6 +49,7 @@ class Config(
     by_area.ShellSettings,
     by_area.RelaySettings,
     by_area.MailSettings,
+    TraceSettings,
 ):
     """The configuration of a process."""
 
@@ -145,6 +148,8 @@ def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:
         problems.append("WAYBILL_PROVIDERS: a provider has the domain of this service; give it another one (domain=)")
     if ours & {one.domain for one in config.myproxy_sign_in.values()}:
         problems.append("WAYBILL_MYPROXY_SIGN_IN: a server has the domain of this service; give another one (domain=)")
+    if config.traces_headers and (not config.traces or is_clear(config.traces)):
+        problems.append("WAYBILL_TRACES_HEADERS: they need WAYBILL_TRACES with https://, or at this machine")
     if config.limits.submission > request_limits.MAX_BODY:
         problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most")
     return problems

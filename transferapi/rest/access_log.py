@@ -38,11 +38,11 @@ class AccessLog:
             answer = self._get_response(request)
             context.add(**_facts(request))
             taken = 1000 * (time.monotonic() - began)
-            log.info("%s %s %d in %.0f ms", request.method, _route(request), answer.status_code, taken)
+            log.info("%s %s %d in %.0f ms", request.method, route_of(request), answer.status_code, taken)
         return answer
 
 
-def _route(request: HttpRequest) -> str:
+def route_of(request: HttpRequest) -> str:
     """The route; one that is a regular expression without its ends."""
     found = request.resolver_match
     route = found.route.removeprefix("^").removesuffix(r"\Z") if found else ""

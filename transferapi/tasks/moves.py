@@ -23,6 +23,7 @@ from .events import NewEvent
 from .models import WITH_ENDS, Task
 from .notify import mails, webhooks
 from .states import Phase, Status, may_move
+from .tracing import task_spans
 
 State = tuple[Status, Phase]
 
@@ -67,6 +68,7 @@ def move(
             events.append(task_id, [event], now)
         if moved and new[1] is Phase.DONE:
             mails.ended(task_id, now)
+            task_spans.ended(task_id, now)
         if moved and (change := _webhook_change(old, new)):
             webhooks.changed(task_id, change, now)
     if not moved:

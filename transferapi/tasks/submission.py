@@ -22,6 +22,7 @@ from identity.clock import moment
 from identity.conflicts import constraint_of
 from identity.models import User
 from identity.single_row import single_row
+from transferapi.traces import submissions as traces
 
 from . import bases, doorbell, events, locks, moves, options, request_rules
 from .errors import NoCredentialError, RequestError, TooManyPendingError
@@ -208,6 +209,9 @@ def _submit(
             _check_credentials(user, ends, now)
         if mine.exclude(phase=Phase.DONE).count() >= MAX_PENDING:
             raise TooManyPendingError(MAX_PENDING)
+        if trace := traces.submission():
+            task.trace_context = trace.context
+            transaction.on_commit(trace.committed)
         _write(task, rows)
     return task, True
 

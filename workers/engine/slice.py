@@ -26,6 +26,7 @@ from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder, TemporaryNames, partia
 from .retry import delay
 from .scan.scanner import Scanner
 from .settle.settlement_writer import SettlementWriter
+from .trace import NO_TRACE, Trace
 from .tuning.opening import Caps
 from .tuning.transport import learned
 from .tuning.tuner import Tuner
@@ -67,6 +68,7 @@ async def run_slice(
     stop: asyncio.Event,
     jitter: Callable[[], float] | None = None,
     bounds: Bounds = DEFAULT,
+    trace: Trace = NO_TRACE,
 ) -> SliceResult:
     """Work on the task whose lease `store` holds, until the task ends, must wait, or the slice ends.
 
@@ -75,7 +77,7 @@ async def run_slice(
     or its lease expires. Raises only the errors of the store when not even the release is possible.
     """
     credentials = Credentials(credential_provider, clock)
-    work = SliceContext(spec, store, sessions, credentials, clock, jitter or SystemRandom().random, bounds)
+    work = SliceContext(spec, store, sessions, credentials, clock, jitter or SystemRandom().random, bounds, trace)
     slice_ = _Slice(work, slice_seconds, stop)
     try:
         return await slice_.run()
@@ -236,7 +238,8 @@ class _Slice:
             self._scan = self.work.spawn(self._scan_once())
 
     async def _scan_once(self) -> None:
-        await self._scanner.scan()
+        with self.work.trace.step("scan"):
+            await self._scanner.scan()
         self._scan = None
         self._processor.set_scanning(running=False)
 

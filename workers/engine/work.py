@@ -18,6 +18,7 @@ from .credentials import Credentials
 from .paths import is_within
 from .ports import Clock, SessionFactory, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
+from .trace import NO_TRACE, Trace
 
 #: The longest backoff, in seconds, for which a slice keeps its lease; for a longer one it releases the task.
 LONGEST_WAIT = 5.0
@@ -79,12 +80,14 @@ class SliceContext:
         clock: Clock,
         jitter: Callable[[], float],
         bounds: Bounds = DEFAULT,
+        trace: Trace = NO_TRACE,
     ) -> None:
         self.spec = spec
         self.store = store
         self.sessions = sessions
         self.credentials = credentials
         self.clock = clock
+        self.trace = trace
         self.jitter = jitter
         self.control_sessions = ControlSessions(sessions, bounds, self.reached)
         self._troubled = spec.troubled

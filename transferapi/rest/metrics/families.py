@@ -45,6 +45,8 @@ OF_DATABASE = (
     Family("bytes", _C, "Octets that have arrived.", ("source", "destination")),
     Family("faults", _C, "Faults of files, scans and endpoints.", ("kind",)),
     Family("retries", _C, "Faults after which the work is tried again."),
+    Family("spans_exported", _C, "Spans of traces that the collector has taken, of all processes."),
+    Family("spans_dropped", _C, "Spans that were dropped: the collector was away, too slow, or refused them."),
     Family("round_overdue_seconds", _G, "How late a periodic job of the workers is.", ("round",)),
     Family("workers", _G, "Workers that have reported in the last 20 s."),
     Family("sessions_warm", _G, "Idle sessions of all workers with servers."),

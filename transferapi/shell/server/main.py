@@ -10,7 +10,9 @@ import threading
 
 from transferapi.config import Config
 from transferapi.outages import database
+from transferapi.tasks.tracing import switch
 from transferapi.tasks.upkeep.watch import Watch
+from transferapi.traces import exporting
 
 from . import host_key
 from .bounds import Bounds
@@ -40,11 +42,13 @@ def serve(config: Config) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     threading.Thread(target=server.serve, name="accept", daemon=True).start()
+    switch.begin("shell")
     Watch("shell").start()
     sys.stdout.write(f"{READY} {config.ssh_host} port {server.port}, host key {key.fingerprint}\n")
     sys.stdout.flush()
     stopped.wait()
     server.stop()
+    exporting.stop()
     log.info("ssh: stopped")
     sys.stdout.flush()
     # Threads may wait for servers of endpoints; the interpreter would wait for some of them.

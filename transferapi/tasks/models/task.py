@@ -122,6 +122,9 @@ class Task(models.Model):
     #: (endpoints/gridftp/third_party/pair.py, decision 0002).
     suspect_up_to = models.BigIntegerField(default=0)
 
+    #: The span that submitted it (`traceparent`, W3C Trace Context); None: it has no trace (`tasks.tracing`).
+    trace_context = models.CharField(max_length=55, null=True)
+
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["owner", "submission_id"], name="task_submission_once"),

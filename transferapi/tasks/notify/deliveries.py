@@ -67,6 +67,8 @@ class DeliveryJob:
     body: bytes
     attempts: int
     made_at: datetime
+    #: None: a test message.
+    task_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ _DUE = """
 def _job(row: Delivery) -> DeliveryJob:
     # Sorted: the same bytes at each attempt, since the database does not keep the order.
     body = json.dumps(row.body, sort_keys=True, separators=(",", ":")).encode("ascii")
-    return DeliveryJob(row.pk, row.webhook.owner_id, row.webhook, body, row.attempts, row.made_at)
+    return DeliveryJob(row.pk, row.webhook.owner_id, row.webhook, body, row.attempts, row.made_at, row.task_id)
 
 
 def attempt(job: DeliveryJob, now: datetime) -> DeliveryResult:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -17,6 +18,7 @@ from django.db import transaction
 
 from identity.clock import moment
 from transferapi.tasks.models import Mail
+from transferapi.tasks.tracing import task_spans
 
 from . import account_mails
 
@@ -75,7 +77,9 @@ def _try(mail: Mail, now: datetime | None) -> bool:
     body = account_mails.body_of(mail) if mail.user.email else None
     if body is None:
         return _done(mail)
+    begun = time.time_ns()
     error = deliver(mail.subject, body, mail.user.email, str(mail.pk))
+    task_spans.notified(mail.task_id, "mail", begun, error)
     if not error:
         return _done(mail, sent_at=moment(now))
     log.warning("mail %d was not sent, try %d of %d: %s", mail.pk, mail.attempts, TRIES, error)

@@ -33,7 +33,16 @@ Figures = dict[str, Values]
 OF_WORKERS = ("sessions_warm", "sessions_in_use", "slices_running", "streams_running")
 #: Tallies, with the number of their labels.
 TALLIES: Mapping[str, int] = MappingProxyType(
-    {"files": 2, "bytes": 2, "faults": 1, "retries": 0, "takeovers": 0, "slices": 0}
+    {
+        "files": 2,
+        "bytes": 2,
+        "faults": 1,
+        "retries": 0,
+        "takeovers": 0,
+        "slices": 0,
+        "spans_exported": 0,
+        "spans_dropped": 0,
+    }
 )
 
 

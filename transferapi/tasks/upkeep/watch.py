@@ -18,8 +18,9 @@ from django.db import close_old_connections, connection
 
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks import maintenance
+from transferapi.traces import exporting
 
-from . import service_processes
+from . import service_processes, tallies
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,13 @@ class Watch:
         maintenance.refresh()
         if time.monotonic() >= self._report_at:
             service_processes.report(_name(), self._kind)
+            _tally()
             self._report_at = time.monotonic() + service_processes.REPORT_SECONDS
 
     def leave(self) -> None:
         """The process ends. Raises django.db.Error."""
         service_processes.leave(_name())
+        _tally()
 
     def start(self) -> None:
         """Look in a thread of its own, until `stop`."""
@@ -69,6 +72,13 @@ class Watch:
         with contextlib.suppress(Exception):
             self.leave()
         connection.close()
+
+
+def _tally() -> None:
+    """Add what this process has counted to the table. Raises django.db.Error; nothing is lost then."""
+    for name, number in exporting.take_counts().items():
+        tallies.add(name, by=number)
+    tallies.flush()
 
 
 def _name() -> str:

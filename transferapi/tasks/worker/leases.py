@@ -62,6 +62,8 @@ class Grant:
     accesses: Mapping[Side, Access]
     #: Another worker had the task, and was lost.
     taken_over: bool = False
+    #: The span that submitted the task; None: it has no trace.
+    trace_context: str | None = None
 
 
 def acquire(
@@ -134,7 +136,7 @@ def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, n
     with connection.cursor() as cursor:
         cursor.execute(_TAKE, [task.pk, worker, now + ttl, sessions])
         (epoch,) = cursor.fetchone()
-    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, taken_over)
+    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, taken_over, task.trace_context)
 
 
 def _spec(task: Task, sessions: int) -> TaskSpec:

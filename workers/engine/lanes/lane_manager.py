@@ -202,6 +202,7 @@ class LaneManager:
         for row in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way)):
             under_way[row.id] = row
             lane.feed(row)
+            self._work.trace.add("files")
         if self._feeder.low:
             self._work.more_to_do()
 
@@ -252,7 +253,9 @@ class LaneManager:
         if self._work.endpoints.failures:
             self._work.endpoints.succeeded()
         moved = moved_now(file, received)
-        self.counter.arrived(file, received or file.size if moved is None else moved)
+        octets = received or file.size if moved is None else moved
+        self.counter.arrived(file, octets)
+        self._work.trace.add("files", 1, octets)
         if moved is None:
             self._background.start(self._inspector.check_size(file, received))
         else:

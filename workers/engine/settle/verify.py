@@ -170,13 +170,8 @@ class Verifier:
     async def _verify(self, queue: ChecksumQueue, arrived: SettledFile) -> None:
         file = arrived.file
         try:
-            algorithm = await self._algorithm(queue, file.checksum)
-            source, destination = await asyncio.gather(
-                queue.control_sessions.ask(Side.SOURCE, lambda session: session.checksum(file.source_path, algorithm)),
-                queue.control_sessions.ask(
-                    Side.DESTINATION, lambda session: session.checksum(file.destination_path or "", algorithm)
-                ),
-            )
+            with self._work.trace.work("verify", 1, size_of(arrived)):
+                algorithm, source, destination = await self._checksums(queue, file)
         except UnreachableError as error:
             queue.pending.append(arrived)
             await self._work.unreachable(error.fault)
@@ -185,6 +180,17 @@ class Verifier:
         else:
             queue.large -= is_large(arrived)
             self._compared(arrived, algorithm, source.lower(), destination.lower())
+
+    async def _checksums(self, queue: ChecksumQueue, file: FileRow) -> tuple[str, str, str]:
+        """The algorithm, and the checksums at the source and at the destination. Raises FaultError."""
+        algorithm = await self._algorithm(queue, file.checksum)
+        source, destination = await asyncio.gather(
+            queue.control_sessions.ask(Side.SOURCE, lambda session: session.checksum(file.source_path, algorithm)),
+            queue.control_sessions.ask(
+                Side.DESTINATION, lambda session: session.checksum(file.destination_path or "", algorithm)
+            ),
+        )
+        return algorithm, source, destination
 
     async def _algorithm(self, queue: ChecksumQueue, wanted: Checksum | None) -> str:
         queue.control_sessions.open_ahead(Side.DESTINATION)
