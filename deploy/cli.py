@@ -21,6 +21,7 @@ from . import (
     oidc_commands,
     people_commands,
     roles,
+    saml_commands,
     scim_commands,
     task_commands,
     upgrade_commands,
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     oidc_commands.declare(commands, command)
     user_commands.declare(commands, command)
     people_commands.declare(commands, command)
+    saml_commands.declare(commands, command)
     scim_commands.declare(commands, command)
     task_commands.declare(commands, command)
     backup_commands.declare(commands, command)

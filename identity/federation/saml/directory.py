@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -123,6 +124,28 @@ def by_entity_id(entity_id: str) -> Institution:
 def forget_others(sources: Sequence[str]) -> None:
     """Delete the institutions of sources that the operator has removed."""
     Institution.objects.exclude(source__in=[one[:1024] for one in sources]).delete()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows of a source in the table. institutions: digests of entity ids, each with address and keys."""
+
+    institutions: Mapping[bytes, tuple[str, tuple[str, ...]]]
+    expired: int
+
+
+def kept() -> dict[str, Kept]:
+    """By source, also institutions whose metadata have expired."""
+    columns = ("source", "digest", "sign_in_url", "certificates", "valid_until")
+    now, found, expired = (
+        timezone.now(),
+        defaultdict[str, dict[bytes, tuple[str, tuple[str, ...]]]](dict),
+        Counter[str](),
+    )
+    for source, digest, url, certificates, end in Institution.objects.values_list(*columns).iterator():
+        found[source][bytes(digest)] = (url, tuple(certificates))
+        expired[source] += end is not None and end <= now
+    return {source: Kept(rows, expired[source]) for source, rows in found.items()}
 
 
 def is_offered() -> bool:
