@@ -38,6 +38,8 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillMailWaits": ("waybill_mails_oldest_seconds", "3700x90", "60x90", 20),
     "WaybillWebhooksWait": ("waybill_webhooks_oldest_seconds", "90000x90", "3600x90", 20),
     "WaybillSignInsRefused": ('waybill_sign_ins_last_hour{result="refused"}', "501x90", "20x90", 20),
+    "WaybillRelayRefuses": ('waybill_relay_refused_total{reason="busy"}', "0+60x90", "0+1x90", 30),
+    "WaybillTracesDropped": ("waybill_spans_dropped_total", "0+9x90", "9x90", 60),
     "WaybillServerErrors": ('waybill_request_seconds_count{route="/",status="5xx"}', "0+12x90", "3x90", 30),
     "WaybillSlow": ('waybill_request_seconds_bucket{route="/",status="2xx",le="5.0"}', "0x90", "0+60x90", 30),
 }

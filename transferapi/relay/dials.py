@@ -16,6 +16,7 @@ from endpoints.connect.relay_messages import MessageError
 from endpoints.gridftp.agent.tunnel.bridge import CONTROL_WINDOW, Bridge, ChannelRefusedError, Opening
 from endpoints.gridftp.agent.tunnel.frames import text_of
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
+from transferapi.tasks.upkeep import tallies
 
 from .agent_tunnel import AgentTunnel
 from .entrances import Entrance
@@ -75,6 +76,7 @@ class Dial(asyncio.Protocol):
         except ChannelRefusedError as error:
             self._refuse(error.code, error.reason)
         except OfferRefusedError as error:
+            tallies.add("relay_refused", error.code.replace(" ", "_"))
             self._refuse(error.code, error.reason)
 
     async def _open_control(self, name: str) -> None:

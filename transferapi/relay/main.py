@@ -68,7 +68,7 @@ async def _until_signal(
         # `waybill doctor` reads this module without Django.
         from transferapi.tasks.upkeep.watch import Watch
 
-        Watch("relay").start()
+        Watch("relay", relay.gauges).start()
         sys.stdout.write(f"{READY} {listen}, reached at {relay.address}\n")
         sys.stdout.flush()
 

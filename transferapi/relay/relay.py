@@ -18,6 +18,7 @@ from endpoints.gridftp.agent.tunnel.multiplexer import Channel, Ended
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import FaultError
 from transferapi.outages.log_filter import is_told
+from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import agent_waits
 
 from .agent_tunnel import AgentTunnel
@@ -73,6 +74,7 @@ class Relay:
                 self.rendezvous.offer(Offer(read, tunnel.endpoint_id, channel))
                 return
         except OfferRefusedError as error:
+            tallies.add("relay_refused", error.code)
             channel.refuse(error.code, error.reason)
             return
         self.spawn(self._offer_elsewhere(channel, read.parties[0], token, tunnel.endpoint_id))
@@ -108,6 +110,7 @@ class Relay:
             if not lock.locked():
                 self._signing_in.pop(str(endpoint_id), None)
         except SignInRefusedError as error:
+            tallies.add("agent_sign_ins", error.code)
             retry = dial.CONNECT_SECONDS if error.code == Refused.BUSY else None
             tunnel.refuse(error.code, error.reason, retry)
         except DatabaseError as error:
@@ -132,6 +135,7 @@ class Relay:
         tunnel.is_paused = proof.arrival.paused
         self.tunnels[name] = tunnel
         tunnel.welcome(held)
+        tallies.add("agent_sign_ins", "accepted")
         log.info("relay: the agent of %s is connected from %s", name, tunnel.address)
         self.spawn(self._wake([name]))
 
@@ -205,6 +209,10 @@ class Relay:
 
     # ---- upkeep
 
+    def gauges(self) -> dict[str, int]:
+        """Numbers of the moment, for metrics; any thread may ask."""
+        return {"relay_tunnels": len(self.tunnels), "relay_pairs": self.rendezvous.pairs}
+
     async def keep_presence(self) -> None:
         """Beat, end tunnels of revoked agents, and write down what was passed on, until canceled."""
         metered_at = self._loop.time()
@@ -231,6 +239,7 @@ class Relay:
             self.spawn(self._wake(list(self.tunnels)))
 
     async def _write_meter(self) -> None:
+        tallies.add("relay_bytes", by=self.rendezvous.take_octets())
         counts = {uuid.UUID(name): octets for name, octets in self.rendezvous.take_counts().items()}
         await self.database.call(lambda: presence.meter(counts))
 

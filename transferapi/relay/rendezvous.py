@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from endpoints.connect.relay_messages import SERVER, SERVICE, DataToken, MessageError, parse_token
 from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Ended
+from transferapi.tasks.upkeep import tallies
 
 from .bounds import Bounds
 from .splice import Meter, MeteredBridge, SpliceEnd, splice
@@ -63,6 +64,7 @@ class Rendezvous:
         self._budgets: dict[str, UserBudget] = {}
         #: Octets that were passed on, by endpoint, since `take_counts`.
         self._passed: Counter[str] = Counter()
+        self._octets = 0
         self._loop = asyncio.get_running_loop()
 
     def read(self, text: str, party: str) -> DataToken:
@@ -128,6 +130,11 @@ class Rendezvous:
         found, self._passed = dict(self._passed), Counter()
         return found
 
+    def take_octets(self) -> int:
+        """All octets that were passed on since the last call."""
+        taken, self._octets = self._octets, 0
+        return taken
+
     @property
     def pairs(self) -> int:
         return len(self._pairs)
@@ -158,6 +165,7 @@ class Rendezvous:
                 del self._waiting[offer.token.id]
 
     def _refuse(self, offer: Offer, code: str, reason: str) -> None:
+        tallies.add("relay_refused", code)
         if offer.channel is not None:
             offer.channel.refuse(code, reason)
         offer.refused(code, reason)
@@ -172,6 +180,7 @@ class Rendezvous:
         pair: list[SpliceEnd | MeteredBridge] = []
 
         def count(octets: int) -> None:
+            self._octets += octets
             self._passed.update({party: octets for party in one.token.parties if party not in (SERVICE, SERVER)})
 
         def ended() -> None:
@@ -183,6 +192,7 @@ class Rendezvous:
         meter = Meter(budget, count, ended)
         pair.append(self._made(one, two, meter))
         self._pairs[pair[0]] = meter
+        tallies.add("relay_connections")
         if SERVER in one.token.parties:
             self._entrances[one.token.id].add(pair[0])
 

@@ -11,6 +11,7 @@ from transferapi.rest.http.errors import meaning
 from transferapi.rest.maintenance import MaintenanceMode
 from transferapi.tasks import maintenance
 from transferapi.tasks.errors import TaskNotFoundError
+from transferapi.tasks.upkeep import tallies
 
 from . import documentation
 from .command import COMMANDS, Command
@@ -58,7 +59,16 @@ def run(line: str, context: Context) -> int:
     if found is None or not (found.name in _ALWAYS or context.allows(found.name)):
         context.err(_unknown(words[0], found, context))
         return UsageError.status
-    return _run(found, words[1:], context)
+    status = FAILED
+    try:
+        status = _run(found, words[1:], context)
+    except SessionEndedError:
+        status = OK
+        raise
+    finally:
+        # The names are those of our commands: other words of users are not counted.
+        tallies.add("shell_commands", found.name, "ok" if status == OK else "failed")
+    return status
 
 
 def _split(line: str) -> list[Word]:

@@ -22,6 +22,7 @@ from paramiko.common import (
 from identity.audit import log as audit
 from identity.networks import network_of
 from identity.ssh_keys import services as ssh_keys
+from transferapi.tasks.upkeep import tallies
 
 from . import running
 from .protocol import BY_APPLICATION, TOO_MANY_CONNECTIONS, ShellChannel, ShellTransport
@@ -89,8 +90,10 @@ class Connection(paramiko.ServerInterface):
         assert login is not None
         assert self.ticket is not None
         if not self.server.admission.sign_in(self.ticket, login.user.pk):
+            tallies.add("shell_sign_ins", "crowded")
             self.transport.disconnect(TOO_MANY_CONNECTIONS, "There are too many sessions; close some, or try later")
             return
+        tallies.add("shell_sign_ins", "accepted")
         self.session = Session(login, self.address, self.server.calls, self.touch)
         self.transport.set_keepalive(self.server.bounds.keepalive_seconds)
         log.info("ssh: %s signed in by %s from %s", quote(login.user.username), login.method, self.address)

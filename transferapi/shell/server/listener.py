@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import paramiko
 
 from identity.networks import network_of
+from transferapi.tasks.upkeep import tallies
 
 from .admission import Admission, Ticket
 from .bounds import Bounds
@@ -83,6 +84,10 @@ class Listener:
         self.admission.leave(ticket)
         self._connections.discard(connection)
 
+    def gauges(self) -> dict[str, int]:
+        """Numbers of the moment, for metrics."""
+        return {"shell_sessions": self.admission.sessions, "shell_strangers": self.admission.strangers}
+
     @property
     def connections(self) -> Sequence[Connection]:
         return list(self._connections)
@@ -90,6 +95,7 @@ class Listener:
     def _accept(self, sock: socket.socket, address: str) -> None:
         ticket = self.admission.arrive(network_of(address), lambda: _hang_up(sock))
         if ticket is None:
+            tallies.add("shell_refused")
             sock.close()
             return
         try:

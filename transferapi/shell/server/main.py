@@ -43,7 +43,7 @@ def serve(config: Config) -> int:
         signal.signal(number, lambda *_: stopped.set())
     threading.Thread(target=server.serve, name="accept", daemon=True).start()
     switch.begin("shell")
-    Watch("shell").start()
+    Watch("shell", server.gauges).start()
     sys.stdout.write(f"{READY} {config.ssh_host} port {server.port}, host key {key.fingerprint}\n")
     sys.stdout.flush()
     stopped.wait()

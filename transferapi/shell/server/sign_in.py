@@ -22,6 +22,7 @@ from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
 from transferapi.outages.log_filter import is_told
 from transferapi.rest.http.errors import Unavailable
+from transferapi.tasks.upkeep import tallies
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -100,7 +101,10 @@ class SignIn:
             self.refusal = "Too many attempts"
             return AUTH_FAILED
         try:
-            return self._call(lambda: self._from_here(attempt))
+            answer = self._call(lambda: self._from_here(attempt))
+            if answer == AUTH_FAILED:
+                tallies.add("shell_sign_ins", "refused")
+            return answer
         except (DatabaseError, InterfaceError, Unavailable) as error:
             if not is_told(error):
                 log.warning("a sign-in by ssh failed: %s", type(error).__name__)

@@ -17,7 +17,11 @@ class SchemaChange(models.Model):
 
 
 class ServiceProcess(models.Model):
-    """A process of the service, as it reports itself: see `upkeep.service_processes`."""
+    """A process of the service, as it reports itself: see `upkeep.service_processes`.
+
+    Workers also write a `WorkerProcess`, with their own gauges. One row could hold both, but versions before this table
+    read the other one for `waybill check worker` and for upgrades: both are written until a contraction may remove it.
+    """
 
     #: host:pid, as in leases.
     name = models.CharField(max_length=128, primary_key=True)
@@ -26,6 +30,8 @@ class ServiceProcess(models.Model):
     version = models.CharField(max_length=64)
     #: The migrations with an effect that its code has, as "app.name".
     knows = models.JSONField(default=list)
+    #: Numbers of the moment of a relay or a shell, for `/metrics` (`upkeep.figures`); None: it has none.
+    gauges = models.JSONField(null=True)
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -31,13 +31,22 @@ Figures = dict[str, Values]
 
 #: Gauges that a worker reports of itself (`WorkerProcess.gauges`); they are added up over the workers.
 OF_WORKERS = ("sessions_warm", "sessions_in_use", "slices_running", "streams_running")
+#: Gauges that relays and shells report of themselves (`ServiceProcess.gauges`).
+OF_SERVICES = ("relay_tunnels", "relay_pairs", "shell_sessions", "shell_strangers")
 #: Tallies, with the number of their labels.
 TALLIES: Mapping[str, int] = MappingProxyType(
     {
         "files": 2,
         "bytes": 2,
         "faults": 1,
+        "agent_sign_ins": 1,
+        "relay_refused": 1,
+        "shell_sign_ins": 1,
+        "shell_commands": 2,
         "retries": 0,
+        "relay_connections": 0,
+        "relay_bytes": 0,
+        "shell_refused": 0,
         "takeovers": 0,
         "slices": 0,
         "spans_exported": 0,
@@ -131,14 +140,31 @@ def _workers() -> Figures:
     )
     total: Counter[str] = Counter()
     for (gauges,) in rows:
-        total.update(_numbers(gauges))
+        total.update(_numbers(gauges, OF_WORKERS))
     return {"workers": {(): float(len(rows))}, **{name: {(): float(total[name])} for name in OF_WORKERS}}
 
 
-def _numbers(gauges: Any) -> dict[str, int]:
-    """The report of a worker; nothing where it is of a version that reports none."""
+def _services() -> Figures:
+    rows = _rows(
+        """SELECT kind, gauges FROM tasks_serviceprocess
+            WHERE kind IN ('relay', 'shell') AND seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
+        GONE_SECONDS,
+    )
+    total: Counter[str] = Counter()
+    for _, gauges in rows:
+        total.update(_numbers(gauges, OF_SERVICES))
+    running = Counter(kind for kind, _ in rows)
+    return {
+        "relays": {(): float(running["relay"])},
+        "shells": {(): float(running["shell"])},
+        **{name: {(): float(total[name])} for name in OF_SERVICES},
+    }
+
+
+def _numbers(gauges: Any, names: Collection[str]) -> dict[str, int]:
+    """The report of a process; nothing where it is of a version that reports none."""
     found = json.loads(gauges) if isinstance(gauges, str) else gauges
-    return {name: found[name] for name in OF_WORKERS if type(found.get(name)) is int} if isinstance(found, dict) else {}
+    return {name: found[name] for name in names if type(found.get(name)) is int} if isinstance(found, dict) else {}
 
 
 def _backlog(name: str, table: str, column: str) -> Callable[[], Figures]:
@@ -185,6 +211,7 @@ QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
     "leases": _leases,
     "rounds": _rounds,
     "workers": _workers,
+    "services": _services,
     "tallies": _tallies,
     "mails": _backlog("mails", "tasks_mail", "created_at"),
     "webhooks": _backlog("webhooks", "tasks_delivery", "made_at"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -46,11 +46,15 @@ def known_changes() -> tuple[str, ...]:
     return tuple(sorted(".".join(key) for key, migration in found.items() if effect_of(migration)))
 
 
-def report(name: str, kind: str) -> None:
-    """Write that this process runs; rows of processes that were gone for a week are deleted by the way."""
+def report(name: str, kind: str, gauges: Mapping[str, int] | None = None) -> None:
+    """Write that this process runs, with its gauges for `/metrics` (`figures.OF_SERVICES`).
+
+    Rows of processes that were gone for a week are deleted by the way.
+    """
     row = {"name": name[:128], "kind": kind, "version": service_version()[:64], "knows": json.dumps(known_changes())}
     with connection.cursor() as cursor:
-        cursor.execute(_REPORT, {**row, "days": KEPT_DAYS})
+        numbers = json.dumps(gauges) if gauges else None
+        cursor.execute(_REPORT, {**row, "gauges": numbers, "days": KEPT_DAYS})
 
 
 def leave(name: str) -> None:
@@ -87,10 +91,10 @@ _REPORT = """
         DELETE FROM tasks_serviceprocess
         WHERE name <> %(name)s AND seen_at < clock_timestamp() - make_interval(days => %(days)s)
     )
-    INSERT INTO tasks_serviceprocess (name, kind, version, knows, started_at, seen_at)
-    VALUES (%(name)s, %(kind)s, %(version)s, %(knows)s::jsonb, clock_timestamp(), clock_timestamp())
+    INSERT INTO tasks_serviceprocess (name, kind, version, knows, gauges, started_at, seen_at)
+    VALUES (%(name)s, %(kind)s, %(version)s, %(knows)s::jsonb, %(gauges)s::jsonb, clock_timestamp(), clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, version = excluded.version, knows = excluded.knows,
-        seen_at = excluded.seen_at"""
+        gauges = excluded.gauges,        seen_at = excluded.seen_at"""
 _ALIVE = """
     SELECT name, kind, version, knows FROM tasks_serviceprocess
     WHERE seen_at > clock_timestamp() - make_interval(secs => %s) ORDER BY kind, name"""

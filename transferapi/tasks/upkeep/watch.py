@@ -13,6 +13,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable, Mapping
 
 from django.db import close_old_connections, connection
 
@@ -29,10 +30,11 @@ LOOK_SECONDS, SPREAD = 1.0, 0.2
 
 
 class Watch:
-    """kind: "web", "worker", "shell" or "relay"."""
+    """kind: "web", "worker", "shell" or "relay". gauges: numbers of the moment, called in any thread."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, gauges: Callable[[], Mapping[str, int]] = dict) -> None:
         self._kind = kind
+        self._gauges = gauges
         self._report_at = 0.0
         self._stop = threading.Event()
 
@@ -40,7 +42,7 @@ class Watch:
         """Read the maintenance mode, and report where it is time. Raises django.db.Error."""
         maintenance.refresh()
         if time.monotonic() >= self._report_at:
-            service_processes.report(_name(), self._kind)
+            service_processes.report(_name(), self._kind, self._gauges())
             _tally()
             self._report_at = time.monotonic() + service_processes.REPORT_SECONDS
 
