@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import os
 import re
@@ -27,6 +28,8 @@ from psycopg2 import sql
 #: Shorter ones would be found everywhere.
 SHORTEST = 6
 CHUNK = 8 * 1024 * 1024
+#: Octets from which a content is looked at once, however many copies of it there are.
+LARGE = 64 * 1024
 ROWS = 500
 _PEM = re.compile(rb"-----BEGIN [^-]+-----(.*?)-----END [^-]+-----", re.DOTALL)
 #: Line ends and blanks, as they are and as Python and JSON spell them.
@@ -48,6 +51,8 @@ class Search:
 
     forms: dict[bytes, tuple[str, str]] = field(default_factory=dict)
     squeezed: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    #: The secrets in large contents, by digest: the copies that a transfer makes are looked at once.
+    known: dict[bytes, set[tuple[str, str]]] = field(default_factory=dict)
 
     def add(self, name: str, secret: bytes) -> None:
         if len(secret) < SHORTEST:
@@ -72,17 +77,25 @@ class Search:
         return max(map(len, [*self.forms, *self.squeezed]), default=0)
 
     def look(self, content: bytes, where: str) -> set[Found]:
+        if len(content) < LARGE:
+            return {Found(*who, where) for who in self._forms_in(content)}
+        digest = hashlib.sha256(content).digest()
+        if digest not in self.known:
+            self.known[digest] = self._forms_in(content)
+        return {Found(*who, where) for who in self.known[digest]}
+
+    def _forms_in(self, content: bytes) -> set[tuple[str, str]]:
         squeezed = _BLANK.sub(b"", content)
         # Hexadecimal digits may be of either case; base64 may not.
         lower = squeezed.lower()
         unescaped = {unquote_to_bytes(content), unquote_to_bytes(content.replace(b"+", b" "))} - {content}
-        found = {Found(*who, where) for octets, who in self.forms.items() if octets in content}
+        found = {who for octets, who in self.forms.items() if octets in content}
         for octets, who in self.squeezed.items():
             if octets in (lower if who[1].endswith("hexadecimal") else squeezed):
-                found.add(Found(*who, where))
+                found.add(who)
         for octets, (name, form) in self.forms.items():
             if any(octets in text for text in unescaped):
-                found.add(Found(name, f"{form}, percent-encoded", where))
+                found.add((name, f"{form}, percent-encoded"))
         return found
 
 
