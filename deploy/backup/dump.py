@@ -31,7 +31,8 @@ def back_up(config: Config, file: Path, keys_file: Path | None) -> tuple[dict[st
         raise StackError(f"{keys_file} exists, or is the backup itself: the keys have a file of their own")
     settings = {name: text for name in sorted(set(KNOWN) - set(SECRETS)) if (text := os.environ.get(name))}
     with connection.cursor() as cursor:
-        program = programs.find("pg_dump", int(cursor.connection.server_version) // 10000)
+        session = cursor.connection
+        program = programs.find("pg_dump", int(session.server_version) // 10000, tls=bool(session.info.ssl_in_use))
     environ = programs.environment(connection.get_connection_params())
     # The migrations and the dump are of one snapshot.
     with transaction.atomic(), connection.cursor() as cursor:

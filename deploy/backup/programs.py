@@ -51,20 +51,23 @@ def environment(parameters: Mapping[str, Any]) -> dict[str, str]:
     return {**found, **given, "PGOPTIONS": _SESSION, "PGCLIENTENCODING": "UTF8"}
 
 
-def find(name: str, server: int) -> Path:
+def find(name: str, server: int, *, tls: bool = False) -> Path:
     """A program that is not older than the server, of the embedded PostgreSQL or of PATH.
 
-    server: the major version of the server. Raises StackError that says what to install.
+    server: the major version of the server. tls: our own session with it is encrypted, so that of the program must be;
+    the embedded programs are built without TLS. Raises StackError that says what to install.
     """
     candidates = []
-    with suppress(StackError):
-        candidates.append(Postgres(Path("/")).program(name))
+    if not tls:
+        with suppress(StackError):
+            candidates.append(Postgres(Path("/")).program(name))
     if there := shutil.which(name):
         candidates.append(Path(there))
     for candidate in candidates:
         if candidate.exists() and major(candidate) >= server:
             return candidate
-    raise StackError(f"there is no {name} of PostgreSQL {server} or later: install postgresql-client-{server}")
+    kind = f"{name} of PostgreSQL {server} or later{' with TLS' if tls else ''}"
+    raise StackError(f"there is no {kind}: install postgresql-client-{server}")
 
 
 def major(program: Path) -> int:

@@ -96,10 +96,12 @@ def replace_database(backup: Backup, server: int, *, replace: bool, end_tokens: 
     server: its major version. replace: remove what the database holds; else the load fails where it holds anything.
     """
     environ = programs.environment(connection.get_connection_params())
+    connection.ensure_connection()
+    tls = bool(connection.connection.info.ssl_in_use)
     connection.close()
     made_by = max(server, int(backup.manifest["pg_dump"]))
-    psql = [str(programs.find("psql", made_by)), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
-    psql += ["--output=/dev/null", "--file=-"]
+    psql = [str(programs.find("psql", made_by, tls=tls)), "--no-psqlrc", "--quiet", "--no-password"]
+    psql += ["--set=ON_ERROR_STOP=1", "--output=/dev/null", "--file=-"]
     command = [str(programs.find("pg_restore", made_by)), "--no-owner", "--no-privileges", "--no-comments", "--file=-"]
     reason = f"It is as it was in the backup of {backup.manifest['time']}; the operator looks at it before it goes on."
     with (

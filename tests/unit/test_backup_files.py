@@ -121,6 +121,22 @@ def test_a_program_that_is_too_old_or_missing_is_named() -> None:
         programs.find("pg_dump", 99)
 
 
+def test_the_programs_without_tls_are_not_taken_where_our_session_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedded ones refuse sslmode=require, and with sslmode=prefer would send everything as it is."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    embedded = programs.find("pg_dump", 14)
+    assert embedded.is_file()
+    with pytest.raises(StackError, match="pg_dump of PostgreSQL 14 or later with TLS: install postgresql-client-14"):
+        programs.find("pg_dump", 14, tls=True)
+    theirs = tmp_path / "pg_dump"
+    theirs.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 15.8'\n")
+    theirs.chmod(0o755)
+    assert programs.find("pg_dump", 14, tls=True) == theirs
+    assert programs.find("pg_dump", 14) == embedded
+
+
 def test_the_password_is_in_the_environment_only() -> None:
     given = {"dbname": "waybill", "password": "secret", "host": "db", "sslmode": "require", "options": "-c x=1"}
     found = programs.environment(given)
