@@ -13,7 +13,7 @@ TEST_PROCESSES := 4
 FAULTS :=
 DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
 
-.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill agent release
+.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill rehearsal agent release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,9 @@ audit: venv ## ask the package index for holes known in what is pinned
 
 drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
 	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"
+
+rehearsal: venv-test ## the commands of docs/operate on bare Debian systems with systemd, as root: a table of each step
+	@$(PYTHON_IN_VENV) -m bench.install $(REHEARSAL)
 
 bench: venv-test ## how to run the benchmarks
 	@for file in $$(grep -l 'if __name__ == "__main__"' bench/*.py bench/*/*.py); do \

@@ -18,6 +18,9 @@ from .source import Source, run
 
 PROGRAM, LIBRARIES = "opt/waybill/bin/waybill", "opt/waybill/lib"
 UNITS, SETTINGS = "usr/lib/systemd/system", "etc/waybill/waybill.env.example"
+#: The command of operators, and the files that docs/operate takes from here.
+OPERATOR, SHARED = "usr/sbin/waybill", "usr/share/waybill"
+SHARED_FOLDERS = ("front", "monitoring")
 CONTROL = """Package: waybill
 Version: {version}
 Architecture: {architecture}
@@ -84,11 +87,14 @@ def pack(source: Source, tree: Path, out: Path) -> Path:
         place = tree / SETTINGS if unit.suffix == ".example" else tree / UNITS / unit.name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(unit, place)
+    _write(tree / OPERATOR, (source.folder / "deploy" / "operator" / "waybill.sh").read_text())
+    for name in SHARED_FOLDERS:
+        shutil.copytree(source.folder / "deploy" / name, tree / SHARED / name)
     _write(tree / "usr/share/doc/waybill/copyright", (source.folder / "LICENSE").read_text())
     for cache in sorted(tree.rglob("__pycache__")):
         shutil.rmtree(cache)
     _describe(source, tree, architecture)
-    scripts = {tree / PROGRAM, *(tree / "DEBIAN" / name for name in SCRIPTS)}
+    scripts = {tree / PROGRAM, tree / OPERATOR, *(tree / "DEBIAN" / name for name in SCRIPTS)}
     for path in (tree, *tree.rglob("*")):
         runs = path.is_dir() or path in scripts or path.stat().st_mode & 0o100
         path.chmod(0o755 if runs else 0o644)

@@ -51,6 +51,8 @@ def test_the_package_is_whole_and_the_same_each_time(source: Source, tmp_path: P
     assert {row[1] for row in rows} == {"root/root"}
     modes = {row[5].removeprefix("./"): row[0] for row in rows}
     assert modes[debian.PROGRAM] == modes[f"{debian.LIBRARIES}/library/bin/program"] == "-rwxr-xr-x"
+    assert modes[debian.OPERATOR] == "-rwxr-xr-x"
+    assert {f"{debian.SHARED}/front/nginx.conf.template", f"{debian.SHARED}/monitoring/alerts.yml"} <= modes.keys()
     assert modes[UNIT] == modes[debian.SETTINGS] == modes[f"{debian.LIBRARIES}/library/__init__.py"] == "-rw-r--r--"
     units = {name.removeprefix(f"{debian.UNITS}/") for name in modes if re.fullmatch(rf"{debian.UNITS}/.+", name)}
     assert units == {one.name for one in (CHECKOUT / "deploy" / "systemd").iterdir() if one.suffix != ".example"}

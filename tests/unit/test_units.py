@@ -108,6 +108,16 @@ def test_the_page_enables_units_that_exist_and_shows_each() -> None:
         assert re.search(rf"`waybill run {role}`[^|]*\| {most[:-1]} GB", page), unit
 
 
+def test_the_command_of_operators_has_the_settings_and_the_account_of_the_units() -> None:
+    script = (CHECKOUT / "deploy" / "operator" / "waybill.sh").read_text()
+    for line in settings("worker")["EnvironmentFile"]:
+        assert line in script.replace('"$settings"', "/etc/waybill/waybill.env")
+    for line in settings("worker")["Environment"]:
+        assert all(word in script for word in line.split() if word.startswith(("WAYBILL_", "TMPDIR")))
+    assert "--property=User=waybill" in script
+    assert f"{PROGRAM} " in script
+
+
 @pytest.fixture
 def units(tmp_path: Path) -> list[str]:
     """The units with a program that is there: `systemd-analyze verify` looks for it."""

@@ -1,0 +1,1 @@
+"""The rehearsal of docs/operate: its own commands on bare Debian systems with systemd."""
