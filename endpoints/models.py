@@ -102,7 +102,7 @@ class Server(models.Model):
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="servers")
     scheme = models.CharField(
-        max_length=8, choices=[(name, name) for name in ("ftp", "gsiftp", "sshftp", "ssh", "sftp")]
+        max_length=8, choices=[(name, name) for name in ("ftp", "gsiftp", "sshftp", "ssh", "sftp", "ftpes")]
     )
     hostname = models.CharField(max_length=255)
     port = models.PositiveIntegerField()

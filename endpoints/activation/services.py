@@ -59,7 +59,7 @@ class ActivationResult:
 def offered(endpoint: Endpoint) -> tuple[Form, ...]:
     """The forms that an endpoint accepts, the preferred first."""
     found = _OFFERED[activation.need(endpoint)]
-    if Form.PASSWORD in found and not settings.CLEAR_PASSWORDS:
+    if Form.PASSWORD in found and not (settings.CLEAR_PASSWORDS or activation.is_over_tls(endpoint)):
         return ()
     return (Form.OAUTH, *found) if endpoint.oauth_server and Form.PROXY in found else found
 

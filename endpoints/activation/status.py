@@ -25,6 +25,7 @@ from endpoints.connect.login import AgentLogin
 from endpoints.errors import NotActivatedError
 from endpoints.fields import host_and_port
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.ftp_tls.login import FtpTlsLogin
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
 from endpoints.models import Endpoint
 from endpoints.sftp.login import SftpLogin
@@ -54,7 +55,10 @@ class Need(Enum):
         return self not in (Need.NONE, Need.PASSWORD)
 
 
-_NEEDS = {"gsiftp": Need.X509, "sshftp": Need.SSH, "ssh": Need.SSH, "sftp": Need.SSH, "ftp": Need.PASSWORD}
+_NEEDS = {
+    "gsiftp": Need.X509, "sshftp": Need.SSH, "ssh": Need.SSH, "sftp": Need.SSH, "ftp": Need.PASSWORD,
+    "ftpes": Need.PASSWORD,
+}  # fmt: skip
 
 
 def need(endpoint: Endpoint) -> Need:
@@ -178,7 +182,7 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
         if not found.need.required:
             return Logins(
                 None,
-                _anonymous,
+                _over_tls(endpoint) if is_over_tls(endpoint) else _anonymous,
                 agent=AgentLogin(str(endpoint.pk), str(endpoint.owner_id)) if endpoint.personal else None,
             )
         raise NotActivatedError(endpoint, why_not_active(endpoint))
@@ -186,7 +190,8 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
     if found.need is Need.X509:
         return Logins(found.credential, _with_proxy(secret))
     if found.need is Need.PASSWORD:
-        return Logins(found.credential, _with_password(secret))
+        make = _over_tls(endpoint, *unpack_ssh(secret)) if is_over_tls(endpoint) else _with_password(secret)
+        return Logins(found.credential, make)
     schemes = {server.scheme for server in endpoint.servers.all()}
     if schemes == {"ssh"}:
         through = jump(user_id, endpoint.jump_host, now)
@@ -297,6 +302,22 @@ def _with_sshftp(endpoint: Endpoint, secret: bytes) -> _Maker:
 
     def make(hostname: str, port: int, subject: str) -> Login:
         return SshLogin(username, private_key, subject)
+
+    return make
+
+
+def is_over_tls(endpoint: Endpoint) -> bool:
+    """Whether passwords go to its servers by TLS (`ftpes`)."""
+    return {server.scheme for server in endpoint.servers.all()} == {"ftpes"}
+
+
+@sensitive_variables()
+def _over_tls(
+    endpoint: Endpoint, username: str = ANONYMOUS.user.decode(), password: bytes = ANONYMOUS.password
+) -> _Maker:
+    def make(hostname: str, port: int, subject: str) -> Login:
+        note = functools.partial(note_host_key, endpoint.pk, hostname, port)
+        return FtpTlsLogin(hostname, subject, username, password, Path(settings.CERTIFICATES), note)
 
     return make
 

@@ -247,7 +247,7 @@ class GridFTPSession:
         self, connection: ControlConnection, path: bytes, allowance: Allowance
     ) -> AsyncGenerator[Sequence[bytes], None]:
         async with self.one_data_connection:
-            if self.login.protected:
+            if self.login.protected and self.connection.data_tls is None:
                 await self._bare_data_connection()
             async with aclosing(blocks_on_data(connection, path, allowance)) as found:
                 async for lines in found:

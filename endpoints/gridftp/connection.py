@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ssl import SSLError
+from ssl import SSLContext, SSLError, SSLObject, SSLSession
 from typing import TYPE_CHECKING, Self, cast
 
 from identity.gsi.printable import error_text
@@ -18,7 +18,7 @@ from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
 
 if TYPE_CHECKING:
-    from .streams.tls_streams import DataConnection, RelayedData
+    from .streams.tls_streams import DataConnection, RelayedData, TlsClient
 
 #: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
@@ -56,6 +56,8 @@ class ControlConnection(asyncio.Protocol):
         self.forward_data: Callable[[int], Awaitable[DataConnection]] | None = None
         #: Data connections through a relay, to a server that listens nowhere: one for each call; None: it listens.
         self.relayed_data: Callable[[], RelayedData] | None = None
+        #: TLS of the data connections that this service opens (RFC 4217); None: FTP's TLS is not in use.
+        self.data_tls: Callable[[], TlsClient] | None = None
         self.lost: Fault | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -109,6 +111,30 @@ class ControlConnection(asyncio.Protocol):
         """The IP address of the server."""
         assert self._transport is not None
         return str(self._transport.get_extra_info("peername")[0])
+
+    async def start_tls(self, context: SSLContext, host_name: str) -> None:
+        """TLS from here on, as the client. Raises FaultError for clear text that came too early, OSError."""
+        assert self._transport is not None
+        self.channel.check_nothing_early()
+        transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host_name)
+        if transport is None:
+            raise ConnectionResetError("the server closed the connection during the handshake")
+        self._transport = transport
+
+    @property
+    def _tls(self) -> SSLObject:
+        assert self._transport is not None
+        return cast(SSLObject, self._transport.get_extra_info("ssl_object"))
+
+    @property
+    def tls_certificate(self) -> bytes:
+        """The server's certificate in DER, after `start_tls`."""
+        return self._tls.getpeercert(binary_form=True) or b""
+
+    @property
+    def tls_session(self) -> SSLSession | None:
+        """The TLS session, which servers want to see again on data connections."""
+        return self._tls.session
 
     def flush(self) -> None:
         """Write what the channel holds."""

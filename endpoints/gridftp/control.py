@@ -130,9 +130,13 @@ class ControlChannel:
         Octets that have arrived early came in clear text: anybody could have sent them, and they would count as a reply
         of the authenticated server.
         """
+        self.check_nothing_early()
+        self._protection = protection
+
+    def check_nothing_early(self) -> None:
+        """Raises FaultError where anything is on its way in clear text at the moment when protection begins."""
         if self._outgoing or self._expected or not self._parser.between_replies or self.state is not ControlState.READY:
             raise FaultError(make_fault(Kind.INSECURE_SERVER, "clear text at the end of the handshake"))
-        self._protection = protection
 
     @property
     def unanswered(self) -> int:

@@ -6,9 +6,10 @@ The output of a server is bounded here for all callers: in lines and octets (`Al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from identity.gsi.printable import error_text
 
@@ -17,6 +18,7 @@ from .facts import Entry, FactsError, parse_line
 from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
 from .requests.passive import passive_port
+from .streams.tls_streams import DataConnection
 
 #: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.
 MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
@@ -162,7 +164,8 @@ async def blocks_on_data(
     port = await passive_port(connection)
     answer = asyncio.create_task(connection.request(verb, path))
     try:
-        async for lines in _read_lines(connection.peer_host, port, answer):
+        tls = connection.data_tls() if connection.data_tls is not None else None
+        async for lines in _read_lines(partial(DataConnection.open, connection.peer_host, port, tls), answer):
             _count(connection, allowance, lines)
             yield lines
         reply = await answer
@@ -177,17 +180,19 @@ async def blocks_on_data(
         answer.cancel()
 
 
-async def _read_lines(host: str, port: int, answer: asyncio.Future[Reply]) -> AsyncGenerator[Sequence[bytes], None]:
+async def _read_lines(
+    connect: Callable[[], Awaitable[DataConnection]], answer: asyncio.Future[Reply]
+) -> AsyncGenerator[Sequence[bytes], None]:
     """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end.
 
     A server that refuses the command may leave the data connection open, and silent.
     """
     async with asyncio.timeout(CONNECT_TIMEOUT):
-        reader, writer = await asyncio.open_connection(host, port)
+        data_connection = await connect()
 
     def stop_after_refusal(done: asyncio.Future[Reply]) -> None:
         if not done.cancelled() and (done.exception() or done.result().is_error):
-            writer.transport.abort()
+            data_connection.abort()
 
     answer.add_done_callback(stop_after_refusal)
     try:
@@ -195,13 +200,13 @@ async def _read_lines(host: str, port: int, answer: asyncio.Future[Reply]) -> As
         data = b"-"
         while data:
             async with asyncio.timeout(STALL_TIMEOUT):
-                data = await reader.read(256 * 1024)
+                data = await data_connection.read()
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
                 raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a line too long in a listing", retryable=False))
             yield [line.rstrip(b"\r") for line in lines]
     finally:
-        writer.close()
+        data_connection.abort()
 
 
 def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:

@@ -1,4 +1,4 @@
-"""Host keys of `ssh` and `sftp` servers, read when a server is registered.
+"""Host keys of `ssh`, `sftp` and `ftpes` servers, read when a server is registered.
 
 The owner sees the key that is kept, compares it with what `ssh-keygen -lf` prints on the host, and confirms it; until
 then it is shown as unconfirmed. Where the owner gives the fingerprint at registration, nothing is read.
@@ -17,6 +17,7 @@ from endpoints.addresses import gate
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
+from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import SSH_SCHEMES, ServerSpec
 from endpoints.ssh.account import shown_host_key
@@ -25,11 +26,13 @@ from identity.vault.errors import VaultError
 
 
 def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSpec:
-    """The spec with the host key that the server shows now, where an `ssh` or `sftp` server is given without one.
+    """The spec with the host key that the server shows now, where an `ssh`, `sftp` or `ftpes` server has none.
+
+    An `ftpes` server whose certificate is trusted, and for its name, needs none.
 
     Connects to the server, through the gate. Raises EndpointInvalidError, TargetRefusedError, TooManyWaitingError.
     """
-    if spec.scheme not in ("ssh", "sftp") or spec.subject:
+    if spec.scheme not in ("ssh", "sftp", "ftpes") or spec.subject:
         return spec
     with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
         try:
@@ -45,6 +48,8 @@ async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
     [host, *_] = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
+    if spec.scheme == "ftpes":
+        return await shown_key(host, spec.port, spec.hostname, settings.CERTIFICATES, timeout=CONNECT_TIMEOUT)
     return await shown_host_key(host, spec.port, timeout=CONNECT_TIMEOUT)
 
 

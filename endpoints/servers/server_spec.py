@@ -11,9 +11,11 @@ from endpoints.fields import joined
 from endpoints.ssh.login import valid_fingerprint
 from identity.gsi.printable import FORBIDDEN
 
-DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22, "ssh": 22, "sftp": 22}
+DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22, "ssh": 22, "sftp": 22, "ftpes": 21}
 #: Servers that are identified by the key of their host.
 SSH_SCHEMES = frozenset({"sshftp", "ssh", "sftp"})
+#: Servers that are, or may be, known by the fingerprint of a key in `subject`: of FTP over TLS, without an authority.
+PINNED_SCHEMES = SSH_SCHEMES | {"ftpes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,16 @@ class ServerSpec:
 
     def __post_init__(self) -> None:
         if self.scheme not in DEFAULT_PORTS:
-            raise EndpointInvalidError("scheme", "A server's scheme is one of gsiftp, ftp, sshftp, ssh, sftp.")
+            raise EndpointInvalidError("scheme", "A server's scheme is one of gsiftp, ftp, ftpes, sshftp, ssh, sftp.")
         if not valid_host(self.hostname):
             raise EndpointInvalidError("hostname", "This is not a host name or an IP address.")
         if not 1 <= self.port <= 65535:
             raise EndpointInvalidError("port", "A port is a number from 1 to 65535.")
         if len(self.subject) > 1024 or FORBIDDEN.search(self.subject):
             raise EndpointInvalidError("subject", "A subject has at most 1024 characters, and no control ones.")
-        if self.scheme in SSH_SCHEMES and self.subject and not valid_fingerprint(self.subject):
+        if self.scheme in PINNED_SCHEMES and self.subject and not valid_fingerprint(self.subject):
             reason = (
-                f"For an {self.scheme} server it is the fingerprint of the host's key, as ssh-keygen -l shows it: "
+                f"For an {self.scheme} server it is the fingerprint of its key, in the form of ssh-keygen -l: "
                 "SHA256:..."
             )
             raise EndpointInvalidError("subject", reason)
@@ -61,7 +63,7 @@ class ServerSpec:
     @property
     def columns(self) -> dict[str, object]:
         """The columns of `Server` that hold it."""
-        confirmed = self.confirmed and bool(self.subject) and self.scheme in SSH_SCHEMES
+        confirmed = self.confirmed and bool(self.subject) and self.scheme in PINNED_SCHEMES
         address = {"scheme": self.scheme, "hostname": self.hostname, "port": self.port, "subject": self.subject}
         return {**address, "host_key_confirmed": confirmed}
 

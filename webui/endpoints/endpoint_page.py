@@ -17,7 +17,7 @@ from endpoints.connect import agents
 from endpoints.errors import EndpointNotFoundError
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.permissions import Permission, RoleName, may
-from endpoints.servers.server_spec import SSH_SCHEMES
+from endpoints.servers.server_spec import PINNED_SCHEMES
 from endpoints.sharing import access_rules, roles, shares
 from identity.groups import services as groups
 from identity.linked import services as linked
@@ -108,7 +108,7 @@ def _context(user: User, found: Endpoint) -> dict[str, Any]:
         "now": now,
         "edited_jump_host": str(found.jump_host_id or ""),
         "by_ssh": any(row.scheme == "ssh" for row in registry.servers(found)),
-        "has_host_keys": any(row.scheme in SSH_SCHEMES for row in registry.servers(found)),
+        "has_host_keys": any(row.scheme in PINNED_SCHEMES for row in registry.servers(found)),
         "agent": agents.row_of(found) if found.personal and permitted["MANAGE"] else None,
         "servers": [(row, registry.server_uri(row)) for row in registry.servers(found)],
         "shares": shares.mine(user, str(found.pk))[:MAX_SHOWN] if seen.shareable else [],

@@ -33,6 +33,8 @@ async def way_between(
     ends = source.inner, destination.inner
     if not (isinstance(ends[0], GridFTPSession) and isinstance(ends[1], GridFTPSession)):
         return Way.STREAM
+    if _has_ftp_tls(source) or _has_ftp_tls(destination):
+        return Way.STREAM
     if has_account(source, destination):
         return account_way(source, destination, pool, encrypt=encrypt)
     if all(await asyncio.gather(ends[0].moves_blocks(), ends[1].moves_blocks())):
@@ -82,9 +84,16 @@ def _why(source: PooledSession, destination: PooledSession) -> str:
     if ssh:
         which = "Both servers speak" if len(ssh) == 2 else f"The server of the {ssh[0]} speaks"
         return f"{which} SFTP, which has no transfers between servers."
+    if any(map(_has_ftp_tls, (source, destination))):
+        return "FTP servers protect data connections with this service by TLS, and none with each other."
     if source.inner.protected or destination.inner.protected:
         return "One is a plain FTP server, and the other one accepts protected connections only."
     return "The FTP servers refuse data connections with each other."
+
+
+def _has_ftp_tls(session: PooledSession) -> bool:
+    inner = session.inner
+    return isinstance(inner, GridFTPSession) and inner.connection.data_tls is not None
 
 
 def _protection(clear: Sequence[PooledSession]) -> DataProtection:

@@ -123,7 +123,8 @@ async def _agreed(session: GridFTPSession, context: ssl.SSLContext | None) -> Ca
     _, port = await asyncio.gather(connection.ask("MODE", b"S"), passive_port(connection))
     if connection.forward_data is not None:
         return partial(connection.forward_data, port)
-    return partial(DataConnection.open, connection.peer_host, port, context)
+    tls = connection.data_tls() if connection.data_tls is not None else context
+    return partial(DataConnection.open, connection.peer_host, port, tls)
 
 
 async def _connect(way: Callable[[], Awaitable[DataConnection]]) -> DataConnection:

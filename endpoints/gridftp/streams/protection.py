@@ -30,8 +30,10 @@ async def protect(session: GridFTPSession, *, encrypt: bool) -> ssl.SSLContext |
     """Agree on the protection with the server. Returns the context for TLS, or None for a data connection in clear.
 
     Raises FaultError (UNSUPPORTED) where `encrypt` is not possible. Data through ssh, or through the tunnel of an
-    agent, are encrypted already.
+    agent, are encrypted already. FTP over TLS has its own protection (`ControlConnection.data_tls`), always in force.
     """
+    if session.connection.data_tls is not None:
+        return None
     if session.connection.forward_data is not None or session.connection.relayed_data is not None:
         if "DCAU" in session.features:
             await apply(session, session.data_security.bare())

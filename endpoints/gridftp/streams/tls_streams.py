@@ -5,10 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 #: Octets that are read at a time, and buffered for a slow reader.
 PIECE = 256 * 1024
+
+
+class TlsClient(NamedTuple):
+    """TLS of a data connection to a server that is known from its control connection (RFC 4217 section 10).
+
+    session: of the control connection, which servers want to see again. certificate: what the server must show, in DER.
+    """
+
+    context: ssl.SSLContext
+    host_name: str | None = None
+    session: ssl.SSLSession | None = None
+    certificate: bytes | None = None
 
 
 class DataConnection:
@@ -18,12 +30,12 @@ class DataConnection:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, host: str, port: int, context: ssl.SSLContext | None) -> DataConnection:
-        """context: for TLS; None: in clear."""
+    async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> DataConnection:
+        """tls: None: in clear."""
         reader, writer = await asyncio.open_connection(host, port, limit=PIECE)
-        if context is None:
+        if tls is None:
             return cls(reader, writer)
-        connection = _TlsConnection(reader, writer, context)
+        connection = _TlsConnection(reader, writer, tls if isinstance(tls, TlsClient) else TlsClient(tls))
         try:
             await connection.shake_hands()
         except BaseException:
@@ -62,15 +74,20 @@ class RelayedData(Protocol):
 class _TlsConnection(DataConnection):
     """TLS as the end that connects."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: TlsClient) -> None:
         super().__init__(reader, writer)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+        self._tls = tls.context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname=tls.host_name, session=tls.session
+        )
+        self._certificate = tls.certificate
 
     async def shake_hands(self) -> None:
         while True:
             try:
                 self._tls.do_handshake()
+                if self._certificate is not None and self._tls.getpeercert(binary_form=True) != self._certificate:
+                    raise ConnectionRefusedError("the data connection has another certificate than the control channel")
                 return await self._flush()
             except ssl.SSLWantReadError:
                 await self._flush()

@@ -15,7 +15,7 @@ from endpoints.models import Endpoint, Server
 from endpoints.permissions import Permission
 from endpoints.registry import DEFAULT_PORTS, ServerSpec, server_spec, server_uri
 from endpoints.servers.program_removal import remove_programs
-from endpoints.servers.server_spec import SSH_SCHEMES
+from endpoints.servers.server_spec import PINNED_SCHEMES
 from identity.models import User
 from transferapi.rest.transfer.endpoints import documents
 from transferapi.shell.answers import answer, show
@@ -87,7 +87,7 @@ def _names(row: Server) -> tuple[str, ...]:
          summary="Add servers to an endpoint")  # fmt: skip
 def server_add(context: Context, arguments: Arguments) -> None:
     """Adds servers to an endpoint of yours: HOST, HOST:PORT, or an address such as gsiftp://HOST:PORT/. All servers of
-    an endpoint have the same scheme: gsiftp, ftp, sshftp, ssh or sftp. Prints the id of each server. The host key of an
+    an endpoint have the same scheme: gsiftp, ftp, ftpes, sshftp, ssh or sftp. Prints the id of each. The host key of an
     ssh server is read now, if -s does not give its fingerprint: compare it by server-list.
     """
     ref, *texts = operands(arguments, 1, 1 + MOST)
@@ -105,7 +105,7 @@ def server_add(context: Context, arguments: Arguments) -> None:
 
 
 def is_pinned(row: Server) -> bool:
-    return row.scheme in SSH_SCHEMES and bool(row.subject)
+    return row.scheme in PINNED_SCHEMES and bool(row.subject)
 
 
 def _unconfirmed(ref: str, row: Server) -> str:

@@ -166,7 +166,7 @@ def _endpoint(endpoint: Endpoint) -> TaskEndpoint:
         host_id=str(host.pk),
         root=endpoint.host_path.rstrip("/") if endpoint.host else None,
         personal=host.personal,
-        streamed=any(server.scheme == "sftp" for server in host.servers.all()),
+        streamed=any(server.scheme in ("sftp", "ftpes") for server in host.servers.all()),
         **limits(host)._asdict(),
     )
 

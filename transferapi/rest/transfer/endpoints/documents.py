@@ -18,7 +18,7 @@ from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
 from endpoints.registry import canonical_name, entity_type, server_uri
-from endpoints.servers.server_spec import SSH_SCHEMES
+from endpoints.servers.server_spec import PINNED_SCHEMES
 from identity import user_names
 from identity.models import User
 from transferapi.rest.openapi import types as t
@@ -36,7 +36,7 @@ from transferapi.rest.openapi.document_types import (
 from transferapi.rest.transfer import filters
 from transferapi.tasks import queries
 
-_SCHEME = t.one_of("gsiftp", "ftp", "sshftp", "ssh", "sftp")
+_SCHEME = t.one_of("gsiftp", "ftp", "ftpes", "sshftp", "ssh", "sftp")
 
 SERVER = ResponseDocument[Server](
     "server",
@@ -47,7 +47,7 @@ SERVER = ResponseDocument[Server](
     Field("uri", t.TEXT, server_uri, "gsiftp://dtn1.example.org:2811"),
     Field(
         "subject",
-        t.about("of the server's certificate, where it is not its host name; ssh: of the host's key", t.MAYBE_TEXT),
+        t.about("of the server's certificate, where it is not its host name; ssh, ftpes: of its key", t.MAYBE_TEXT),
         lambda row: row.subject or None,
     ),
     Field(
@@ -58,7 +58,7 @@ SERVER = ResponseDocument[Server](
     Field(
         "host_key_confirmed",
         t.about("a person gave or compared the host key in `subject`; null: the server has none", t.MAYBE_FLAG),
-        lambda row: row.host_key_confirmed if row.scheme in SSH_SCHEMES and row.subject else None,
+        lambda row: row.host_key_confirmed if row.scheme in PINNED_SCHEMES and row.subject else None,
     ),
     Field("is_connected", t.FLAG, Always(True), True),
     Field("is_paused", t.FLAG, Always(False)),
