@@ -113,6 +113,35 @@ def test_a_passkey_is_made_and_signs_in_alone_and_as_second_factor(browser: Chro
     browser.complaints()
 
 
+def test_an_endpoint_that_demands_a_second_factor_is_reached_by_a_passkey(
+    browser: Chromium, home: str, dora: str, service: Api
+) -> None:
+    endpoint = service.endpoint("guarded", 1)
+    service.call("PUT", f"/endpoint/{endpoint}", {"DATA_TYPE": "endpoint", "mfa_required": True})
+    browser.authenticator()
+    sign_in(browser, home, dora)
+    eventually(lambda: at(browser, "/account"))
+    browser.type("#passkey-label", "laptop" + ENTER)
+    eventually(lambda: browser.shows("The passkey laptop signs you in from now on."))
+    browser.open(f"{home}/transfer?origin_id={endpoint}&origin_path=%2F")
+    eventually(lambda: browser.shows("by a passkey or by a one-time code after the password"))
+    browser.complaints()  # the refusal of the listing
+    check_page(browser)
+    browser.resize(1280)
+    # The password alone does not help.
+    browser.click('a[href^="/signin?again=1"]')
+    eventually(lambda: at(browser, "/signin"))
+    browser.type("#password", PASSWORD + ENTER)
+    eventually(lambda: at(browser, "/transfer") and browser.shows("This endpoint asks for another sign-in."))
+    browser.click('a[href^="/signin?again=1"]')
+    eventually(lambda: at(browser, "/signin"))
+    browser.click("form[data-passkey=sign-in] button")
+    # The demand is met: now the server is asked, and none is there.
+    eventually(lambda: at(browser, "/transfer") and browser.shows("The endpoint did not list this folder."), seconds=60)
+    assert not browser.shows("asks for another sign-in")
+    browser.complaints()
+
+
 def test_a_lost_password_without_scripts(browser: Chromium, home: str, dora: str, mail_server: MailServer) -> None:
     browser.scripts(enabled=False)
     browser.open(f"{home}/signin")
