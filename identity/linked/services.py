@@ -27,6 +27,7 @@ from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import User
 from identity.passkeys import services as passkeys
+from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
 from identity.signals import account_changed
@@ -98,14 +99,18 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
     return row
 
 
-def unlink(user: User, ref: uuid.UUID | str) -> None:
-    """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError."""
+def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
+    """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
+
+    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them.
+    """
     with transaction.atomic():
         _lock(user)
         row = _own(user, ref)
         if not has_other_way_in(user, row):
             raise LastWayInError
         row.delete()
+        open_sessions.end_all(user, keep)
     account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username)
 
 

@@ -492,6 +492,20 @@ def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, 
     assert not LinkedIdentity.objects.exists()
 
 
+def test_unlinking_ends_the_sessions_of_whoever_has_the_identity(
+    op: LyingOpenId, linked: LinkedIdentity, alice: User
+) -> None:
+    theirs, _ = signed_in_by(op)
+    assert user_in(theirs) == str(alice.pk)
+    browser = Browser()
+    browser.sign_in(alice)
+    browser.get("/account")
+    browser.post(f"/account/identities/{linked.pk}/unlink", confirmed="yes")
+    assert services.of(alice) == []
+    assert theirs.get("/account").status_code == 302
+    assert browser.get("/account").status_code == 200
+
+
 def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
     browser, _ = signed_in_by(op, at_home(alice), link="1")
     session = browser.client.session

@@ -38,7 +38,7 @@ def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str | HttpR
         services.check_fresh(signed_in_at(request))
     except ProofTooOldError:
         return to_sign_in(f"{ACCOUNT}#{SECTION}", again=True)
-    services.unlink(user, identity)
+    services.unlink(user, identity, request.session.session_key or "")
     return _("The identity is no longer linked.")
 
 

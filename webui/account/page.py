@@ -17,14 +17,12 @@ from django.views.decorators.http import require_POST
 
 from identity import certificate_subjects, tokens
 from identity.error_categories import CategorizedError
-from identity.gsi.errors import UntrustedError
-from identity.gsi.name_parsing import BadNameError
 from identity.models import User
 from identity.one_time_codes import services as one_time_codes
 from identity.one_time_codes.services import Enrolment
 from identity.provider import applications, consents, scopes
 from identity.ssh_keys import services as ssh_keys
-from transferapi.rest.http.client_certificates import subject_of
+from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.errors import meaning
 from webui.page import ACCOUNT, show, signed_in, user_of
 from webui.reasons import said
@@ -73,10 +71,7 @@ def given_access(user: User) -> list[SubmittedAnswers]:
 
 def proven(request: HttpRequest) -> tuple[str, ...]:
     """The verified certificate subject of this connection, if any."""
-    try:
-        found = subject_of(request)
-    except (UntrustedError, BadNameError):
-        return ()
+    found = accepted_subject(request)
     return () if found is None else (found,)
 
 

@@ -62,6 +62,7 @@ WAYS = {
     "second": _("Password and passkey"),
     "passkey": _("Passkey"),
     "provider": _("Another provider"),
+    "certificate": _("Certificate"),
     "link": _("Link of the operator"),
     "ssh": _("Password over ssh"),
     "ssh key": _("Ssh key"),

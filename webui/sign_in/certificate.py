@@ -12,10 +12,8 @@ from django.views.decorators.http import require_POST
 
 from identity import certificate_subjects, password_sign_in
 from identity.audit import log as audit
-from identity.gsi.errors import UntrustedError
-from identity.gsi.name_parsing import BadNameError
 from identity.password_sign_in import SignInError
-from transferapi.rest.http.client_certificates import subject_of
+from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path
 
@@ -38,12 +36,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         password_sign_in.count_request("certificate", address_of(request), MOST)
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
-    try:
-        subject = subject_of(request)
-    except (UntrustedError, BadNameError) as error:
-        return _refusal(request, after, NOT_SHOWN, type(error).__name__)
+    subject = accepted_subject(request)
     if subject is None:
-        return _refusal(request, after, NOT_SHOWN, "no certificate")
+        return _refusal(request, after, NOT_SHOWN, "no certificate is accepted")
     user = certificate_subjects.user_of(subject)
     if user is None:
         return _refusal(request, after, NOT_REGISTERED, "not registered")

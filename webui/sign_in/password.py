@@ -12,8 +12,6 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from identity import password_sign_in
-from identity.gsi.errors import UntrustedError
-from identity.gsi.name_parsing import BadNameError
 from identity.hidden import Secret
 from identity.one_time_codes import services as one_time_codes
 from identity.passkeys import services as passkeys
@@ -25,7 +23,7 @@ from identity.password_sign_in import (
 )
 from identity.passwords import recovery
 from identity.sign_up import rules as sign_up_rules
-from transferapi.rest.http.client_certificates import subject_of
+from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import SIGN_IN, own_path, show
 from webui.reasons import said
@@ -126,19 +124,11 @@ def form(
         "myproxy": sorted(settings.MYPROXY_SIGN_IN.values(), key=lambda one: one.domain not in demanded),
         "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
-        "certificate": _shown_subject(request),
+        "certificate": accepted_subject(request) or "",
         **place(request),
         **({"back": ""} if is_answer else {}),
     }
     return show(request, "signin.html", context, status, leads_to=application(request, after))
-
-
-def _shown_subject(request: HttpRequest) -> str:
-    """The subject of the certificate that the browser shows; "": none that is accepted."""
-    try:
-        return subject_of(request) or ""
-    except (UntrustedError, BadNameError):
-        return ""
 
 
 def second_form(request: HttpRequest, after: str, reason: str = "", status: int = 200) -> HttpResponse:

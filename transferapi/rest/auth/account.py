@@ -97,7 +97,7 @@ class LinkedIdentityDetail(AccountView):
         if not isinstance(found, Proof):
             raise PermissionDenied("A token is no sign-in: sign in to the pages, or send your certificate")
         linked.check_fresh(found.at.timestamp())
-        linked.unlink(self.user, identity)
+        linked.unlink(self.user, identity, request._request.session.session_key or "")
         return result(request, "Deleted", "The identity is no longer linked")
 
 

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 
 from endpoints.activation import status as activation
 from identity.gsi.distinguished_names import slash_name
+from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError, from_rfc2253, normalized_slash_name
 from identity.gsi.trust import peer_chain
 
@@ -32,6 +33,14 @@ def subject_of(request: HttpRequest) -> str | None:
         setattr(request, _KEPT, _told(request) if vouches_for_certificates(request) else _shown(request))
     found: str | None = getattr(request, _KEPT)
     return found
+
+
+def accepted_subject(request: HttpRequest) -> str | None:
+    """As `subject_of`, for pages: None also for a certificate that is not accepted."""
+    try:
+        return subject_of(request)
+    except (UntrustedError, BadNameError):
+        return None
 
 
 def _told(request: HttpRequest) -> str | None:
