@@ -28,11 +28,11 @@ MASTER = "waybill"
 
 
 class NetworkPostgres(Postgres):
-    """A PostgreSQL that also listens on loopback, where it asks for a password."""
+    """A PostgreSQL that also listens on loopback, or at another address, where it asks for a password."""
 
-    def __init__(self, home: Path, password: str) -> None:
+    def __init__(self, home: Path, password: str, host: str = HOST) -> None:
         super().__init__(home, durable=False, max_connections=20)
-        self.port, self.password = free_port(), password
+        self.port, self.password, self.host = free_port(), password, host
 
     @property
     def socket(self) -> Path:
@@ -40,13 +40,13 @@ class NetworkPostgres(Postgres):
 
     @property
     def place(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def url(self, database: str = "waybill") -> str:
         return f"{super().url(database)}&port={self.port}"
 
     def command(self) -> list[str]:
-        return [*super().command(), "-c", f"listen_addresses={HOST}", "-c", f"port={self.port}"]
+        return [*super().command(), "-c", f"listen_addresses={self.host}", "-c", f"port={self.port}"]
 
     def run(self, statement: str) -> object:
         """Run a statement by the socket; returns the first value."""
@@ -81,7 +81,7 @@ class NetworkPostgres(Postgres):
     def _write_authentication(self, data: Path) -> None:
         super()._write_authentication(data)
         with (data / "pg_hba.conf").open("a") as rules:
-            rules.write(f"local replication all peer map=home\nhost all all {HOST}/32 scram-sha-256\n")
+            rules.write(f"local replication all peer map=home\nhost all all {self.host}/24 scram-sha-256\n")
 
 
 class NetworkRedis(Redis):

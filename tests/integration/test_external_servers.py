@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from django.db.utils import ConnectionHandler
 from kombu.exceptions import OperationalError as BrokerError
 from pytest_django import DjangoDbBlocker
 
+from bench.wan.network import Network
 from deploy.backup import programs
 from deploy.endpoint.authority import Authority, Identity
 from deploy.endpoint.toolkit import free_port
@@ -39,6 +41,7 @@ from transferapi.outages import outage
 from transferapi.rest.health import checks
 from transferapi.tasks import doorbell
 
+HAS_NETWORKS = os.geteuid() == 0 and Path("/dev/net/tun").exists() and shutil.which("ip") and shutil.which("cc")
 PASSWORD = secrets.token_hex(8) + "%,@"
 QUOTED = PASSWORD.replace("%", "%25").replace(",", "%2C").replace("@", "%40")
 
@@ -107,6 +110,28 @@ def test_the_primary_is_found_among_several_hosts_also_after_a_failover(
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE proof (written int)")
         assert hears(connection)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(not HAS_NETWORKS, reason="needs root, /dev/net/tun, ip and a C compiler")
+def test_a_host_that_is_cut_off_keeps_its_locks_for_seconds(home: Path, django_db_blocker: DjangoDbBlocker) -> None:
+    """The server hears nothing of the end: without limits of its own it keeps the session for a minute."""
+    (home / "primary").mkdir(mode=0o711)
+    with Network() as network:
+        server = NetworkPostgres(home / "primary", PASSWORD, str(network.destination.address))
+        with network.inside("destination"):
+            server.start()
+        try:
+            server.run(f"ALTER ROLE waybill PASSWORD '{PASSWORD}'")
+            url = f"postgresql://waybill:{QUOTED}@{server.place}/waybill"
+            with django_db_blocker.unblock(), network.inside("source"), connected(url) as connection:
+                connection.set_autocommit(False)
+                assert value(connection, "SELECT pg_advisory_xact_lock(1) IS NOT NULL")
+                assert server.run("SELECT pg_try_advisory_lock(1)") is False
+                network.shape(rtt_ms=1, loss=1.0)
+                eventually(lambda: server.run("SELECT pg_try_advisory_lock(1)"), seconds=40)
+        finally:
+            server.stop()
 
 
 def psql_says(connection: BaseDatabaseWrapper, statement: str) -> str:

@@ -27,6 +27,10 @@ LINE_LIMITS = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
+#: And for the server's side of the line: a host that is cut off keeps its locks until the server knows, which would
+#: take a minute (idle_in_transaction_session_timeout). The last one counts for all: unanswered probes, data that is not
+#: acknowledged, and a client that reads nothing for so long. No effect by a unix socket (seconds; milliseconds).
+SERVER_LINE_LIMITS = "-c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_user_timeout=10000"
 #: Our statements read few rows, by indexes: compiling them or starting processes for them costs more than they do.
 SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
 #: Seconds for a connection to PostgreSQL, for all hosts together; and the least that libpq gives to one.
@@ -106,7 +110,7 @@ def database(url: str) -> dict[str, Any]:
         "PORT": _ports(hosts, options.pop("port", "")),
         "OPTIONS": {
             **LINE_LIMITS,
-            "options": f"{TIME_LIMITS} {SMALL_STATEMENTS}",
+            "options": f"{TIME_LIMITS} {SERVER_LINE_LIMITS} {SMALL_STATEMENTS}",
             **_session_options(options, hosts.count(",") + 1),
         },
         "CONN_MAX_AGE": 600,
