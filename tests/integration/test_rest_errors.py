@@ -219,6 +219,7 @@ _SUBMISSION: dict[str, Field] = {
 }  # fmt: skip
 _SERVER: dict[str, Field] = {
     "DATA_TYPE": TEXT, "hostname": NEEDED, "port": NUMBER, "scheme": TEXT, "subject": TEXT, "uri": TEXT,
+    "host_key_confirmed": FLAG,
 }  # fmt: skip
 
 
