@@ -66,8 +66,8 @@ class Endpoint(models.Model):
     force_encryption = models.BooleanField(default=False)
     force_verify = models.BooleanField(default=False)
     disable_verify = models.BooleanField(default=False)
-    #: Demands on the sign-in of whoever reads or writes (`assurance/demands.py`); null, False: none. A share has also
-    #: those of its host.
+    #: Demands on the sign-in of whoever reads or writes (`assurance/demands.py`); null, False: none. At a share, the
+    #: demands of its host hold, too.
     authentication_timeout_mins = models.PositiveIntegerField(null=True)
     authentication_domains = models.JSONField(null=True)
     mfa_required = models.BooleanField(default=False, db_default=False)

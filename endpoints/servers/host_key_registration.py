@@ -44,7 +44,8 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
 
 async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
-    jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
+    # Only ssh goes through a jump host.
+    jump = await asyncio.to_thread(activation.jump, user.pk, jump_host if spec.scheme in SSH_SCHEMES else None)
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
     [host, *_] = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)

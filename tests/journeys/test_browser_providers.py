@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.real_clients,
     pytest.mark.timeout(300),
     pytest.mark.skipif(XMLSEC is None, reason="needs xmlsec1, which tests/install-tools.sh installs"),
-    # Those of pysaml2.
+    # pysaml2 warns of functions that it uses itself, and that Python will remove.
     pytest.mark.filterwarnings("ignore"),
 ]
 LAB = "lab.example.org"
