@@ -96,6 +96,7 @@ def page(
 def _context(user: User, found: Endpoint) -> dict[str, Any]:
     now = timezone.now()
     seen = endpoint_view.views_for(user, [found])[found.pk]
+    servers = registry.servers(found)
     permitted = {verb.name: may(user, verb, found) for verb in Permission}
     return {
         "title": found.display_name or registry.canonical_name(found),
@@ -107,10 +108,10 @@ def _context(user: User, found: Endpoint) -> dict[str, Any]:
         "may": permitted,
         "now": now,
         "edited_jump_host": str(found.jump_host_id or ""),
-        "by_ssh": any(row.scheme == "ssh" for row in registry.servers(found)),
-        "has_host_keys": any(row.scheme in PINNED_SCHEMES for row in registry.servers(found)),
+        "by_ssh": any(row.scheme == "ssh" for row in servers),
+        "has_host_keys": any(row.scheme in PINNED_SCHEMES for row in servers),
         "agent": agents.row_of(found) if found.personal and permitted["MANAGE"] else None,
-        "servers": [(row, registry.server_uri(row)) for row in registry.servers(found)],
+        "servers": [(row, registry.server_uri(row)) for row in servers],
         "shares": shares.mine(user, str(found.pk))[:MAX_SHOWN] if seen.shareable else [],
         "rules": _rules(user, found) if seen.editable else [],
         "roles": _roles(user, found) if permitted["APPOINT"] else [],

@@ -94,7 +94,7 @@ _REPORT = """
     INSERT INTO tasks_serviceprocess (name, kind, version, knows, gauges, started_at, seen_at)
     VALUES (%(name)s, %(kind)s, %(version)s, %(knows)s::jsonb, %(gauges)s::jsonb, clock_timestamp(), clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, version = excluded.version, knows = excluded.knows,
-        gauges = excluded.gauges,        seen_at = excluded.seen_at"""
+        gauges = excluded.gauges, seen_at = excluded.seen_at"""
 _ALIVE = """
     SELECT name, kind, version, knows FROM tasks_serviceprocess
     WHERE seen_at > clock_timestamp() - make_interval(secs => %s) ORDER BY kind, name"""
