@@ -16,10 +16,14 @@ from workers.sessions import Place
 
 
 def places(endpoint: Endpoint) -> list[Place]:
+    """The addresses of its servers. Only ssh goes through a jump host: all others are connected to, behind the gate."""
     if endpoint.personal:
         return [Place(str(endpoint.pk), AGENT_PORT)]
     jumps = endpoint.jump_host_id is not None
-    return [Place(server.hostname, server.port, server.subject, jumps) for server in endpoint.servers.all()]
+    return [
+        Place(server.hostname, server.port, server.subject, jumps and server.scheme == "ssh")
+        for server in endpoint.servers.all()
+    ]
 
 
 def kind(end: Access | None) -> str:
