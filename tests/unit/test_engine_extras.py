@@ -19,6 +19,7 @@ from workers.engine.delete import tree_remover
 from workers.engine.delete.extras import SKIPPED
 from workers.engine.delete.tree_remover import TreeRemover
 from workers.engine.fakes import run
+from workers.engine.fakes.store import MemoryLease
 from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time
@@ -151,6 +152,22 @@ async def test_items_that_lie_in_each_other_delete_nothing(items: list[ItemSpec]
     before = world.source.paths() | target.paths()
     assert await world.run() == "SUCCEEDED"
     assert before <= world.source.paths() | target.paths()
+    assert "lie in each other" in why(world)
+
+
+async def test_a_refusal_is_told_even_if_the_database_is_slow_to_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slice looks for work again meanwhile, and must not end the task before the event is stored."""
+    quick = MemoryLease.event
+
+    async def slow(lease: MemoryLease, *args: Any, **options: Any) -> None:
+        await asyncio.sleep(20)
+        await quick(lease, *args, **options)
+
+    monkeypatch.setattr(MemoryLease, "event", slow)
+    world = mirror([("/src/", "/dst/", True), ("/more/", "/dst/sub/", True)])
+    for folder in ("/src", "/more"):
+        world.source.write(f"{folder}/f", b"x")
+    assert await world.run() == "SUCCEEDED"
     assert "lie in each other" in why(world)
 
 

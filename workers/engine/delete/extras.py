@@ -140,9 +140,9 @@ class Extras:
             await self._skip(f"Some extra files cannot be deleted: {fault.advice or fault.raw}")
 
     async def _skip(self, why: str) -> None:
-        self._done = True
         text = "What the source does not have was not deleted at the destination."
         await self._work.store.event(SKIPPED, text, why)
+        self._done = True  # last: the task may end at once, and it ends with this event
 
     async def _report(self) -> None:
         done = self._tree_remover
