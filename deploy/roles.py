@@ -51,7 +51,9 @@ def _missing(config: Config) -> list[str]:
 
 
 def _web(config: Config) -> int:
-    _become(WEB)
+    from .web.early_socket import gunicorn_words
+
+    _become([*WEB, *gunicorn_words(config)])
 
 
 def _worker(config: Config) -> int:

@@ -1,9 +1,12 @@
-"""Fast removal of the rows that a test with real transactions has committed."""
+"""Fast removal of the rows that a test with real transactions has committed, and questions to any database."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import cache
+from typing import Any
 
+import psycopg2
 from django.db import connection
 from django.test import TransactionTestCase
 
@@ -30,3 +33,10 @@ def _statements() -> str:
     deletions = "; ".join(f'DELETE FROM "{table}"' for table in sorted(tables))
     # A replica checks no foreign keys and fires no triggers: the tables can be emptied in any order.
     return f"BEGIN; SET LOCAL session_replication_role = replica; {deletions}; COMMIT"
+
+
+def first_row(url: str, statement: str) -> tuple[Any, ...]:
+    """Run one statement in a transaction of its own. Returns the first row of its result; () where it has none."""
+    with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
+        cursor.execute(statement)
+        return tuple(cursor.fetchone() or ()) if cursor.description else ()

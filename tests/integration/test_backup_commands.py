@@ -21,6 +21,7 @@ from deploy.backup import archive
 from deploy.backup_commands import wait_until_stopped
 from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
+from tests.database import first_row
 from tests.waiting import children_of, eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -86,13 +87,7 @@ def running(home: Path) -> Iterator[Postgres]:
 
 def asked(home: Path, statement: str) -> tuple[object, ...]:
     with running(home) as server:
-        session = psycopg2.connect(server.url())
-        try:
-            with session, session.cursor() as cursor:
-                cursor.execute(statement)
-                return tuple(cursor.fetchone() or ()) if cursor.description else ()
-        finally:
-            session.close()
+        return first_row(server.url(), statement)
 
 
 def session_of(pid: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -61,6 +62,43 @@ def test_the_web_server_is_the_process_that_was_started(environ: dict[str, str],
         assert f"http://127.0.0.1:{port}" in log.read_text()
     finally:
         stop(process)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_web_server_listens_before_it_has_loaded_the_application(environ: dict[str, str], tmp_path: Path) -> None:
+    """A connection that comes while it loads waits for the answer, and is not refused."""
+    port, log = free_port(), tmp_path / "web.log"
+    environ |= {"WAYBILL_PORT": str(port), "WAYBILL_WEB_PROCESSES": "1"}
+    process = spawn([*RUN, "web"], log=log, env=environ, cwd=CHECKOUT)
+    try:
+        eventually(lambda: listens(port), seconds=90)
+        eventually(lambda: b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        assert b"fd://" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), "the socket is older than gunicorn"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=90) as answer:
+            assert answer.status == 200
+    finally:
+        stop(process)
+
+
+def test_a_web_server_listens_late_where_the_database_does_not_answer(environ: dict[str, str], tmp_path: Path) -> None:
+    """Requests would wait for the database, for up to 30 s; refused ones go to another web server at once."""
+    port, log = free_port(), tmp_path / "web.log"
+    environ |= {"WAYBILL_PORT": str(port), "DATABASE_URL": f"postgresql://waybill@127.0.0.1:{free_port()}/waybill"}
+    process = spawn([*RUN, "web"], log=log, env=environ, cwd=CHECKOUT)
+    try:
+        eventually(lambda: b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), seconds=90)
+        assert process.poll() is None
+        assert not listens(port)
+    finally:
+        stop(process)
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @pytest.mark.django_db(transaction=True)

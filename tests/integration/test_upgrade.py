@@ -22,6 +22,7 @@ from deploy.stack.child import spawn, stop
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests import newer_version
+from tests.database import first_row
 from tests.memory import folder_in_memory
 from tests.newer_version import CONTRACTION, EXPANSION
 from tests.schema_copy import TEMPLATE
@@ -69,13 +70,7 @@ class Site:
         }
 
     def ask(self, statement: str) -> tuple[Any, ...]:
-        session = psycopg2.connect(self.postgres.url(DATABASE))
-        try:
-            with session, session.cursor() as cursor:
-                cursor.execute(statement)
-                return tuple(cursor.fetchone() or ()) if cursor.description else ()
-        finally:
-            session.close()
+        return first_row(self.postgres.url(DATABASE), statement)
 
     def run(self, tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a module or a script of a version."""

@@ -29,8 +29,9 @@ LINE_LIMITS = {
 }
 #: And for the server's side of the line: a host that is cut off keeps its locks until the server knows, which would
 #: take a minute (idle_in_transaction_session_timeout). The last one counts for all: unanswered probes, data that is not
-#: acknowledged, and a client that reads nothing for so long. No effect by a unix socket (seconds; milliseconds).
-SERVER_LINE_LIMITS = "-c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_user_timeout=10000"
+#: acknowledged, and a client that reads nothing for so long. It is less than the 5 s of a lease, so that the locks of
+#: a host that is cut off do not outlast its leases. No effect by a unix socket (seconds; milliseconds).
+SERVER_LINE_LIMITS = "-c tcp_keepalives_idle=1 -c tcp_keepalives_interval=1 -c tcp_user_timeout=4000"
 #: Our statements read few rows, by indexes: compiling them or starting processes for them costs more than they do.
 SMALL_STATEMENTS = "-c jit=off -c max_parallel_workers_per_gather=0"
 #: Seconds for a connection to PostgreSQL, for all hosts together; and the least that libpq gives to one.
