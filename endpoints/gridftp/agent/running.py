@@ -23,7 +23,7 @@ LOOK_SECONDS = 2.0
 #: Seconds between two questions to the service about the time and the newest program; and the age of a certificate that
 #: is renewed, by the clock of the service.
 UPKEEP_SECONDS, RENEW_AFTER = 6 * 3600.0, 30 * 86400.0
-#: At least so many between two of them, also where each sign-in is refused because the certificate has expired.
+#: At least so many after a renewal that was asked for, also where each sign-in is refused: the certificate has expired.
 LEAST_UPKEEP_SECONDS = 600.0
 #: A laptop has one user: more sessions are not of use, and less memory is.
 LIMITS = ServerLimits(sessions=80, sessions_per_address=80)
@@ -140,28 +140,31 @@ class Agent:
         while not self._stopping.is_set():
             has_expired = self._is_due.is_set()
             self._is_due.clear()
+            is_quiet = False
             try:
-                self._renew_if_due(has_expired)
+                is_quiet = not self._renew_if_due(has_expired)
             except RequestFailedError as error:
                 log.warning("The certificate cannot be renewed now: %s", error)
             except OSError as error:
                 log.warning("The new certificate cannot be stored: %s. It is renewed again later.", error.strerror)
-            self._stopping.wait(LEAST_UPKEEP_SECONDS)
+            if not is_quiet:
+                self._stopping.wait(LEAST_UPKEEP_SECONDS)
             self._is_due.wait(UPKEEP_SECONDS)
 
-    def _renew_if_due(self, has_expired: bool) -> None:
-        """Raises RequestFailedError, and OSError where the new certificate is in use but could not be stored."""
+    def _renew_if_due(self, has_expired: bool) -> bool:
+        """Whether it was due. Raises RequestFailedError; OSError where the new one is used, and could not be stored."""
         found = service_requests.newest(self._settings.service)
         if str(found["version"]) != self._version:
             log.info("The service offers version %s of this program; this is %s.", found["version"], self._version)
         if not has_expired and float(found["time"]) - self._settings.renewed < RENEW_AFTER:
-            return
+            return False
         renewed = service_requests.renew(self._settings.service, self._identity, self._version)
         self._identity.chain = str(renewed["chain"])
         self._home.write_chain(self._identity.chain)
         self._settings.renewed = float(renewed["time"])
         self._home.write_settings(self._settings)
         log.info("The certificate of this computer was renewed.")
+        return True
 
 
 def _in_words(status: str, settings: Settings) -> str:
