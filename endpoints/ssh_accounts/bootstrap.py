@@ -186,7 +186,7 @@ def start(mark: str, digest: str, size: int, module: str, arguments: list[str]) 
     try:
         main = importlib.import_module(module).main
     except Exception as error:  # whatever a part of the standard library raises that is missing or broken
-        say(f"failed {error or type(error).__name__}")
+        say(f"failed {str(error) or type(error).__name__}")
         return 3
     say("ready")
     return int(main())
