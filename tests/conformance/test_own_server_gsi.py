@@ -173,7 +173,7 @@ def issuer(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def port(serve, issuer, tmp_path) -> int:
+def port(serve: Callable[..., GridFtpServer], issuer: Authority, tmp_path: Path) -> int:
     """A server that knows alice and bob."""
     gridmap = write_gridmap(tmp_path / "gridmap", {issuer.user_subject(name): name for name in ("alice", "bob")})
     host = issuer.issue_host(["localhost", "127.0.0.1"])
@@ -238,7 +238,7 @@ async def test_an_authority_whose_list_cannot_be_used_vouches_for_nobody(port, i
     alice = issuer.issue_user("alice")
     issuer.revoke([], days=30)
     assert await why_refused(port, alice, issuer) == ""
-    shift = {"expired": timedelta(days=31), "of the future": -timedelta(days=1)}.get(fault)
+    shift = {"expired": timedelta(days=31), "of the future": -timedelta(days=1)}.get(fault, timedelta())
     if shift:
 
         class Clock(datetime):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_every_python_that_is_here_runs_it(tmp_path, python):
         talk += octet_stream.packed(frame)
     with begin(python, tmp_path) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
+        assert isinstance(process.stdout, BufferedReader)
         process.stdin.write(talk)
         process.stdin.flush()
         reports = [process.stdout.readline().decode().strip() for _ in range(4)]
