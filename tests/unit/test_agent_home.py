@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from endpoints.gridftp.agent import autostart, journal, roots
+from endpoints.gridftp.agent import autostart, journal, program, roots
 from endpoints.gridftp.agent.autostart import AutostartError
 from endpoints.gridftp.agent.home import Home, HomeError, Lock, Settings, default_folder
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
@@ -211,6 +211,24 @@ def test_each_endpoint_of_a_computer_has_a_unit_of_its_own(
     assert not any(f"{made[1].folder}" in text for text in left)
     assert not autostart.remove(made[1])
     assert autostart.remove(Home(tmp_path / "third" / ".." / "third")), "the same folder by another path"
+
+
+def test_an_endpoint_that_is_forgotten_starts_at_no_sign_in(
+    system: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a second one, whose settings --config names; the first one stays."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    first, second, _ = homes(tmp_path)
+    for home in (first, second):
+        home.write_settings(settings())
+        words = ["--config", str(home.folder)] if home is second else []
+        assert program.main("1", [*words, "--install-service"]) == program.OK
+    assert autostart.unit_path(first) != autostart.unit_path(second)
+    assert program.main("1", ["--config", str(second.folder), "--uninstall"]) == program.OK
+    assert not autostart.unit_path(second).exists()
+    assert not second.folder.exists()
+    assert autostart.unit_path(first).exists()
+    assert first.exists
 
 
 def test_each_endpoint_of_a_windows_computer_has_a_task_of_its_own(
