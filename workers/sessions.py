@@ -24,7 +24,7 @@ from workers.engine.ports import TCP, Session, Transport
 from .agents import ways
 from .agents.entrances import RelayEntrances
 from .agents.parted_lane import PartedLane
-from .agents.reach import Reach, ReachOfRelay
+from .agents.reach import Reach, ReachOfAccounts, ReachOfRelay
 from .agents.ways import TO_AGENT, AgentWay, agent_way
 from .pooled_lane import PooledLane
 from .pooled_sessions import GuardedSession, PooledSession
@@ -243,12 +243,23 @@ class RealSessions:
             entrances=entrances,
         )
         self._pairs.add(lane)
-        reach = agents is AgentWay.TRY_DIRECT or accounts.on_trial(source, destination, self._pool)
-        kind = ReachOfRelay if entrances else Reach if reach else Trial if way is Way.PLAIN else None
+        kind = self._trial(way, agents, source, destination, by_relay=entrances is not None)
         trial = kind(source, destination, self._pool) if kind else None
         told = ways.told(agents, source, destination)
         told = told or accounts.told(source, destination, self._pool, direct=True)
         return PooledLane(source, destination, lane, self._pool, self.transport, protection, trial, told)
+
+    def _trial(
+        self, way: Way, agents: AgentWay, source: PooledSession, destination: PooledSession, *, by_relay: bool
+    ) -> type[Trial] | None:
+        """How it is tried whether a new lane's data connections can be made; None where that is known."""
+        if by_relay:
+            return ReachOfRelay
+        if agents is AgentWay.TRY_DIRECT:
+            return Reach
+        if accounts.on_trial(source, destination, self._pool):
+            return ReachOfAccounts
+        return Trial if way is Way.PLAIN else None
 
     async def _entrances(self, source: PooledSession, destination: PooledSession) -> RelayEntrances | None:
         """Ports of the relay for this source; None where it has none for it now. Raises FaultError where it is away."""

@@ -11,6 +11,7 @@ from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
+from endpoints.servers.server_spec import JUMP_SCHEMES
 from endpoints.sharing.access import Access
 from workers.sessions import Place
 
@@ -21,7 +22,7 @@ def places(endpoint: Endpoint) -> list[Place]:
         return [Place(str(endpoint.pk), AGENT_PORT)]
     jumps = endpoint.jump_host_id is not None
     return [
-        Place(server.hostname, server.port, server.subject, jumps and server.scheme == "ssh")
+        Place(server.hostname, server.port, server.subject, jumps and server.scheme in JUMP_SCHEMES)
         for server in endpoint.servers.all()
     ]
 

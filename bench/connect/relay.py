@@ -4,7 +4,7 @@
 
 The agents are the product's own tunnels, on one loop of this process; they sign with a fast library, because five
 hundred laptops have five hundred processors. They come through the product's web server, as with `make up`. The last
-rows are of one agent's tunnel in a process of its own. Beside each number stands what issue 15 asks for.
+rows are of one agent, the whole program, in a process of its own. Beside each number stands what issue 15 asks for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,8 +31,11 @@ from bench.api import service
 from bench.api.service import HOST, web
 from bench.table import machine
 from deploy.stack.child import spawn, stop
+from endpoints.gridftp.agent.home import Home, Settings
+from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.agent.tunnel.tunnel import Tunnel
+from endpoints.gridftp.server import RootPart
 
 #: Seconds until the agents have connected for the first time, and again.
 PATIENCE = 120.0
@@ -165,30 +169,38 @@ async def measure_crowd(port: int, found: Sequence[Identity], log: Path, idle: f
 
 
 def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None:
-    """The tunnel alone in a process; the agent's server and its log come on top."""
-    import tempfile
-
+    """The whole agent as a person runs it: the one-file program with its server, its tunnel and its log."""
     with relay(log), tempfile.TemporaryDirectory() as folder:
-        pem = identity.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        (Path(folder) / "key").write_bytes(pem)
-        (Path(folder) / "chain").write_text(identity.chain)
-        words = [sys.executable, "-m", "bench.connect.one_tunnel", f"http://{HOST}:{port}", folder]
+        home = set_up(Path(folder), port, identity)
+        words = [sys.executable, "-I", str(home.program), "--config", folder, "--run"]
         process = spawn(words, log=log.with_name("agent.log"), env=dict(os.environ))
         try:
             until = time.monotonic() + PATIENCE
-            while "connected" not in log.with_name("agent.log").read_text().split():
+            while home.state().get("status") != "connected":
                 if time.monotonic() > until:
                     raise RuntimeError(log.with_name("agent.log").read_text())
                 time.sleep(0.1)
             time.sleep(3)
             begun = processor(process.pid)
             time.sleep(idle)
-            row("one agent's tunnel, resident", f"{memory(process.pid):.0f} MB", "< 40 MB")
+            row("one agent, the whole program, resident", f"{memory(process.pid):.0f} MB", "< 40 MB")
             row("  processor, idle", f"{(processor(process.pid) - begun) / idle * 100:.2f} %", "none")
         finally:
             stop(process)
+
+
+def set_up(folder: Path, port: int, identity: Identity) -> Home:
+    """The folder of an agent after `--setup`, with the program beside its settings."""
+    from endpoints.connect.program import program
+
+    home = Home(folder)
+    home.make()
+    home.program.write_bytes(program().octets)
+    home.keep(AgentIdentity(AgentKey(identity.key.private_numbers().private_value), identity.chain))
+    (folder / "served").mkdir()
+    parts = [RootPart(str(folder / "served"))]
+    home.write_settings(Settings(ServiceAddress(f"http://{HOST}:{port}"), "id", "owner#laptop", parts, time.time()))
+    return home
 
 
 def row(name: str, value: str, wanted: str) -> None:

@@ -7,6 +7,7 @@ then it is shown as unconfirmed. Where the owner gives the fingerprint at regist
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 
 from django.conf import settings
@@ -19,7 +20,7 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
-from endpoints.servers.server_spec import SSH_SCHEMES, ServerSpec
+from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 from endpoints.ssh.account import shown_host_key
 from identity.models import User
 from identity.vault.errors import VaultError
@@ -32,6 +33,8 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
     Connects to the server, through the gate. Raises EndpointInvalidError, TargetRefusedError, TooManyWaitingError.
     """
+    if jump_host is not None:
+        _require_jump_schemes({spec.scheme})
     if spec.scheme not in ("ssh", "sftp", "ftpes") or spec.subject:
         return spec
     with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
@@ -44,8 +47,7 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
 
 async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
-    # Only ssh goes through a jump host.
-    jump = await asyncio.to_thread(activation.jump, user.pk, jump_host if spec.scheme in SSH_SCHEMES else None)
+    jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
     [host, *_] = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
@@ -61,4 +63,15 @@ def check_jump_host(endpoint: Endpoint, jump_host: Endpoint | None) -> None:
     schemes = {server.scheme for server in jump_host.servers.all()}
     if jump_host.pk == endpoint.pk or jump_host.jump_host_id or not schemes or schemes - SSH_SCHEMES:
         reason = "A jump host is another endpoint with an ssh server, which is reached without a jump host."
+        raise EndpointInvalidError("jump_host", reason)
+    _require_jump_schemes({server.scheme for server in endpoint.servers.all()})
+
+
+def _require_jump_schemes(schemes: Collection[str]) -> None:
+    """Raises EndpointInvalidError where a server of these would be connected to directly all the same."""
+    others = sorted(set(schemes) - JUMP_SCHEMES)
+    if others:
+        reason = (
+            f"Only ssh servers are reached through a jump host; an {others[0]} server would be connected to directly."
+        )
         raise EndpointInvalidError("jump_host", reason)

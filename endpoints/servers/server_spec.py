@@ -14,6 +14,8 @@ from identity.gsi.printable import FORBIDDEN
 DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22, "ssh": 22, "sftp": 22, "ftpes": 21}
 #: Servers that are identified by the key of their host.
 SSH_SCHEMES = frozenset({"sshftp", "ssh", "sftp"})
+#: Servers that are reached through a jump host, where their endpoint names one. All others are connected to directly.
+JUMP_SCHEMES = frozenset({"ssh"})
 #: Servers that are, or may be, known by the fingerprint of a key in `subject`: of FTP over TLS, without an authority.
 PINNED_SCHEMES = SSH_SCHEMES | {"ftpes"}
 

@@ -211,8 +211,17 @@ async def _begin(running: RemoteProgram, sent: Program) -> Found:
         note = "sent"
     if stored not in ("cached", "kept", "unkept"):
         raise FaultError(session_fault(Kind.ENDPOINT_ERROR, f"our server did not start: {readable(' '.join(why))}"))
+    await _await_ready(running, version)
     unkept = f", which it cannot keep in its cache folder ({readable(' '.join(why))})" if stored == "unkept" else ""
     return Found(OWN, f"The account's python3 is {version}, and runs our server{unkept}.", _address(words), note)
+
+
+async def _await_ready(running: RemoteProgram, version: str) -> None:
+    """Raises NoMarkError, and OnlySftpError where this python3 lacks what our server needs."""
+    state, *why = await running.report()
+    if state != "ready":
+        words = f"Its python3 ({version}) cannot run our server: {readable(' '.join(why)) or state}."
+        raise OnlySftpError(Found(SFTP, words), "")
 
 
 def _address(words: Sequence[str]) -> str:

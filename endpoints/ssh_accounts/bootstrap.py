@@ -6,7 +6,8 @@ run from that memory: a file that is changed afterwards is not used. The cache i
 written, or where others could change it, the service sends the program each time.
 
 Before the server speaks, lines go to standard output, each with the mark that the service chose: "MARK cached",
-or "MARK send REASON", after which the service sends the blob, and then "MARK kept" or "MARK unkept REASON".
+or "MARK send REASON", after which the service sends the blob, and then "MARK kept" or "MARK unkept REASON". At last
+"MARK ready", or "MARK failed REASON" where this Python cannot run the server: one that was built without `ssl`.
 """
 
 from __future__ import annotations
@@ -182,4 +183,10 @@ def start(mark: str, digest: str, size: int, module: str, arguments: list[str]) 
         return 3
     install(blob)
     sys.argv = [module, *arguments]
-    return int(importlib.import_module(module).main())
+    try:
+        main = importlib.import_module(module).main
+    except Exception as error:  # whatever a part of the standard library raises that is missing or broken
+        say(f"failed {str(error) or type(error).__name__}")
+        return 3
+    say("ready")
+    return int(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.authority import Authority, Identity, openssl, write_gridmap
 from deploy.endpoint.toolkit import clean_environment
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.server import ControlSecurity, GridFtpServer, ServerLimits
+from endpoints.gridftp.server.security import revocation
 from identity.gsi.proxies import make_proxy
 from tests.ftp_dialogue import Dialogue
 from tests.grid import credential_of, login_of, open_session
@@ -159,6 +161,110 @@ def test_a_dialogue_that_stands_still_ends(serve, security):
     with Dialogue(serve(security=security, limits=ServerLimits(login_seconds=0.5)).port, login=False) as client:
         assert client.ask("AUTH TLS").code == 234
         assert client.is_closed()
+
+
+# ---- revocation lists
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Authority:
+    """An authority of this test alone, which may revoke."""
+    return Authority(tmp_path / "issuer", namespace="/O=Third")
+
+
+@pytest.fixture
+def port(serve: Callable[..., GridFtpServer], issuer: Authority, tmp_path: Path) -> int:
+    """A server that knows alice and bob."""
+    gridmap = write_gridmap(tmp_path / "gridmap", {issuer.user_subject(name): name for name in ("alice", "bob")})
+    host = issuer.issue_host(["localhost", "127.0.0.1"])
+    return serve(security=ControlSecurity(host.certificate, host.key, issuer.certificates, gridmap)).port
+
+
+def lists_of(issuer: Authority) -> list[Path]:
+    return [issuer.certificates / f"{name}.r0" for name in issuer.hashes()]
+
+
+async def why_refused(port: int, identity: Identity, issuer: Authority) -> str:
+    """The words of the server at a login by GSSAPI; "" where it succeeds. By TLS it must decide the same."""
+    why = ""
+    try:
+        await (await open_session(port, login_of(identity, issuer))).close()
+    except FaultError as error:
+        why = str(error)
+    try:
+        with TlsDialogue(port, tls_of(identity, issuer)) as client:
+            client.demand("USER :globus-mapping:", "PASS x")
+        assert not why
+    except (OSError, EOFError):
+        assert why
+    return why
+
+
+async def test_a_user_whose_certificate_was_revoked_is_refused_and_others_are_not(port, issuer, tmp_path):
+    alice, bob = issuer.issue_user("alice"), issuer.issue_user("bob")
+    for publish in (lambda: None, issuer.revoke):
+        publish()
+        assert [await why_refused(port, one, issuer) for one in (alice, bob)] == ["", ""]
+    issuer.revoke([alice])
+    assert "has been revoked by its authority" in await why_refused(port, alice, issuer)
+    assert await why_refused(port, bob, issuer) == ""
+    assert await why_refused(port, issuer.issue_user("alice"), issuer) == "", "the list has numbers, not names"
+
+
+def test_a_proxy_of_a_revoked_user_is_refused(port, issuer, tmp_path):
+    alice, file = issuer.issue_user("alice"), tmp_path / "proxy"
+    proxy = make_proxy(credential_of(alice), lifetime=timedelta(hours=1), now=datetime.now(UTC))
+    file.write_bytes(proxy.to_pem())
+    login = tls_of(Identity(file, file), issuer)
+    with TlsDialogue(port, login) as client:
+        client.demand("USER :globus-mapping:", "PASS x")
+    issuer.revoke([alice])
+    with pytest.raises((OSError, EOFError)), TlsDialogue(port, login) as client:
+        client.demand("USER :globus-mapping:", "PASS x")
+
+
+@pytest.mark.parametrize("form", ["PEM", "DER"])
+async def test_a_list_in_either_form_counts(port, issuer, form):
+    alice = issuer.issue_user("alice")
+    issuer.revoke([alice])
+    for path in lists_of(issuer):
+        path.write_bytes(openssl(["crl", "-in", str(path), "-outform", form]))
+    assert "revoked" in await why_refused(port, alice, issuer)
+
+
+@pytest.mark.parametrize("fault", ["expired", "cut", "garbage", "forged", "of the future"])
+async def test_an_authority_whose_list_cannot_be_used_vouches_for_nobody(port, issuer, fault, monkeypatch):
+    """As in the toolkit: else whoever can damage the list takes back a revocation."""
+    alice = issuer.issue_user("alice")
+    issuer.revoke([], days=30)
+    assert await why_refused(port, alice, issuer) == ""
+    shift = {"expired": timedelta(days=31), "of the future": -timedelta(days=1)}.get(fault, timedelta())
+    if shift:
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.now(tz) + shift
+
+        monkeypatch.setattr(revocation, "datetime", Clock)
+    for path in () if shift else lists_of(issuer):
+        content = openssl(["crl", "-in", str(path), "-outform", "DER"])
+        forged = content[:-1] + bytes([content[-1] ^ 1])
+        path.write_bytes({"cut": content[:-20], "garbage": b"-----BEGIN X509 CRL-----\n!", "forged": forged}[fault])
+    # Our client would refuse the server's certificate for the same reason: this one looks at no list.
+    with pytest.raises((OSError, EOFError)), TlsDialogue(port, tls_of(alice, issuer)) as client:
+        client.demand("USER :globus-mapping:", "PASS x")
+
+
+async def test_the_list_of_another_authority_does_not_matter(port, issuer, tmp_path):
+    alice = issuer.issue_user("alice")
+    other = Authority(tmp_path / "other-issuer", namespace="/O=Fourth")
+    other.revoke([other.issue_user("alice")])
+    for path in other.certificates.iterdir():
+        shutil.copy(path, issuer.certificates)
+    for path in lists_of(other):
+        shutil.copy(path, issuer.certificates / f"{issuer.hashes()[0]}.r7")
+    assert await why_refused(port, alice, issuer) == ""
 
 
 # ---- AUTH TLS

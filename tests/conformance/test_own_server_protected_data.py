@@ -9,15 +9,16 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from endpoints.gridftp.agent.tunnel.service import CLOCK_SLACK
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
 from endpoints.gridftp.server.data.openings import Openings
 from endpoints.gridftp.streams.protection import context_of
-from endpoints.gridftp.third_party.dcsc_keys import DcscKey, make_throw_away
+from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
 from tests.ftp_dialogue import Dialogue, ThirdParty, connect, listen
 
@@ -73,6 +74,19 @@ def test_files_go_in_blocks_over_protected_connections(pair, folder, other, keys
         assert [received.ranges.total for _, received in outcomes] == list(SIZES)
         lane.connect()
     assert [(other / str(number)).read_bytes() for number in range(len(contents))] == contents
+
+
+@pytest.mark.parametrize("wrong_by", [-CLOCK_SLACK - KEY_SECONDS, CLOCK_SLACK + KEY_SECONDS])
+def test_clocks_that_agents_may_have_do_not_end_protected_transfers(pair, folder, other, wrong_by):
+    """Ours is the wrong clock here: by it the key was made days ago, or in the future."""
+    contents = fill(folder)
+    by_the_service = datetime.now(UTC) + timedelta(seconds=wrong_by)
+    key = make_throw_away(new_key(), name="lane", now=by_the_service, made_at=0)
+    for session in pair:
+        secure(session, key)
+    [(sent, received)] = ThirdParty(pair[0], pair[1]).move([("/4", "/4")])
+    assert (sent.code, received.code) == (226, 226)
+    assert (other / "4").read_bytes() == contents[4]
 
 
 @pytest.mark.parametrize("prot", ["C", "P"])

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.server import GridFtpServer, RootPart, ServerLimits
+from endpoints.gridftp.server.data import file_watch
+from endpoints.gridftp.server.data.files_moved import FileUnderWay
+from endpoints.gridftp.server.data.send import BLOCK_SIZE
 from tests.ftp_dialogue import Dialogue
 
 SIZE = 3 * 2**20 + 77
@@ -169,6 +172,60 @@ def test_words_that_are_no_tokens_are_refused(pair, serve, folder):
         assert plain.ask("SITE WAYBILL DATA token").code == 502
 
 
+# ---- reports about large files
+
+
+#: Several blocks of a sender.
+LARGE = 6 * BLOCK_SIZE
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> tuple[list[FileUnderWay], list[FileUnderWay]]:
+    """The reports of the sender, and of the receiver."""
+    monkeypatch.setattr(file_watch, "LARGE", LARGE // 2)
+    return [], []
+
+
+@pytest.fixture
+def move(serve, folder, tmp_path, told) -> Iterator[Callable[[str], None]]:
+    """Moves a file between two servers that report."""
+    (tmp_path / "there").mkdir()
+    (folder / "large").write_bytes(bytes(LARGE))
+    (folder / "small").write_bytes(bytes(LARGE // 3))
+    places = zip((folder, tmp_path / "there"), told, strict=True)
+    source, destination = (Dialogue(serve(place, on_progress=reports.append).port) for place, reports in places)
+
+    def move_one(name: str) -> None:
+        source.port(destination.passive())
+        source.send(f"RETR /{name}")
+        destination.send(f"STOR /{name}")
+        assert [session.outcome().code for session in (source, destination)] == [226, 226]
+
+    with source, destination:
+        source.demand("TYPE I")
+        destination.demand("TYPE I")
+        yield move_one
+
+
+def test_how_far_a_large_file_is_is_reported_by_both_sides(move, told, monkeypatch):
+    for name in ("FIRST_SECONDS", "LONGEST_SECONDS"):
+        monkeypatch.setattr(file_watch, name, 0.0)
+    move("large")
+    for sends, reports in zip((True, False), told, strict=True):
+        assert {(one.path, one.sends, one.size) for one in reports} == {(b"/large", sends, LARGE if sends else None)}
+        octets = [one.octets for one in reports]
+        assert octets == sorted(octets)
+        assert len(octets) >= 6
+        assert octets[-1] == LARGE
+
+
+def test_the_begin_of_large_files_is_reported_at_once_and_no_small_file(move, told, monkeypatch):
+    monkeypatch.setattr(file_watch, "FIRST_SECONDS", 3600.0)
+    move("small")
+    move("large")
+    assert [[one.path for one in reports] for reports in told] == [[b"/large"], [b"/large"]]
+
+
 # ---- several folders
 
 
@@ -261,6 +318,29 @@ def test_a_part_needs_a_name_of_a_folder(tmp_path, name):
 def test_two_parts_of_one_name_are_refused(tmp_path):
     with pytest.raises(ValueError, match="same name"):
         GridFtpServer(roots=[RootPart(str(tmp_path), "x")] * 2).start()
+
+
+def test_parts_that_may_vanish_are_missing_alone_and_come_back(serve, tmp_path, parts):
+    away = tmp_path / "away"
+    (tmp_path / "disk" / "data").rename(away)
+    with Dialogue(serve(None, roots=[part._replace(may_vanish=True) for part in parts]).port) as dialogue:
+        assert names(dialogue, "/") == ["my archive"]
+        assert dialogue.ask("SIZE /my data/f").code == 550
+        dialogue.demand("SIZE /my archive/f", "MLST /")
+        away.rename(tmp_path / "disk" / "data")
+        assert names(dialogue, "/") == ["my archive", "my data"]
+        dialogue.demand("SIZE /my data/f", "DELE /my data/f")
+        (tmp_path / "disk" / "data").rename(away)
+        assert dialogue.ask("MKD /my data/new").code == 550
+        assert not (away / "new").exists()
+        (tmp_path / "disk" / "archive").rename(tmp_path / "gone")
+        assert names(dialogue, "/") == []
+        assert dialogue.ask("MLST /").code == 550
+
+
+def test_a_part_that_is_to_be_there_is_missed_at_the_start(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        GridFtpServer(roots=[RootPart(str(tmp_path / "none"), "x"), RootPart(str(tmp_path), "y")]).start()
 
 
 def test_one_part_without_a_name_is_the_whole_tree(serve, tmp_path, folder):

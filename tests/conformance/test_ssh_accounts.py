@@ -192,6 +192,24 @@ async def test_a_python3_that_does_not_work_leads_to_sftp(bare, login, script, w
     assert words in error.found.words
 
 
+@pytest.mark.parametrize("module", ["ssl", "asyncio", "hashlib"])
+async def test_a_python3_that_lacks_a_part_leads_to_sftp_and_says_which(bare, login, module):
+    """As one that was built without OpenSSL, or that a distribution has cut into packages."""
+    fake, python = bare.home / "part", "/usr/bin/python3"
+    fake.write_text(
+        f'#!/bin/sh\ncase $4 in -u) code=$6; shift 6; exec {python} -E -s -S -u -c "import sys; '
+        f'sys.modules[\'{module}\'] = None; $code" "$@";; *) exec {python} "$@";; esac\n'
+    )
+    fake.chmod(0o755)
+    only(bare, python3=str(fake))
+    error = await refused(bare, login)
+    assert isinstance(error, OnlySftpError)
+    if module == "hashlib":
+        assert "did not start our server" in error.found.words
+    else:
+        assert f"cannot run our server: import of {module} halted" in error.found.words
+
+
 async def test_a_module_in_the_home_does_not_run_in_our_server(bare, login):
     for name in ("socket.py", "endpoints.py", "sitecustomize.py", "zlib.py"):
         (bare.home / name).write_text("raise SystemExit('a module of the account')")

@@ -208,9 +208,8 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_program_that_is_not_ours_is_a_fault(bare, login, lie):
     fake = bare.home / "python3"
-    fake.write_text(
-        f"#!/bin/sh\ncase $4 in -u) printf '%s cached\\n' \"$8\"; {LIES[lie]}; exec sleep 1;; *) echo +3.9.0;; esac\n"
-    )
+    begun = 'printf "%s cached\\n%s ready\\n" "$8" "$8"'
+    fake.write_text(f"#!/bin/sh\ncase $4 in -u) {begun}; {LIES[lie]}; exec sleep 1;; *) echo +3.9.0;; esac\n")
     fake.chmod(0o755)
     bare.set_profile(f"export PATH={bare.home}:$PATH")
     with pytest.raises(FaultError) as caught:

@@ -24,6 +24,7 @@ from endpoints.ssh_accounts import account_login
 from endpoints.ssh_accounts.account_login import AccountLogin
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from tests.streamed_tasks import End, StreamedTask, tree
+from workers.agents.reach import ACCOUNT_REACH_SECONDS, ReachOfAccounts
 from workers.session_pool import DIRECT, Address
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
@@ -135,6 +136,17 @@ async def test_without_a_direct_way_the_data_go_through_ssh(accounts, data, plac
     assert "through ssh" in route
     assert "No route to host" in route
     assert {one.level for one in task.store.protections} == {"encrypted"}
+
+
+async def test_servers_of_accounts_that_do_not_reach_each_other_in_time_use_ssh_and_say_so(
+    accounts, data, place, monkeypatch
+):
+    """As where a firewall drops the packets. An account has more time than an agent."""
+    monkeypatch.setattr(ReachOfAccounts, "seconds", 0.0)
+    task = await moved(accounts["python"], accounts["toolkit"], data, place / "to")
+    assert ReachOfAccounts.not_reached.advice == f"The source made no connection within {ACCOUNT_REACH_SECONDS:.0f} s."
+    assert f"could not connect directly: {ReachOfAccounts.not_reached.advice}" in ways(task)[-1]
+    assert not any("relayed" in way for way in ways(task))
 
 
 async def test_behind_a_jump_host_the_data_take_the_way_of_the_login(accounts, data, place):

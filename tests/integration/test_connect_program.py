@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from endpoints import operations
-from endpoints.connect import setup, setup_keys
+from endpoints.connect import certificates, setup, setup_keys
 from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
 from endpoints.connect.setup_keys import SetupKey
+from endpoints.gridftp.agent.running import RENEW_AFTER
+from endpoints.models import Agent
 from identity.models import User
 from tests.connect_front import front, web
 from tests.relay_server import relay_server
@@ -106,6 +112,51 @@ def test_a_laptop_is_set_up_seen_paused_stopped_and_revoked(service: None, alice
     log = (laptop.config / "agent.log").read_text()
     assert "Connected: this computer is the endpoint alice#laptop." in log
     assert "PRIVATE" not in log
+
+
+def test_a_certificate_that_is_due_is_renewed_and_the_next_sign_in_uses_the_new_one(
+    service: None, alice: User, laptop: Laptop
+) -> None:
+    key = new_key(alice)
+    laptop.run("--setup", key.text.value)
+    settings, chain = laptop.config / "agent.json", laptop.config / "chain.pem"
+    first = chain.read_text()
+    a_month_ago = json.loads(settings.read_text()) | {"renewed": time.time() - RENEW_AFTER - 1}
+    settings.write_text(json.dumps(a_month_ago))
+
+    laptop.run("--start")
+    eventually(lambda: "The certificate of this computer was renewed." in (laptop.config / "agent.log").read_text())
+    second = chain.read_text()
+    assert x509.load_pem_x509_certificate(second.encode()) != x509.load_pem_x509_certificate(first.encode())
+    assert certificates.agent_of(second).pk == key.endpoint.pk
+    assert json.loads(settings.read_text())["renewed"] > a_month_ago["renewed"]
+    assert "connected" in laptop.run("--status"), "the renewal ends no tunnel"
+
+    laptop.run("--stop")
+    laptop.run("--start")
+    assert presence_of([key.endpoint.pk])[key.endpoint.pk].connected
+    assert chain.read_text() == second, "it is not due again"
+    assert Agent.objects.get(pk=key.endpoint.pk).certificate_serial == format(
+        x509.load_pem_x509_certificate(second.encode()).serial_number, "x"
+    )
+
+
+def test_a_computer_that_was_off_for_too_long_says_so_and_is_set_up_anew(
+    service: None, alice: User, laptop: Laptop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as long_ago:
+        long_ago.setattr(certificates, "LIFETIME", -timedelta(hours=1))
+        laptop.run("--setup", new_key(alice).text.value)
+    laptop.answer("--start")
+    log = laptop.config / "agent.log"
+    eventually(lambda: "cannot be renewed now: The certificate of this agent has expired" in log.read_text())
+    eventually(lambda: "expired: The certificate of this agent has expired" in laptop.answer("--status"))
+    eventually(lambda: log.read_text().count("Set it up again with a new setup key.") >= 3)
+    assert log.read_text().count("cannot be renewed now") == 1, "it asks seldom, though each sign-in is refused"
+
+    laptop.run("--stop")
+    laptop.run("--setup", setup_keys.new_key(alice, "laptop").text.value)
+    assert "connected" in laptop.run("--start")
 
 
 def test_key_and_settings_are_for_their_user_alone(service: None, alice: User, laptop: Laptop) -> None:

@@ -266,3 +266,31 @@ def test_the_database_itself_refuses_what_the_code_should_never_write(ep1: Endpo
     for write in bad:
         with pytest.raises(IntegrityError), transaction.atomic():
             write()
+
+
+PINNED = "SHA256:" + "x" * 43
+
+
+@pytest.mark.parametrize("scheme", ["sftp", "sshftp", "ftp", "gsiftp", "ftpes"])
+def test_only_endpoints_of_ssh_servers_have_a_jump_host(alice: User, scheme: str) -> None:
+    """Others would be connected to directly, and yet need the jump host's credential."""
+    subject = PINNED if scheme in ("sftp", "sshftp", "ftpes") else ""
+    other, ssh = ServerSpec("inner", 2222, scheme, subject), ServerSpec("inner", 22, "ssh", PINNED)
+    registry.create(alice, {"name": "bastion"}, [ServerSpec("gate.example.org", 22, "ssh", PINNED)])
+    refusal = f"Only ssh servers are reached through a jump host; an {scheme} server"
+    with pytest.raises(EndpointInvalidError, match=refusal):
+        registry.create(alice, {"name": "inner", "jump_host": "bastion"}, [other])
+    assert not Endpoint.objects.filter(name="inner").exists()
+
+    registry.create(alice, {"name": "inner"}, [other])
+    with pytest.raises(EndpointInvalidError, match=refusal):
+        registry.update(alice, "inner", {"jump_host": "bastion"})
+    [row] = registry.servers(registry.resolve(alice, "inner", Permission.MANAGE))
+    registry.update_server(alice, "inner", row.pk, ssh)
+    registry.update(alice, "inner", {"jump_host": "bastion"})
+    with pytest.raises(EndpointInvalidError, match=refusal):
+        registry.update_server(alice, "inner", row.pk, other)
+    registry.remove_server(alice, "inner", row.pk)
+    with pytest.raises(EndpointInvalidError, match=refusal):
+        registry.add_server(alice, "inner", other)
+    registry.add_server(alice, "inner", ssh)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import plistlib
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from endpoints.gridftp.agent import autostart, journal, roots
+from endpoints.gridftp.agent import autostart, journal, program, roots
 from endpoints.gridftp.agent.autostart import AutostartError
-from endpoints.gridftp.agent.home import Home, HomeError, Lock, Settings
+from endpoints.gridftp.agent.home import Home, HomeError, Lock, Settings, default_folder
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.roots import RootError
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
@@ -125,10 +128,125 @@ def test_a_plist_of_launchd_has_the_words() -> None:
     assert (read["ProgramArguments"], read["RunAtLoad"]) == (WORDS, True)
 
 
-def test_a_task_of_windows_is_one_quoted_command() -> None:
-    words = autostart.task([r"C:\Program Files\py.exe", "--run"])
-    assert words[0] == "schtasks"
-    assert words[-1] == r'"C:\Program Files\py.exe" --run'
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """With the words quoted, too: the program is one that `systemd-analyze` finds."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is missing (Debian package systemd)")
+    path = tmp_path / "waybill-connect-0123abcd.service"
+    path.write_text(autostart.unit(["/bin/true", *WORDS[1:]]))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = ["systemd-analyze", "--user", "verify", "--man=no", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environ)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if path.name in line]) == (0, []), done.stderr
+
+
+def element(tree: ElementTree.Element, *names: str) -> str:
+    found = tree.find("/".join(f"{{http://schemas.microsoft.com/windows/2004/02/mit/task}}{name}" for name in names))
+    assert found is not None, names
+    return found.text or ""
+
+
+def test_a_task_of_windows_is_of_one_user_and_runs_on() -> None:
+    program, folder = r"C:\Program Files\A & B\py.exe", "D:\\" + "long\\" * 60
+    written = autostart.task([program, "p.pyz", "--config", folder + "<é>", "--run"], r"PC\Zoë & Co")
+    assert written[:2] == codecs.BOM_UTF16_LE, "schtasks reads UTF-16"
+    tree = ElementTree.fromstring(written)
+    assert element(tree, "Actions", "Exec", "Command") == program
+    assert element(tree, "Actions", "Exec", "Arguments") == f"p.pyz --config {folder}<é> --run"
+    assert element(tree, "Triggers", "LogonTrigger", "UserId") == r"PC\Zoë & Co", "at the sign-in of nobody else"
+    assert element(tree, "Principals", "Principal", "UserId") == r"PC\Zoë & Co"
+    assert element(tree, "Principals", "Principal", "LogonType") == "InteractiveToken"
+    assert element(tree, "Principals", "Principal", "RunLevel") == "LeastPrivilege"
+    for name in ("DisallowStartIfOnBatteries", "StopIfGoingOnBatteries"):
+        assert element(tree, "Settings", name) == "false"
+    assert element(tree, "Settings", "ExecutionTimeLimit") == "PT0S", "without it three days"
+    assert element(tree, "Settings", "RestartOnFailure", "Interval") == "PT1M"
+    assert 1 <= int(element(tree, "Settings", "RestartOnFailure", "Count")) <= 255
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The commands to the programs of the system, which are not run; and a home of the user."""
+    done: list[list[str]] = []
+
+    def keep(*words: str) -> None:
+        done.append([*words, *(Path(word).read_text("utf-16") for word in words if word.endswith("task.xml"))])
+
+    monkeypatch.setattr(autostart, "_do", keep)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    for name, value in (("HOME", str(tmp_path)), ("USERDOMAIN", "PC"), ("USERNAME", "zoe"), ("LOCALAPPDATA", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return done
+
+
+def homes(tmp_path: Path) -> list[Home]:
+    """The one of the default folder, and two others."""
+    made = [Home(default_folder()), Home(tmp_path / "second"), Home(tmp_path / "third")]
+    for home in made:
+        home.make()
+        home.program.touch()
+    return made
+
+
+@pytest.mark.parametrize(("platform", "suffix"), [("linux", "service"), ("darwin", "plist")])
+def test_each_endpoint_of_a_computer_has_a_unit_of_its_own(
+    system: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, suffix: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    made = homes(tmp_path)
+    for home in made:
+        autostart.install(home)
+    units = {path.name: path.read_text() for path in tmp_path.rglob(f"*.{suffix}")}
+    assert len(units) == len(made)
+    for home in made:
+        [name] = [name for name, text in units.items() if f"{home.folder}" in text]
+        assert any(name in word or name[: -len(suffix) - 1] in word for words in system for word in words)
+    labels = {plistlib.loads(text.encode())["Label"] for text in units.values()} if platform == "darwin" else units
+    assert len(labels) == len(made)
+
+    assert autostart.remove(made[1])
+    left = [path.read_text() for path in tmp_path.rglob(f"*.{suffix}")]
+    assert len(left) == 2
+    assert not any(f"{made[1].folder}" in text for text in left)
+    assert not autostart.remove(made[1])
+    assert autostart.remove(Home(tmp_path / "third" / ".." / "third")), "the same folder by another path"
+
+
+def test_an_endpoint_that_is_forgotten_starts_at_no_sign_in(
+    system: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a second one, whose settings --config names; the first one stays."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    first, second, _ = homes(tmp_path)
+    for home in (first, second):
+        home.write_settings(settings())
+        words = ["--config", str(home.folder)] if home is second else []
+        assert program.main("1", [*words, "--install-service"]) == program.OK
+    assert autostart.unit_path(first) != autostart.unit_path(second)
+    assert program.main("1", ["--config", str(second.folder), "--uninstall"]) == program.OK
+    assert not autostart.unit_path(second).exists()
+    assert not second.folder.exists()
+    assert autostart.unit_path(first).exists()
+    assert first.exists
+
+
+def test_each_endpoint_of_a_windows_computer_has_a_task_of_its_own(
+    system: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    made = homes(tmp_path)
+    for home in made:
+        autostart.install(home)
+    created = [words for words in system if words[1] == "/Create"]
+    tasks = [words[words.index("/TN") + 1] for words in created]
+    assert tasks[0] == autostart.TASK
+    assert len(set(tasks)) == len(made)
+    for home, words in zip(made, created, strict=True):
+        assert f"--config {home.folder}" in words[-1]
+        assert not (home.folder / "task.xml").exists()
+    autostart.remove(made[1])
+    assert system[-1] == ["schtasks", "/Delete", "/F", "/TN", tasks[1]]
 
 
 def test_a_checkout_is_not_installed_as_a_service(home: Home) -> None:

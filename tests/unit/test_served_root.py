@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from endpoints.gridftp.faults import Kind, Side, classify
 from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.server.errors import os_error_reply
+from endpoints.gridftp.server.roots import root as root_module
 from endpoints.gridftp.server.roots.by_path import PathRoot
 from endpoints.gridftp.server.roots.root import Root, normalize
+from endpoints.gridftp.server.roots.vanishing import VanishingRoot
 
 paths = st.binary(max_size=40) | st.lists(st.sampled_from([b"..", b".", b"", b"a", b"~", b"b c"])).map(b"/".join)
 
@@ -277,3 +280,74 @@ def test_a_name_that_windows_has_not_is_refused_before_anything_is_made(tmp_path
     fault = classify(Reply(553, tuple(line.encode() for line in reply)), Side.DESTINATION)
     assert (fault.kind, fault.retryable) == (Kind.INVALID_PATH_NAME, False)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_looked_at_without_a_wait_where_the_system_has_no_o_path(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS: a look is an opening."""
+    monkeypatch.setattr(root_module, "_PATH", 0)
+    os.mkfifo(os.path.join(root.real, b"pipe"))
+    assert stat.S_ISFIFO(root.stat(b"/pipe").st_mode)
+
+
+def test_the_free_space_of_a_folder_is_that_of_its_disk(root: Root) -> None:
+    free = os.statvfs(root.real)
+    assert abs(root.free_space(b"/folder") - free.f_bavail * free.f_frsize) < 2**30
+    with pytest.raises(NotADirectoryError):
+        root.free_space(b"/file")
+
+
+# ---- a folder that may vanish
+
+
+@pytest.fixture(params=[True, False], ids=["by descriptor", "by path"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a folder is, and is not. It is used by the ways of Linux and of Windows."""
+    if not request.param:
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    return tmp_path / "disk"
+
+
+def test_a_folder_is_served_whenever_it_is_there(disk: Path) -> None:
+    root = VanishingRoot(disk)
+    for content in (b"first", b"second"):
+        with pytest.raises(FileNotFoundError):
+            root.require_folder(b"/")
+        with pytest.raises(FileNotFoundError):
+            read(root, b"/file")
+        disk.mkdir()
+        (disk / "file").write_bytes(content)
+        assert read(root, b"/file") == content
+        assert [name for name, _, _ in root.children(b"/")] == ["file"]
+        assert root.free_space(b"/") > 0
+        root.require_writable(b"/file")
+        disk.rename(disk.with_name(content.decode()))
+    root.close()
+
+
+def test_no_folder_in_the_place_of_one_that_vanished_is_reached_by_a_symlink(disk: Path) -> None:
+    """A client that may write above it could have made the symlink."""
+    disk.mkdir()
+    (disk.parent / "secret").mkdir()
+    (disk.parent / "secret" / "file").write_bytes(b"outside")
+    root = VanishingRoot(disk)
+    disk.rmdir()
+    disk.symlink_to("secret")
+    with pytest.raises(OSError, match=r"symbolic|directory|leads out"):
+        read(root, b"/file")
+    root.close()
+
+
+def test_a_folder_that_is_not_used_is_not_held(tmp_path: Path) -> None:
+    """A disk with an open folder could not be unmounted."""
+    (tmp_path / "disk").mkdir()
+    root = VanishingRoot(tmp_path / "disk")
+    assert root.stat(b"/").st_ino == (tmp_path / "disk").stat().st_ino
+    held = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the one by which they were listed
+            held.append(os.readlink(f"/proc/self/fd/{name}"))
+    root.close()
+    assert not [path for path in held if path.startswith(str(tmp_path))]

@@ -82,6 +82,10 @@ with GridFtpServer(roots=roots) as server:
     one.ask(b"MKD /b/new"); one.ask(b"RNFR /b/0", "3"); one.ask(b"RNTO /b/new/0"); one.ask(b"SITE CHMOD 600 /b/1")
     one.ask(b"MFMT 20200101000000 /b/1"); one.ask(b"DELE /b/new/0"); one.ask(b"RMD /b/new")
     one.ask(b"SITE TRNC 5 /b/2")
+    assert int(one.ask(b"AVBL /b").split()[1]) > 0
+    (folder / "b" / "old").write_bytes(b"old"); (folder / "b" / "new").write_bytes(b"new")
+    one.ask(b"RNFR /b/new", "3"); one.ask(b"RNTO /b/old")
+    assert (folder / "b" / "old").read_bytes() == b"new" and not (folder / "b" / "new").exists()
     assert one.ask(b"MDTM /b/1").strip() == b"213 20200101000000"
     assert b"; 1\r\n" in one.ask(b"MLSC /b") and b"; a\r\n" in one.ask(b"MLSC /")
     assert len(one.ask(b"CKSM SHA256 0 -1 /b/1").split()[1]) == 64
@@ -99,9 +103,16 @@ print("served")
 
 #: Takes away what Windows has not; the rest of the standard library is imported before.
 WITHOUT_POSIX = r"""
-import argparse, asyncio, concurrent.futures, errno, os, select, signal, socket, ssl, subprocess, sys, tempfile
+import argparse, asyncio, concurrent.futures, errno, os, select, shutil, signal, socket, ssl, subprocess, sys, tempfile
+statvfs = os.statvfs
+def disk_usage(path):
+    assert isinstance(path, str), path
+    found = statvfs(path)
+    size = found.f_frsize
+    return shutil._ntuple_diskusage(found.f_blocks * size, 0, found.f_bavail * size)
+shutil.disk_usage = disk_usage
 for name in "sendfile splice fork eventfd memfd_create pread pwrite preadv pwritev fchmod geteuid getegid getgroups \
-            pipe2 getuid O_PATH O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_NOCTTY".split():
+            pipe2 getuid statvfs fstatvfs O_PATH O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_NOCTTY".split():
     if hasattr(os, name):
         delattr(os, name)
 for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks"):
@@ -114,7 +125,13 @@ def by_path(call, *words):
     return checked
 for name in "mkdir rmdir unlink symlink readlink chmod utime scandir".split():
     setattr(os, name, by_path(getattr(os, name), "dir_fd"))
-os.rename = by_path(os.rename, "src_dir_fd", "dst_dir_fd")
+os.replace = by_path(os.replace, "src_dir_fd", "dst_dir_fd")
+rename = by_path(os.rename, "src_dir_fd", "dst_dir_fd")
+def rename_without_replacing(old, new, **options):
+    if os.path.exists(new):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    rename(old, new, **options)
+os.rename = rename_without_replacing
 del select.poll, select.epoll
 pair = socket.socketpair
 unix = socket.AF_UNIX

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -79,18 +80,18 @@ def test_every_python_that_is_here_runs_it(tmp_path, python):
         talk += octet_stream.packed(frame)
     with begin(python, tmp_path) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
+        assert isinstance(process.stdout, BufferedReader)
         process.stdin.write(talk)
         process.stdin.flush()
-        reports = [process.stdout.readline().decode().strip() for _ in range(3)]
+        reports = [process.stdout.readline().decode().strip() for _ in range(4)]
         channel = b""
         unpacker = octet_stream.Unpacker()
         while b"221" not in channel:
-            arrived = [frames.decode(frame) for frame in unpacker.feed(os.read(process.stdout.fileno(), 4096))]
+            arrived = [frames.decode(frame) for frame in unpacker.feed(process.stdout.read1(4096))]
             channel += b"".join(frame.payload for frame in arrived if frame.type is FrameType.DATA)
         process.stdin.close()
         assert process.wait(20) == 0
-    assert reports[1:] == ["mark send new", "mark kept"]
+    assert reports[1:] == ["mark send new", "mark kept", "mark ready"]
     lines = channel.decode().splitlines()
     assert lines[0] == "220 Waybill GridFTP server ready."
     assert any(line.startswith(f'257 "{os.path.realpath(tmp_path)}"') for line in lines)

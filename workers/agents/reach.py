@@ -15,6 +15,8 @@ from workers.streaming.opening import Trial
 REACH_SECONDS = 4.0
 #: Seconds for that of a server to the relay: it is asked to connect first, and may start a process for it.
 RELAY_REACH_SECONDS = 10.0
+#: Seconds for that between servers of ssh accounts: login nodes are slow under load, and their firewalls mostly refuse.
+ACCOUNT_REACH_SECONDS = 20.0
 _NOT_REACHED = Fault(
     Kind.CONNECT_FAILED,
     scope=FaultScope.SESSION,
@@ -54,6 +56,13 @@ class Reach(Trial):
     def _look(self, lane: Reaching) -> None:
         if not (self.failed or self.reached(lane)):
             lane.lose(self.not_reached)
+
+
+class ReachOfAccounts(Reach):
+    """Whether servers of ssh accounts reach each other."""
+
+    seconds = ACCOUNT_REACH_SECONDS
+    not_reached = replace(_NOT_REACHED, advice=f"The source made no connection within {ACCOUNT_REACH_SECONDS:.0f} s.")
 
 
 class ReachOfRelay(Reach):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import plistlib
 import shutil
@@ -9,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from .home import NAME, Home
+from .home import NAME, Home, default_folder
 
 LABEL = "org.waybill.connect"
 TASK = "Waybill Connect"
@@ -31,6 +33,12 @@ def command(home: Home) -> list[str]:
     return [_python(), str(home.program), "--config", str(home.folder), "--run"]
 
 
+def suffix(home: Home) -> str:
+    """The part of a unit's name by which each folder of settings has a unit of its own; "" for the default folder."""
+    folder = home.folder.resolve()
+    return "" if folder == default_folder().resolve() else f"-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
+
+
 def install(home: Home) -> str:
     """Install and start it; returns a sentence. Raises AutostartError, OSError."""
     if sys.platform == "win32":
@@ -38,11 +46,11 @@ def install(home: Home) -> str:
     return _install_launchd(home) if sys.platform == "darwin" else _install_systemd(home)
 
 
-def remove() -> bool:
-    """Whether there was anything to remove. Raises OSError."""
+def remove(home: Home) -> bool:
+    """Whether there was anything to remove for these settings. Raises OSError."""
     if sys.platform == "win32":
-        return _try("schtasks", "/Delete", "/F", "/TN", TASK)
-    path = _plist() if sys.platform == "darwin" else _unit()
+        return _try("schtasks", "/Delete", "/F", "/TN", TASK + suffix(home))
+    path = _plist(home) if sys.platform == "darwin" else unit_path(home)
     if not path.exists():
         return False
     if sys.platform == "darwin":
@@ -80,14 +88,15 @@ def _escaped(word: str) -> str:
     return word
 
 
-def _unit() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user" / f"{NAME}.service"
+def unit_path(home: Home) -> Path:
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return base / "systemd" / "user" / f"{NAME}{suffix(home)}.service"
 
 
 def _install_systemd(home: Home) -> str:
     if shutil.which("systemctl") is None:
         raise AutostartError("This system has no systemd. Use --start, for example from cron at @reboot.")
-    path = _unit()
+    path = unit_path(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(unit(command(home)), "utf-8")
     _do("systemctl", "--user", "daemon-reload")
@@ -101,10 +110,10 @@ def _install_systemd(home: Home) -> str:
 # ---- launchd (macOS)
 
 
-def plist(words: Sequence[str], log: str) -> bytes:
+def plist(words: Sequence[str], log: str, label: str = LABEL) -> bytes:
     return plistlib.dumps(
         {
-            "Label": LABEL,
+            "Label": label,
             "ProgramArguments": list(words),
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
@@ -115,33 +124,72 @@ def plist(words: Sequence[str], log: str) -> bytes:
     )
 
 
-def _plist() -> Path:
-    return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+def _plist(home: Home) -> Path:
+    return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}{suffix(home)}.plist"
 
 
 def _install_launchd(home: Home) -> str:
-    path = _plist()
+    path = _plist(home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(plist(command(home), str(home.folder / "launchd.log")))
+    path.write_bytes(plist(command(home), str(home.folder / "launchd.log"), path.stem))
     _do("launchctl", "load", "-w", str(path))
-    return f"Installed as the launchd agent {LABEL}: it starts when you sign in."
+    return f"Installed as the launchd agent {path.stem}: it starts when you sign in."
 
 
 # ---- Task Scheduler (Windows)
 
 
-def task(words: Sequence[str]) -> list[str]:
-    """The words for schtasks."""
-    return [
-        *("schtasks", "/Create", "/F", "/SC", "ONLOGON", "/RL", "LIMITED", "/TN", TASK),
-        *("/TR", subprocess.list2cmdline(words)),
-    ]
+#: Only in XML can a task be that of one user, which needs no administrator, go on without mains power and without a
+#: limit of three days, and have a command of more than 262 characters. The schema allows 255 new starts.
+_TASK_XML = """<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo><Description>Waybill Connect: this computer as an endpoint</Description></RegistrationInfo>
+  <Triggers><LogonTrigger><Enabled>true</Enabled><UserId>{user}</UserId></LogonTrigger></Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{user}</UserId><LogonType>InteractiveToken</LogonType><RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <StartWhenAvailable>true</StartWhenAvailable>
+    <IdleSettings><StopOnIdleEnd>false</StopOnIdleEnd><RestartOnIdle>false</RestartOnIdle></IdleSettings>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <RestartOnFailure><Interval>PT1M</Interval><Count>255</Count></RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec><Command>{program}</Command><Arguments>{arguments}</Arguments></Exec>
+  </Actions>
+</Task>
+"""
+
+
+def task(words: Sequence[str], user: str) -> bytes:
+    """The file for schtasks. user: as Windows writes it, COMPUTER\\name."""
+    arguments = subprocess.list2cmdline(words[1:])
+    text = _TASK_XML.format(user=escape(user), program=escape(words[0]), arguments=escape(arguments))
+    return text.encode("utf-16")
+
+
+def _windows_user() -> str:
+    """Raises AutostartError."""
+    domain, name = os.environ.get("USERDOMAIN", ""), os.environ.get("USERNAME", "")
+    if not name:
+        raise AutostartError("Windows does not say who you are: USERNAME is not set.")
+    return f"{domain}\\{name}" if domain else name
 
 
 def _install_task(home: Home) -> str:
-    _do(*task(command(home)))
-    _do("schtasks", "/Run", "/TN", TASK)
-    return f'Installed as the scheduled task "{TASK}": it starts when you sign in.'
+    name, path = TASK + suffix(home), home.folder / "task.xml"
+    path.write_bytes(task(command(home), _windows_user()))
+    try:
+        _do("schtasks", "/Create", "/F", "/TN", name, "/XML", str(path))
+    finally:
+        path.unlink()
+    _do("schtasks", "/Run", "/TN", name)
+    return f'Installed as the scheduled task "{name}": it starts when you sign in.'
 
 
 # ---- all

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,9 @@ from .keys import AgentIdentity, AgentKey, KeyFileError
 from .tunnel.service import ServiceAddress
 
 NAME = "waybill-connect"
+IS_WINDOWS = os.name == "nt"
+#: Seconds for which a file of ours may be open in another process that reads it.
+REPLACE_SECONDS = 1.0
 
 
 class HomeError(Exception):
@@ -46,7 +50,7 @@ class Settings:
             "pins": list(self.service.pins),
             "endpoint_id": self.endpoint_id,
             "endpoint_name": self.endpoint_name,
-            "roots": [root._asdict() for root in self.roots],
+            "roots": [{"path": root.path, "name": root.name, "writable": root.writable} for root in self.roots],
             "renewed": self.renewed,
         }
 
@@ -144,10 +148,23 @@ class Home:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, path)
+            _replace(name, path)
         except BaseException:
             os.unlink(name)
             raise
+
+
+def _replace(name: str, path: Path) -> None:
+    """os.replace. On Windows it is refused while another process, such as `--status`, reads the file."""
+    until = time.monotonic() + REPLACE_SECONDS
+    while True:
+        try:
+            os.replace(name, path)
+            return
+        except PermissionError:
+            if not IS_WINDOWS or time.monotonic() >= until:
+                raise
+            time.sleep(0.02)
 
 
 class Lock:

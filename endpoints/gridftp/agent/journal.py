@@ -6,9 +6,10 @@ import logging
 import logging.handlers
 import os
 import sys
+import threading
 import time
 
-from endpoints.gridftp.server.data.files_moved import FileMoved
+from endpoints.gridftp.server.data.files_moved import FileMoved, FileUnderWay
 
 from .home import Home
 
@@ -16,6 +17,8 @@ from .home import Home
 LOG_OCTETS, LOGS_KEPT = 1 << 20, 3
 #: On a terminal, at most so many lines a second for files; the rest is counted in the next line.
 LINES_A_SECOND = 5.0
+#: Seconds between two lines about files that are under way, of all files together.
+PROGRESS_SECONDS = 1.0
 
 log = logging.getLogger("waybill-connect")
 
@@ -26,6 +29,9 @@ class _PrivateLog(logging.handlers.RotatingFileHandler):
     def _open(self):  # type: ignore[no-untyped-def]
         number = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return os.fdopen(number, "a", encoding="utf-8", errors="backslashreplace")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in `logging`
+        """A line that a full disk does not take is lost; the agent goes on, and writes no traceback for each line."""
 
 
 def begin(home: Home, *, on_terminal: bool) -> None:
@@ -52,6 +58,25 @@ def moved(file: FileMoved) -> None:
         return
     rate = f", {in_units(file.octets / file.seconds)}/s" if file.seconds > 0.5 else ""
     log.info("%s: %s %s%s", name, what, in_units(file.octets), rate, extra={"is_file": True})
+
+
+class ProgressLines:
+    """Lines for files that are under way. Used by the threads of several sessions."""
+
+    def __init__(self) -> None:
+        self._lock, self._due = threading.Lock(), 0.0
+
+    def tell(self, file: FileUnderWay) -> None:
+        """One line, unless there was one just now."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._due:
+                return
+            self._due = now + PROGRESS_SECONDS
+        how_far = f" of {in_units(file.size)}" if file.size is not None else " so far"
+        rate = f", {in_units(file.octets / file.seconds)}/s" if file.seconds > 0.5 else ""
+        what = "sending" if file.sends else "receiving"
+        log.info("%s: %s, %s%s%s", printable(os.fsdecode(file.path)), what, in_units(file.octets), how_far, rate)
 
 
 def in_units(octets: float) -> str:

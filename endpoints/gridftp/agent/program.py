@@ -264,7 +264,7 @@ def _install(options: argparse.Namespace, home: Home, version: str) -> int:
 
 def _uninstall(options: argparse.Namespace, home: Home, version: str) -> int:
     settings = home.settings() if home.exists else None
-    removed = autostart.remove() if not options.config else False
+    removed = autostart.remove(home)
     if home.folder.exists():
         _stop(options, home, version)
         home.remove()

@@ -19,10 +19,12 @@ from .tunnel.agent_end import AgentFacts
 from .tunnel.tunnel import Tunnel, TunnelRefusedError
 
 #: Seconds between two looks at the requests of other processes (stop, pause).
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 2.0
 #: Seconds between two questions to the service about the time and the newest program; and the age of a certificate that
 #: is renewed, by the clock of the service.
 UPKEEP_SECONDS, RENEW_AFTER = 6 * 3600.0, 30 * 86400.0
+#: At least so many after a renewal that was asked for, also where each sign-in is refused: the certificate has expired.
+LEAST_UPKEEP_SECONDS = 600.0
 #: A laptop has one user: more sessions are not of use, and less memory is.
 LIMITS = ServerLimits(sessions=80, sessions_per_address=80)
 
@@ -36,14 +38,15 @@ class Agent:
         self._stopping = threading.Event()
         self._paused = home.pause_request.exists()
         self._status = ""
+        self._is_state_written = True
         self._is_due = threading.Event()
-        roots = self._settings.roots
         self._server = GridFtpServer(
-            roots=roots,
+            roots=[root._replace(may_vanish=True) for root in self._settings.roots],
             port=None,
             limits=LIMITS,
             open_relayed=lambda token: self._tunnel.open_data(token),
             on_file=journal.moved,
+            on_progress=journal.ProgressLines().tell,
         )
         self._identity = home.identity()
         self._tunnel = self._new_tunnel()
@@ -91,15 +94,22 @@ class Agent:
         log.info("%s", _in_words(status, self._settings))
 
     def _write(self, status: str) -> None:
-        self._home.write_state(
-            {
-                "status": status,
-                "paused": self._paused,
-                "since": time.time(),
-                "pid": os.getpid(),
-                "version": self._version,
-            }
-        )
+        """Raises nothing: without the file `--status` is wrong, and transfers go on."""
+        state = {
+            "status": status,
+            "paused": self._paused,
+            "since": time.time(),
+            "pid": os.getpid(),
+            "version": self._version,
+        }
+        try:
+            self._home.write_state(state)
+        except OSError as error:
+            if self._is_state_written:
+                log.warning("The state for --status cannot be written: %s", error.strerror or error)
+            self._is_state_written = False
+        else:
+            self._is_state_written = True
 
     # ---- threads
 
@@ -122,32 +132,39 @@ class Agent:
         for path in sorted(gone - before):
             log.warning("The folder %s is gone: transfers of its files fail until it is back.", path)
         for path in sorted(before - gone):
-            log.info("The folder %s is back. Start the agent again if transfers still fail.", path)
+            log.info("The folder %s is back.", path)
         return gone
 
     def _keep_up(self) -> None:
         """Renew the certificate in time, by the clock of the service."""
         while not self._stopping.is_set():
+            has_expired = self._is_due.is_set()
+            self._is_due.clear()
+            is_quiet = False
             try:
-                self._renew_if_due()
+                is_quiet = not self._renew_if_due(has_expired)
             except RequestFailedError as error:
                 log.warning("The certificate cannot be renewed now: %s", error)
-            self._is_due.clear()
+            except OSError as error:
+                log.warning("The new certificate cannot be stored: %s. It is renewed again later.", error.strerror)
+            if not is_quiet:
+                self._stopping.wait(LEAST_UPKEEP_SECONDS)
             self._is_due.wait(UPKEEP_SECONDS)
 
-    def _renew_if_due(self) -> None:
-        """Raises RequestFailedError."""
+    def _renew_if_due(self, has_expired: bool) -> bool:
+        """Whether it was due. Raises RequestFailedError; OSError where the new one is used, and could not be stored."""
         found = service_requests.newest(self._settings.service)
         if str(found["version"]) != self._version:
             log.info("The service offers version %s of this program; this is %s.", found["version"], self._version)
-        if not self._is_due.is_set() and float(found["time"]) - self._settings.renewed < RENEW_AFTER:
-            return
+        if not has_expired and float(found["time"]) - self._settings.renewed < RENEW_AFTER:
+            return False
         renewed = service_requests.renew(self._settings.service, self._identity, self._version)
-        self._home.write_chain(str(renewed["chain"]))
+        self._identity.chain = str(renewed["chain"])
+        self._home.write_chain(self._identity.chain)
         self._settings.renewed = float(renewed["time"])
         self._home.write_settings(self._settings)
-        self._identity.chain = str(renewed["chain"])
         log.info("The certificate of this computer was renewed.")
+        return True
 
 
 def _in_words(status: str, settings: Settings) -> str:

@@ -17,7 +17,7 @@ from . import peers
 from .admission import Admission
 from .control import ControlProtocol
 from .data.connector import DataConnector, OpenRelayed, PortRange
-from .data.files_moved import OnFile
+from .data.files_moved import OnFile, OnProgress
 from .limits import ServerLimits
 from .roots.parts import RootPart, open_parts
 from .security.control_security import ControlSecurity
@@ -35,7 +35,7 @@ class GridFtpServer:
     opens data connections for SITE WAYBILL DATA; without it the command is refused. data_connector: opens all others.
     trust: a folder of authorities, for data connections with the proxies of users.
 
-    on_file: learns of each file that was moved.
+    on_file: learns of each file that was moved. on_progress: of large ones, while they are moved.
     own_account: serve only clients on this machine that run as our account or as root.
     home: the folder of the tree in which sessions begin.
     port 0: a free port, which is in `port` after the start. data_ports: (lowest, highest) for passive data connections,
@@ -55,6 +55,7 @@ class GridFtpServer:
         limits: ServerLimits | None = None,
         facts: Collection[str] = FACTS,
         on_file: OnFile | None = None,
+        on_progress: OnProgress | None = None,
         own_account: bool = False,
         home: str = "/",
         data_connector: DataConnector | None = None,
@@ -74,7 +75,7 @@ class GridFtpServer:
         self._limits = limits or ServerLimits()
         self._facts = facts
         self._home = os.fsencode(home)
-        self._on_file = on_file
+        self._on_file, self._on_progress = on_file, on_progress
         self._admits = peers.own_account if own_account else peers.everybody
         self._sessions: dict[ControlProtocol, str] = {}
         self._admission = Admission(self._limits)
@@ -138,6 +139,7 @@ class GridFtpServer:
                 self._admits,
                 self._home,
                 self._on_file,
+                self._on_progress,
             )
             listener = await self._listen()
             try:

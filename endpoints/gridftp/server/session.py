@@ -13,7 +13,7 @@ from endpoints.gridftp.ranges import RangeSet
 
 from .data.channel import DataChannel
 from .data.connector import DataConnector, OpenRelayed
-from .data.files_moved import OnFile
+from .data.files_moved import OnFile, OnProgress, TellOctets, tell_nobody
 from .data.progress import MarkerIntervals
 from .data.receive import BUFFER_SIZE
 from .errors import RefusedError
@@ -50,6 +50,8 @@ class Service:
     home: bytes = b"/"
     #: Learns of each file that was sent or received, or failed.
     on_file: OnFile | None = None
+    #: Learns how far a large file is.
+    on_progress: OnProgress | None = None
 
 
 @dataclass
@@ -107,6 +109,8 @@ class ServerSession:
         self.restart: Restart | None = None
         self.rename_from: bytes | None = None
         self.link_target = b""
+        #: For the command that runs; set by the session's worker.
+        self.tell_octets: TellOctets = tell_nobody
         self.quitting = False
         self._buffer: bytearray | None = None
 

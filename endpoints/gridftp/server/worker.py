@@ -122,6 +122,7 @@ class SessionWorker:
         verb = verb.upper()
         command = COMMANDS.get(verb)
         watch = FileWatch(self.session, verb, argument)
+        self.session.tell_octets = watch.under_way
         try:
             self._check(command, line)
             assert command is not None

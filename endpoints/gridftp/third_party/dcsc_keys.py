@@ -24,8 +24,9 @@ from identity.gsi.proxies import new_key
 
 #: Seconds after which two servers get a new key.
 KEY_SECONDS = 3600.0
-#: Validity of a key's certificate, before and after now: servers' clocks differ, and a lane may last long.
-_LIFE = timedelta(days=1)
+#: Validity of a key's certificate, before and after now. The clock of an agent may be wrong by less than two days
+#: (`CLOCK_SLACK` of agent/tunnel/service.py), a key is used again for an hour, and a lane may last long.
+_LIFE = timedelta(days=3)
 #: Keys made in advance; and pairs of logins whose key is kept.
 STOCK = 2
 MAX_PAIRS = 512

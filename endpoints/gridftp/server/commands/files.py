@@ -32,9 +32,7 @@ def modification_time(session: ServerSession, argument: bytes) -> None:
 @command("AVBL", feature="AVBL")
 def free_space(session: ServerSession, argument: bytes) -> None:
     """Octets that may still be written in a folder (draft-peterson-streamlined-ftp-command-extensions section 4)."""
-    with session.service.root.opened(session.path(argument or b"."), os.O_RDONLY | os.O_DIRECTORY) as folder:
-        found = os.fstatvfs(folder)
-    session.reply(213, str(found.f_bavail * found.f_frsize))
+    session.reply(213, str(session.service.root.free_space(session.path(argument or b"."))))
 
 
 @command("MFMT", feature="MFMT")
@@ -95,7 +93,8 @@ def rename_to(session: ServerSession, argument: bytes) -> None:
     root, new = session.service.root, session.path_to_change(argument)
     root.require_replaceable(new)
     with root.parent(old) as (old_folder, old_name), root.parent(new) as (folder, name):
-        os.rename(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+        # On Windows os.rename replaces nothing.
+        os.replace(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
     session.reply(250, "OK.")
 
 

@@ -55,7 +55,7 @@ def _send_file(session: ServerSession, path: bytes, offset: int = 0, length: int
     with session.service.root.opened_file(path, os.O_RDONLY) as (fd, status):
         rest = max(0, status.st_size - offset)
         size = rest if length is None else min(rest, length)
-        source = Source(fd, restart.gaps(size), shift=offset)
+        source = Source(fd, restart.gaps(size), offset, session.tell_octets)
         sender = Sender(session.channel, session.limits)
         if session.blocks:
             sender.blocks(outgoing(session), source)
@@ -81,7 +81,8 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
         # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
         # are for a client that has asked for them by TREV.
         tells = session.blocks or session.intervals.asked
-        progress = MarkerWriter(session.say, session.intervals if tells else MarkerIntervals(0, 0))
+        intervals = session.intervals if tells else MarkerIntervals(0, 0)
+        progress = MarkerWriter(session.say, intervals, session.tell_octets)
         sink = Sink(fd, status.st_size if at_end else shift or 0, progress)
         receiver = Receiver(session.channel, sink, session.limits, session.buffer)
         try:

@@ -1,4 +1,4 @@
-"""Watches the commands of a session for files that are moved, and reports each (`files_moved`)."""
+"""Watches the commands of a session for files that are moved, and reports them (`files_moved`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import time
 from endpoints.gridftp.server.errors import RefusedError
 from endpoints.gridftp.server.session import ServerSession
 
-from .files_moved import FileMoved
+from .files_moved import FileMoved, FileUnderWay
 
 #: The commands that move a file, with the number of words before its path.
 _WORDS = {b"RETR": 0, b"ERET": 3, b"STOR": 0, b"APPE": 0, b"ESTO": 2}
 _SENDS = (b"RETR", b"ERET")
+#: Octets from which the begin of a file is reported.
+LARGE = 100 * 10**6
+#: Seconds between two reports of one file: more and more, so that a transfer of days fills no log.
+FIRST_SECONDS, LONGEST_SECONDS, OF_ITS_TIME = 10.0, 60.0, 0.05
 
 
 class FileWatch:
@@ -20,6 +24,18 @@ class FileWatch:
     def __init__(self, session: ServerSession, verb: bytes, argument: bytes) -> None:
         self._session, self._verb, self._argument = session, verb, argument
         self._begun = time.monotonic()
+        self._due = self._begun + FIRST_SECONDS
+        self._told = False
+
+    def under_way(self, octets: int, size: int | None) -> None:
+        """`TellOctets` of this command."""
+        on_progress, now = self._session.service.on_progress, time.monotonic()
+        begins = not self._told and max(octets, size or 0) >= LARGE
+        if on_progress is None or not (begins or now >= self._due):
+            return
+        seconds, self._told = now - self._begun, True
+        self._due = now + min(LONGEST_SECONDS, max(FIRST_SECONDS, seconds * OF_ITS_TIME))
+        on_progress(FileUnderWay(self._path(), self._verb in _SENDS, octets, size, seconds))
 
     def ended(self, error: str = "") -> None:
         """error: the reply to the client; "" for success."""

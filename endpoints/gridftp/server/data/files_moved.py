@@ -1,8 +1,8 @@
-"""Reports to the program around the server, of each file that was sent or received, or failed."""
+"""Reports to the program around the server: of each file that was sent or received, or failed, and how far one is."""
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 
 class FileMoved(NamedTuple):
@@ -19,5 +19,22 @@ class FileMoved(NamedTuple):
     error: str = ""
 
 
+class FileUnderWay(NamedTuple):
+    """A file, or a part of one, that is being moved. octets: moved so far, of `size`, which only a sender knows."""
+
+    path: bytes
+    sends: bool
+    octets: int
+    size: int | None
+    seconds: float
+
+
 #: Called in the thread of the session; must return at once.
 OnFile = Callable[[FileMoved], None]
+OnProgress = Callable[[FileUnderWay], None]
+#: Called with the octets of the running transfer so far, and all that it moves (None: unknown).
+TellOctets = Callable[[int, Optional[int]], None]
+
+
+def tell_nobody(octets: int, size: int | None) -> None:
+    """`TellOctets` of a transfer that nobody watches."""

@@ -11,6 +11,8 @@ from endpoints.gridftp.markers import PerfMarker, RangeMarker
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.server.errors import ServerError
 
+from .files_moved import TellOctets, tell_nobody
+
 
 @dataclass
 class MarkerIntervals:
@@ -24,8 +26,11 @@ class MarkerIntervals:
 class MarkerWriter:
     """The ranges of one file that are written so far. The 111 markers are incremental: each has the new ranges."""
 
-    def __init__(self, say: Callable[[bytes], None], intervals: MarkerIntervals) -> None:
+    def __init__(
+        self, say: Callable[[bytes], None], intervals: MarkerIntervals, tell_octets: TellOctets = tell_nobody
+    ) -> None:
         self.octets = 0
+        self._tell_octets = tell_octets
         self._say = say
         self._intervals = intervals
         self._fresh = RangeSet()
@@ -40,6 +45,7 @@ class MarkerWriter:
             self._fresh.add(start, end)
         except RangeError as error:
             raise ServerError(451, f"The blocks of this file are in too many pieces: {error}.") from error
+        self._tell_octets(self.octets, None)
 
     def tick(self, now: float) -> float:
         """Send the markers that are due; return when the next is due, in monotonic seconds."""

@@ -15,6 +15,7 @@ from endpoints.gridftp.server.positions import read_at
 
 from .channel import DataChannel
 from .connection import ENCRYPT_SIZE, Connection
+from .files_moved import TellOctets, tell_nobody
 from .mode_e import Header, end_of_data
 
 #: Octets of a block of MODE E: large enough that headers cost little, small enough for parallel streams.
@@ -30,13 +31,14 @@ Piece = Tuple[int, int]
 class Source:
     """The file being read. Offsets are those of the transfer; the offset in the file is `shift` (ERET) more."""
 
-    def __init__(self, fd: int, pieces: list[Piece], shift: int = 0) -> None:
+    def __init__(self, fd: int, pieces: list[Piece], shift: int = 0, tell_octets: TellOctets = tell_nobody) -> None:
         #: Half-open ranges to send, ascending.
         self.pieces = pieces
         self.octets = sum(end - start for start, end in pieces)
         self._fd = fd
         self._shift = shift
         self._can_sendfile = hasattr(os, "sendfile")
+        self._sent, self._tell_octets = 0, tell_octets
 
     def blocks(self) -> Iterator[Piece]:
         for start, end in self.pieces:
@@ -58,6 +60,12 @@ class Source:
 
     def send(self, connection: Connection, offset: int, length: int) -> int:
         """Some octets from `offset` on. Raises BlockingIOError, DataError, ServerError, OSError of the file."""
+        sent = self._send(connection, offset, length)
+        self._sent += sent
+        self._tell_octets(self._sent, self.octets)
+        return sent
+
+    def _send(self, connection: Connection, offset: int, length: int) -> int:
         if connection.encrypted:
             ours = b"again" if connection.insists else self.read(offset, min(length, ENCRYPT_SIZE))
             return send_octets(connection, ours)
@@ -73,7 +81,7 @@ class Source:
             if error.errno not in _CANNOT_SENDFILE:
                 raise
             self._can_sendfile = False
-            return self.send(connection, offset, length)
+            return self._send(connection, offset, length)
         if not sent:
             raise _shrank()
         return sent

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 
@@ -27,7 +28,7 @@ class PathRoot(Root):
         self.real = os.path.realpath(os.fsencode(folder))
         self.fd = -1
         self._as_windows = as_windows
-        if not os.path.isdir(self.real):
+        if not stat.S_ISDIR(os.stat(self.real).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.real)
 
     def close(self) -> None:
@@ -42,6 +43,10 @@ class PathRoot(Root):
 
     def stat(self, path: bytes) -> os.stat_result:
         return os.stat(self._resolved(path))
+
+    def free_space(self, path: bytes) -> int:
+        self.require_folder(path)
+        return shutil.disk_usage(os.fsdecode(self._resolved(path))).free
 
     def require_folder(self, path: bytes) -> None:
         if not stat.S_ISDIR(self.stat(path).st_mode):
@@ -79,6 +84,12 @@ class PathRoot(Root):
         if found != base and not found.startswith(base.rstrip(os.fsencode(os.sep)) + os.fsencode(os.sep)):
             raise outside()
         return real
+
+
+def open_root(folder: PathLike) -> Root:
+    """One folder, in the best way that this system has. Raises OSError."""
+    by_descriptor = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
+    return Root(folder) if by_descriptor else PathRoot(folder)
 
 
 def _require_windows_name(name: str) -> None:

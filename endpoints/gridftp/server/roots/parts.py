@@ -11,21 +11,29 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .by_path import PathRoot
-from .root import PathLike, Root, normalize
+from .by_path import open_root
+from .root import Root, normalize
 from .several import SeveralRoots
+from .vanishing import VanishingRoot
 
 
 class RootPart(NamedTuple):
-    """A folder to serve. name: its name at the top ("" where it is the only one); writable: may it be changed?"""
+    """A folder to serve. name: its name at the top ("" where it is the only one); writable: may it be changed?
+
+    may_vanish: it may be missing at the start and later, and is served whenever it is there.
+    """
 
     path: str
     name: str = ""
     writable: bool = True
+    may_vanish: bool = False
 
 
 class PartedRoot(SeveralRoots):
-    """The parts of a tree. Raises OSError when a folder cannot be opened, ValueError when a name is no file name."""
+    """The parts of a tree.
+
+    Raises OSError when a folder that may not vanish cannot be opened, ValueError when a name is no file name.
+    """
 
     def __init__(self, parts: Sequence[RootPart]) -> None:
         self._writable = {_checked(part.name): part.writable for part in parts}
@@ -34,7 +42,7 @@ class PartedRoot(SeveralRoots):
         self._roots: dict[bytes, Root] = {}
         with contextlib.ExitStack() as opened:
             for part in parts:
-                root = self._roots[os.fsencode(part.name)] = open_root(part.path)
+                root = self._roots[os.fsencode(part.name)] = _open(part)
                 opened.callback(root.close)
             opened.pop_all()
 
@@ -62,7 +70,12 @@ class PartedRoot(SeveralRoots):
             root.require_writable(rest)
 
     def stat(self, path: bytes) -> os.stat_result:
-        return next(iter(self._roots.values())).stat(b"/") if path == b"/" else super().stat(path)
+        if path != b"/":
+            return super().stat(path)
+        for root in self._roots.values():
+            with contextlib.suppress(OSError):  # it may be missing
+                return root.stat(b"/")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def require_folder(self, path: bytes) -> None:
         if path != b"/":
@@ -80,18 +93,18 @@ class PartedRoot(SeveralRoots):
             yield from super().children(path)
             return
         for name, root in self._roots.items():
-            yield os.fsdecode(name), root.stat(b"/"), None
-
-
-def open_root(folder: PathLike) -> Root:
-    """One folder, in the best way that this system has. Raises OSError."""
-    by_descriptor = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
-    return Root(folder) if by_descriptor else PathRoot(folder)
+            with contextlib.suppress(OSError):  # one that is missing is not listed
+                found = root.stat(b"/")
+                yield os.fsdecode(name), found, None
 
 
 def open_parts(parts: Sequence[RootPart]) -> Root:
     """One part alone without a name is the whole tree. Raises OSError, ValueError."""
-    return open_root(parts[0].path) if len(parts) == 1 and not parts[0].name else PartedRoot(parts)
+    return _open(parts[0]) if len(parts) == 1 and not parts[0].name else PartedRoot(parts)
+
+
+def _open(part: RootPart) -> Root:
+    return VanishingRoot(part.path) if part.may_vanish else open_root(part.path)
 
 
 def _checked(name: str) -> bytes:

@@ -167,8 +167,14 @@ class Root:
         return folder
 
     def stat(self, path: bytes) -> os.stat_result:
-        with self.opened(path, _PATH) as fd:
+        with self.opened(path, _PATH or _NO_WAIT) as fd:
             return os.fstat(fd)
+
+    def free_space(self, path: bytes) -> int:
+        """Octets that may still be written in a folder."""
+        with self.opened(path, os.O_RDONLY | _DIRECTORY) as folder:
+            found = os.fstatvfs(folder)
+        return found.f_bavail * found.f_frsize
 
     @contextlib.contextmanager
     def opened(self, path: bytes, flags: int) -> Iterator[int]:

@@ -27,6 +27,10 @@ class SeveralRoots(Root):
         with self.at(path) as (root, rest):
             return root.stat(rest)
 
+    def free_space(self, path: bytes) -> int:
+        with self.at(path) as (root, rest):
+            return root.free_space(rest)
+
     def require_folder(self, path: bytes) -> None:
         with self.at(path) as (root, rest):
             root.require_folder(rest)

@@ -13,7 +13,7 @@ from . import der
 #: ProxyCertInfo of RFC 3820, and of its draft, which old tools still write.
 _PROXY = ("1.3.6.1.5.5.7.1.14", "1.3.6.1.4.1.3536.1.222")
 _EXTENSIONS = 0xA3
-_PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----\s([A-Za-z0-9+/=\s]*)-----END \1-----")
+_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s([A-Za-z0-9+/=\s]*)-----END \1-----")
 _KEYS = (b"PRIVATE KEY", b"RSA PRIVATE KEY", b"EC PRIVATE KEY")
 #: A value that would be taken for several on one line, or for another one.
 _AMBIGUOUS = re.compile(r"/[A-Za-z0-9.]+=|[\x00-\x1f\x7f]")
@@ -65,7 +65,7 @@ def read(octets: bytes) -> Certificate:
             del fields[0]
         issuer, subject, extensions = fields[2], fields[4], [one for one in fields if one.tag == _EXTENSIONS]
         is_proxy = any(_is_proxy(one) for one in extensions)
-        return Certificate(octets, _name(subject.content), _name(issuer.content), is_proxy)
+        return Certificate(octets, name_text(subject.content), name_text(issuer.content), is_proxy)
     except (der.DerError, IndexError, StopIteration, UnicodeDecodeError) as error:
         raise CertificateError("a certificate that cannot be read") from error
 
@@ -107,6 +107,11 @@ def split_pem(pem: bytes) -> tuple[list[Certificate], bytes]:
     return certificates, keys[0]
 
 
+def pem_blocks(pem: bytes, label: bytes) -> list[bytes]:
+    """The octets of the blocks with this label. Raises CertificateError."""
+    return [_base64(match[2]) for match in _PEM.finditer(pem) if match[1] == label]
+
+
 def _octets(certificate: object) -> bytes:
     if isinstance(certificate, bytes):
         return certificate
@@ -126,7 +131,7 @@ def _is_proxy(extensions: der.Value) -> bool:
     return any(name.tag == der.OBJECT and der.object_name(name.content) in _PROXY for name in names)
 
 
-def _name(content: bytes) -> str:
+def name_text(content: bytes) -> str:
     """A name on one line, as OpenSSL and grid-mapfiles write it."""
     parts = []
     for group in der.values(content):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .contexts import Credential, tls_context
 from .delegation import DelegationKey
+from .revocation import RevocationLists
 
 _LINE = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"\s]\S*))\s+([^\s,]+)')
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
@@ -19,8 +20,9 @@ _SPELLINGS = ((re.compile("/(?:E|Email|EMAILADDRESS)="), "/emailAddress="), (re.
 class ControlSecurity:
     """The files are read at each login: a renewed certificate and a changed list count at once.
 
-    certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it. gridmap: lines of `"/O=Grid/CN=Alice"
-    account`; whoever is not in it is not served. Raises CertificateError where the certificate cannot be used, OSError.
+    certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it, with their revocation lists. gridmap:
+    lines of `"/O=Grid/CN=Alice" account`; whoever is not in it is not served. Raises CertificateError where the
+    certificate cannot be used, OSError.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class ControlSecurity:
         self._gridmap = Path(gridmap)
         self.trust = os.fspath(trust)
         self.delegation = DelegationKey()
+        self.revocation = RevocationLists(self.trust)
         self.context()
         self._gridmap.read_bytes()
 

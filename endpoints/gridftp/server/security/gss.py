@@ -8,20 +8,23 @@ other side. All errors are CertificateErrors, and end the dialogue.
 from __future__ import annotations
 
 import ssl
+from typing import Callable, Sequence
 
-from .certificates import CertificateError, identity, peer_chain, read
+from .certificates import Certificate, CertificateError, identity, peer_chain, read
 from .contexts import Credential
 from .delegation import DelegationKey
 
+CheckChain = Callable[[Sequence[Certificate]], None]
 _RECORD = 16 * 1024
 #: Tokens of a handshake in the smallest pieces that make sense; and octets of a proxy certificate.
 _MOST_TOKENS, _MOST_OCTETS = 16, 32 * 1024
 
 
 class TlsEnd:
-    """The server's end of TLS in memory."""
+    """The server's end of TLS in memory. check: judges the chain that OpenSSL has verified; raises CertificateError."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, check: CheckChain) -> None:
+        self._check = check
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.complete = False
@@ -72,14 +75,16 @@ class TlsEnd:
 
     def identity(self) -> str:
         """The name of the client. Raises CertificateError."""
-        return identity(peer_chain(self._tls))
+        chain = peer_chain(self._tls)
+        self._check(chain)
+        return identity(chain)
 
 
 class GssAcceptor:
     """The dialogue of AUTH GSSAPI: tokens in, tokens out."""
 
-    def __init__(self, context: ssl.SSLContext, key: DelegationKey) -> None:
-        self.end = TlsEnd(context)
+    def __init__(self, context: ssl.SSLContext, key: DelegationKey, check: CheckChain) -> None:
+        self.end = TlsEnd(context, check)
         self.identity = ""
         #: The proxy that the client has delegated.
         self.delegated: Credential | None = None

@@ -32,7 +32,7 @@ def verify(chain: Sequence[Certificate], owner: Certificate) -> None:
                 return
             if not proxy.is_proxy or proxy.issuer != issuer.subject or not _is_below(proxy, issuer):
                 raise CertificateError("the other side shows a certificate that is no proxy of the agreed person")
-            _verify_signature(proxy, issuer)
+            verify_signature(proxy.octets, issuer)
         if chain[-1].octets != owner.octets:
             raise CertificateError("the other side shows no proxy of the agreed person")
     except (der.DerError, IndexError, StopIteration, ValueError) as error:
@@ -43,41 +43,42 @@ def _is_below(proxy: Certificate, issuer: Certificate) -> bool:
     """RFC 3820 section 3.4: the name of the issuer and one more common name; and valid now."""
     rest = proxy.subject[len(issuer.subject) :]
     named = proxy.subject.startswith(issuer.subject) and rest.startswith("/CN=") and "/" not in rest[1:]
-    not_before, not_after = (_time(one) for one in der.values(_fields(proxy)[3].content))
+    not_before, not_after = (time_of(one) for one in der.values(fields(proxy.octets)[3].content))
     return named and not_before <= datetime.now(timezone.utc) <= not_after
 
 
-def _verify_signature(proxy: Certificate, issuer: Certificate) -> None:
-    body, algorithm, signature = list(der.values(der.one(proxy.octets).content))[:3]
+def verify_signature(octets: bytes, issuer: Certificate) -> None:
+    """Whether a proxy or a revocation list, in DER, is signed by this issuer. Raises CertificateError, DerError."""
+    body, algorithm, signature = list(der.values(der.one(octets).content))[:3]
     modulus, exponent = _public_key(issuer)
     digest = _DIGESTS.get(der.object_name(next(der.values(algorithm.content)).content))
     if digest is None or modulus.bit_length() < _LEAST_BITS:
-        raise CertificateError("a proxy with a signature of a kind that is not trusted")
+        raise CertificateError("a signature of a kind that is not trusted")
     size = (modulus.bit_length() + 7) // 8
     name, prefix = digest
     ending = b"\0" + prefix + hashlib.new(name, body.whole).digest()
     wanted = b"\0\1" + b"\xff" * (size - 2 - len(ending)) + ending
     found = pow(int.from_bytes(signature.content[1:], "big"), exponent, modulus)
     if found != int.from_bytes(wanted, "big"):
-        raise CertificateError("a proxy with a wrong signature")
+        raise CertificateError("a wrong signature")
 
 
 def _public_key(certificate: Certificate) -> tuple[int, int]:
-    algorithm, key = list(der.values(_fields(certificate)[5].content))[:2]
+    algorithm, key = list(der.values(fields(certificate.octets)[5].content))[:2]
     if der.object_name(next(der.values(algorithm.content)).content) != _RSA:
-        raise CertificateError("a proxy of a key that is not RSA")
+        raise CertificateError("a signature of a key that is not RSA")
     modulus, exponent = (int.from_bytes(one.content, "big") for one in der.values(der.one(key.content[1:]).content))
     return modulus, exponent
 
 
-def _fields(certificate: Certificate) -> list[der.Value]:
+def fields(octets: bytes) -> list[der.Value]:
     """TBSCertificate from the serial number on: 1 algorithm, 2 issuer, 3 validity, 4 subject, 5 key."""
-    fields = list(der.values(next(der.values(der.one(certificate.octets).content)).content))
-    return fields[1:] if fields[0].tag == 0xA0 else fields
+    found = list(der.values(der.one(der.one(octets).content).content))
+    return found[1:] if found[0].tag == 0xA0 else found
 
 
-def _time(value: der.Value) -> datetime:
-    """UTCTime or GeneralizedTime, as RFC 5280 section 4.1.2.5 writes them."""
+def time_of(value: der.Value) -> datetime:
+    """UTCTime or GeneralizedTime, as RFC 5280 section 4.1.2.5 writes them. Raises ValueError."""
     text = value.content.decode("ascii")
     if len(text) == 13:
         text = ("20" if int(text[:2]) < 50 else "19") + text

@@ -1,0 +1,132 @@
+"""Revocation lists of authorities (RFC 5280 section 5), which OpenSSL would demand of every authority or of none.
+
+As in the toolkit: an authority without a list revokes nobody; where it has lists, one must be genuine, complete and
+current. The lists are the files `HASH.rN` beside the authority's `HASH.N`, as `fetch-crl` writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple, Optional, Tuple, TypeVar
+
+from . import der
+from .certificates import Certificate, CertificateError, name_text, pem_blocks, read
+from .proxy_chain import fields, time_of, verify_signature
+
+_AUTHORITY, _LIST = re.compile(r"[0-9a-f]{8}\.\d+"), re.compile(r"[0-9a-f]{8}\.r\d+")
+#: Octets of one file; the longest published lists have some millions.
+_MOST_OCTETS = 32 << 20
+_TIMES, _CRITICAL = (0x17, 0x18), 0x01
+
+_Read = TypeVar("_Read")
+#: A file that was read: its state then, and its content; None where that is not readable.
+_Kept = Tuple[Tuple[int, int, int], Optional[_Read]]
+
+
+class RevocationList(NamedTuple):
+    """A list of an authority. complete: it is of all certificates: no delta, and of no part of them."""
+
+    octets: bytes
+    issuer: str
+    begins: datetime
+    ends: datetime | None
+    serials: frozenset[bytes]
+    complete: bool
+
+    def is_signed_by(self, authority: Certificate) -> bool:
+        try:
+            verify_signature(self.octets, authority)
+        except ValueError:
+            return False
+        return True
+
+    def is_current(self, now: datetime) -> bool:
+        return self.begins <= now and (self.ends is None or now <= self.ends)
+
+
+class RevocationLists:
+    """Those of a folder of authorities. Files are read again when they have changed. Used by threads of sessions."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._authorities: dict[str, _Kept[list[Certificate]]] = {}
+        self._lists: dict[str, _Kept[RevocationList]] = {}
+
+    def check(self, chain: Sequence[Certificate]) -> None:
+        """chain: verified, leaf first. Proxies are on no list.
+
+        Raises CertificateError where one was revoked, or where its authority has lists, and none that can be used.
+        """
+        try:
+            names = os.listdir(self._folder)
+            for certificate in chain if any(map(_LIST.fullmatch, names)) else ():
+                if not (certificate.is_proxy or certificate.signs_itself):
+                    self._check(certificate, names)
+        except OSError as error:
+            raise CertificateError("the revocation lists cannot be read") from error
+
+    def _check(self, certificate: Certificate, names: Sequence[str]) -> None:
+        authorities: list[Certificate] = []
+        stems = set()
+        for name in filter(_AUTHORITY.fullmatch, names):
+            held = self._read(self._authorities, name, _read_authorities) or []
+            if found := [one for one in held if one.subject == certificate.issuer]:
+                authorities += found
+                stems.add(name[:8])
+        files = [name for name in names if _LIST.fullmatch(name) and name[:8] in stems]
+        lists = [self._read(self._lists, name, _read_list) for name in files]
+        if all(one is not None and one.issuer != certificate.issuer for one in lists):
+            return
+        usable = [
+            one for one in lists if one and one.complete and any(one.is_signed_by(issuer) for issuer in authorities)
+        ]
+        if any(fields(certificate.octets)[0].content in one.serials for one in usable):
+            raise CertificateError(f"the certificate of {certificate.subject} has been revoked by its authority")
+        if not any(one.is_current(datetime.now(timezone.utc)) for one in usable):
+            raise CertificateError(f"the revocation list of {certificate.issuer} is out of date or unusable")
+
+    def _read(self, kept: dict[str, _Kept[_Read]], name: str, parse: Callable[[bytes], _Read]) -> _Read | None:
+        """Raises OSError."""
+        path = self._folder / name
+        found = path.stat()
+        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if name not in kept or kept[name][0] != state:
+            kept[name] = state, _parsed(path, parse)
+        return kept[name][1]
+
+
+def _parsed(path: Path, parse: Callable[[bytes], _Read]) -> _Read | None:
+    with path.open("rb") as file:
+        content = file.read(_MOST_OCTETS + 1)
+    try:
+        return parse(content) if len(content) <= _MOST_OCTETS else None
+    except (ValueError, IndexError, StopIteration):  # DerError and CertificateError too
+        return None
+
+
+def _read_authorities(content: bytes) -> list[Certificate]:
+    return [read(octets) for octets in pem_blocks(content, b"CERTIFICATE")]
+
+
+def _read_list(content: bytes) -> RevocationList:
+    """From PEM or DER. Raises ValueError, IndexError."""
+    octets = pem_blocks(content, b"X509 CRL")[0] if content.lstrip().startswith(b"-----") else content
+    body = der.one(der.one(octets).content)
+    parts = list(der.values(body.content))
+    if parts[0].tag == der.INTEGER:  # the version
+        del parts[0]
+    _, issuer, begins, *rest = parts
+    ends = time_of(rest.pop(0)) if rest and rest[0].tag in _TIMES else None
+    revoked = rest.pop(0).content if rest and rest[0].tag == der.SEQUENCE else b""
+    serials = frozenset(der.one(one.content).content for one in der.values(revoked))
+    return RevocationList(octets, name_text(issuer.content), time_of(begins), ends, serials, not _is_partial(rest))
+
+
+def _is_partial(rest: Sequence[der.Value]) -> bool:
+    """Whether it has a critical extension, as a delta has, and a list for some certificates only."""
+    extensions = der.values(der.one(rest[0].content).content) if rest else ()
+    return any(list(der.values(one.content))[1].tag == _CRITICAL for one in extensions)
