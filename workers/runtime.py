@@ -45,7 +45,8 @@ from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.sessions import Places, RealSessions
+from workers.server_addresses import Places
+from workers.sessions import RealSessions
 from workers.store import PostgresTaskStore, bounds, on_a_connection
 
 from . import slice_trace, targets

@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
-from workers.sessions import Place
+from workers.server_addresses import Place
 
 
 def places(endpoint: Endpoint) -> list[Place]:

@@ -80,12 +80,7 @@ def _statements(name: str) -> tuple[_Statement, ...]:
     path = modules()[name]
     tree = ast.parse(path.read_text())
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    guarded = {
-        node
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
+    guarded = _for_type_checkers(tree)
     found: list[_Statement] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -95,6 +90,12 @@ def _statements(name: str) -> tuple[_Statement, ...]:
             stem = ".".join([*base, *([node.module] if node.module else [])])
             found.append(_Statement(stem, tuple(f"{stem}.{alias.name}" for alias in node.names), node in guarded))
     return tuple(found)
+
+
+def _for_type_checkers(tree: ast.Module) -> set[ast.AST]:
+    """The nodes below `if TYPE_CHECKING`."""
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    return {node for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING" for node in ast.walk(block)}
 
 
 def imports(name: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""WAYBILL_MAIL as Django's mail settings. Read by `config.py`, so that errors are reported at the start.
+"""WAYBILL_MAIL as Django's mail settings. Read by `sections.py`, so that errors are reported at the start.
 
 console:                                 to the log of the worker
 file:///folder                           one file a mail

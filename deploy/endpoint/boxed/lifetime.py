@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deploy.endpoint.authority import expiry_of, serves
 
 from . import services, settings
 from .errors import HostError, UsageError
+from .record import Record
 from .services import Box
 from .settings import Settings
 from .setup import (
@@ -111,19 +112,26 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
         known = settings.load(folder)
         if known and (line := _unregister(options, known)):
             yield line
-        units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
-        if units and services.has_systemd():
-            services.systemctl("disable", "--now", "--quiet", *units, check=False)
         trusted = published(record)
-        left = record.remove_all()
-        if units and services.has_systemd():
-            services.systemctl("daemon-reload")
+        left = _remove_listed(record)
     for path in left:
         yield f"left, for there are other things in it: {path}"
     if trusted:
         yield "The operator of Waybill deletes these from the folder that WAYBILL_CERTIFICATES names:"
         yield f"  {trusted}"
     yield "Removed. The packages are still installed, and no file of a user was touched."
+
+
+def _remove_listed(record: Record) -> Sequence[Path]:
+    """Stop the services, and remove all that is on the list; return the folders that have other content."""
+    units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
+    by_systemd = bool(units) and services.has_systemd()
+    if by_systemd:
+        services.systemctl("disable", "--now", "--quiet", *units, check=False)
+    left = record.remove_all()
+    if by_systemd:
+        services.systemctl("daemon-reload")
+    return left
 
 
 def _unregister(options: argparse.Namespace, known: Settings) -> str:

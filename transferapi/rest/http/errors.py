@@ -201,11 +201,7 @@ _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UnreadablePostError,): (400, "ClientError.BadRequest", "The request ended before its body did"),
     # Raised by DRF for a `format` that does not exist.
     (Http404,): (404, "ClientError.NotFound", "There is no such resource in this API"),
-    (InterfaceError, OperationalError, RedisError): (
-        503,
-        "ServiceUnavailable",
-        "The service is busy or restarts; try again",
-    ),
+    (InterfaceError, OperationalError, RedisError): (503, "ServiceUnavailable", BUSY),
 }
 
 #: The names of operations in codes, by the flag of the pause rule that stops them.
