@@ -44,7 +44,7 @@ def _declare_users(commands: Any, command: Declare) -> None:
     ):
         said = command(users, name, run, meaning)
         said.add_argument("name")
-        said.add_argument("--email", metavar="ADDRESS", help="where the user is told how tasks went")
+        said.add_argument("--email", metavar="ADDRESS", help="the address for mails about the user's tasks")
         said.add_argument("--full-name", metavar="TEXT", help="what others see beside the name")
         said.add_argument("--active", choices=("yes", "no"), help="no: the user is not let in, by no way")
         said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")

@@ -44,7 +44,7 @@ _PROTECTED = {
 
 
 class _LaneSetup(NamedTuple):
-    """What two servers agreed on for a lane. plain: they are plain FTP servers, whose first file is a trial."""
+    """The settings of a lane on which two servers agreed. plain: they are plain FTP servers, which may fail."""
 
     plain: bool
     agents: AgentWay

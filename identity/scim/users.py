@@ -198,7 +198,7 @@ def _condition(attribute: str, value: str | bool) -> Q:
             value = value.lower() == "true"
         return Q(**{lookup: value})
     if not isinstance(value, str):
-        raise ScimInvalidError("filter", "A string in quotes is wanted here.")
+        raise ScimInvalidError("filter", "Expected a string in quotes.")
     if attribute == "id":
         return Q(user_id=parsed_id(value))
     if attribute == "username":

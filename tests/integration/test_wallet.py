@@ -1,4 +1,4 @@
-"""The wallet of a slice on the vault: what it sees, whose sessions its doors lead to, and what cannot be opened."""
+"""The credentials of a slice, from the vault: which it sees, whose sessions they open, and which cannot be opened."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _connections() -> Iterator[None]:
 
 
 class Slice:
-    """A wallet for a task of this user, and the beginnings of keys that it said are over."""
+    """A credential provider for a task of this user, and the beginnings of keys that it said are over."""
 
     def __init__(self, user: User, *endpoints: Endpoint) -> None:
         self.forgotten: list[str] = []

@@ -172,7 +172,7 @@ def _submission_too_large(config: Config, environ: Mapping[str, str]) -> bool:
     return config.limits.submission > request_limits.MAX_BODY
 
 
-#: What several variables together must not say, with the problem as a sentence.
+#: Values of several variables that exclude each other, with the problem as a sentence.
 _CONTRADICTIONS = (
     (_half_a_certificate, "WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY belong together: give both, or neither"),
     (_front_secret_alone, "WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it"),

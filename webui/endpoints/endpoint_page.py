@@ -127,7 +127,7 @@ def _servers(found: Endpoint) -> dict[str, Any]:
 
 
 def _access(user: User, found: Endpoint, *, edits_rules: bool, appoints: bool) -> dict[str, Any]:
-    """Who has access, as far as this user may change it."""
+    """The rules and roles that this user may change, and the choices for new ones."""
     return {
         "rules": _rules(user, found) if edits_rules else [],
         "roles": _roles(user, found) if appoints else [],

@@ -24,7 +24,7 @@ _OF_DATA_CONNECTIONS = frozenset(
 )
 #: Characters of a server's words in an event.
 MAX_WHY = 300
-NO_ENCRYPTION = "This server moves files in clear, and the task wants them encrypted."
+NO_ENCRYPTION = "This server moves files in clear, and the task requires encryption."
 
 
 async def way_between(

@@ -89,7 +89,7 @@ def renew(options: argparse.Namespace) -> Iterator[str]:
         made = make_host_certificates(record, box, authority, anew=options.revoke)
         if made and box.settings.systemd:
             start(record, box)
-        yield f"{len(made)} host certificates made anew" if made else "the host certificates are good for long enough"
+        yield f"{len(made)} host certificates made anew" if made else "the host certificates are valid for long enough"
         if lists := sorted(path.name for path in box.certificates.glob("*.r0")):
             yield f"The operator of Waybill must have these as well: {box.certificates}: {' '.join(lists)}"
         if made and runs_in_foreground(box.folder):
@@ -108,7 +108,7 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
         return
     with opened(folder, create=False) as record:
         if runs_in_foreground(folder):
-            raise HostError("`box run` is at work: end it first")
+            raise HostError("`box run` is running: end it first")
         known = settings.load(folder)
         if known and (line := _unregister(options, known)):
             yield line

@@ -247,7 +247,7 @@ def credential(row: ClientSecret, secret: Secret | None = None) -> Document:
 
 _NAME = Field[Any]("name", t.about(f"one line of at most {MAX_NAME} characters", t.TEXT))
 _SPEC = (
-    Field[Any]("template_id", t.about("of a program that registers itself: no token is wanted then", t.MAYBE_TEXT)),
+    Field[Any]("template_id", t.about("of a program that registers itself: it needs no token then", t.MAYBE_TEXT)),
     Field[Any]("public_client", t.about("it has no secret, for it could not keep one", t.MAYBE_FLAG)),
     Field[Any]("client_type", t.maybe(t.one_of("confidential_client", "client_identity", "public_installed_client"))),
     Field[Any](

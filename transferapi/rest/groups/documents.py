@@ -45,7 +45,7 @@ _MEMBERS_VISIBILITY = Field[Group](
 _JOIN_REQUESTS = Field[Group]("join_requests", t.about("people may ask to join", t.FLAG))
 _SIGNUP_FIELDS = Field[Group](
     "signup_fields",
-    t.about("what who joins must tell of himself", t.list_of(t.one_of(*SIGNUP_FIELDS))),
+    t.about("fields that a new member must fill in", t.list_of(t.one_of(*SIGNUP_FIELDS))),
     example=["institution"],
 )
 _OWN_POLICIES = (_VISIBILITY, _MEMBERS_VISIBILITY, _JOIN_REQUESTS, _SIGNUP_FIELDS)

@@ -26,12 +26,12 @@ _URL = Field[Webhook](
 )
 _STATUSES = Field[Webhook](
     "statuses",
-    t.about("to be told of; absent: all of them", t.list_of(t.one_of(*Status.values))),
+    t.about("states for which it is called; absent: all of them", t.list_of(t.one_of(*Status.values))),
     example=["SUCCEEDED", "FAILED"],
 )
 _ENABLED = Field[Webhook](
     "enabled",
-    t.about("true: it is told again of what happens from now on", t.FLAG),
+    t.about("true: calls begin again with the next change", t.FLAG),
     lambda row: row.disabled_at is None,
     True,
 )
@@ -63,7 +63,7 @@ WEBHOOK_CREATED = done(
     Field("id", t.UUID, example=_ID),
     Field(
         "secret",
-        t.about("what it is told is signed with; shown this once", t.TEXT),
+        t.about("the key of the signatures of its calls; shown this once", t.TEXT),
         example="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=",
     ),
     message="Webhook created successfully. Keep its secret: it is not shown again",

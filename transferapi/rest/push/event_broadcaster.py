@@ -177,7 +177,7 @@ class EventBroadcaster:
                 time.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
                 retry = min(LONGEST_RETRY, retry * 2)
             except Exception:
-                log.exception("streams are hung up")
+                log.exception("all streams are closed after an error")
                 connection.close()
                 self._hang_up()
         connection.close()
@@ -240,9 +240,9 @@ class EventBroadcaster:
     def _heard(self, raw: object) -> set[uuid.UUID]:
         with connection.wrap_database_errors:
             raw.poll()  # type: ignore[attr-defined]  # psycopg2's connection; raises when it broke
-        told, raw.notifies[:] = list(raw.notifies), []  # type: ignore[attr-defined]
+        received, raw.notifies[:] = list(raw.notifies), []  # type: ignore[attr-defined]
         owners = _owners(self._current())
-        found = [json.loads(one.payload) for one in told if one.channel == events.CHANNEL]
+        found = [json.loads(one.payload) for one in received if one.channel == events.CHANNEL]
         return {uuid.UUID(one["task"]) for one in found if uuid.UUID(one["owner"]) in owners}
 
     def _turn(self, streams: list[Stream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> None:
@@ -275,8 +275,8 @@ class EventBroadcaster:
         with feed.look() as now:
             news = feed.news(self._seen, now, _owners(streams)) if self._seen else []
             readings = [_read(stream, now) for stream in lagging if stream.has_room]
-            told = {line.event.task_id for line in news}
-            tasks = feed.tasks(ids=ids | changed | told, running=running, unfinished=unfinished)
+            with_news = {line.event.task_id for line in news}
+            tasks = feed.tasks(ids=ids | changed | with_news, running=running, unfinished=unfinished)
         return FeedResult(now, news, readings, tasks)
 
     def _check(self, streams: Sequence[Stream]) -> None:
@@ -379,13 +379,13 @@ def _show(stream: Stream, row: Task) -> None:
 
 
 _broadcaster: EventBroadcaster | None = None
-_hub_lock = threading.Lock()
+_broadcaster_lock = threading.Lock()
 
 
 def current() -> EventBroadcaster:
     """The broadcaster of this process, created at the first call (never before a fork)."""
     global _broadcaster
-    with _hub_lock:
+    with _broadcaster_lock:
         if _broadcaster is None:
             _broadcaster = EventBroadcaster()
         return _broadcaster
@@ -394,7 +394,7 @@ def current() -> EventBroadcaster:
 def stop() -> None:
     """Close all streams; the next stream begins anew. For tests."""
     global _broadcaster
-    with _hub_lock:
+    with _broadcaster_lock:
         if _broadcaster is not None:
             _broadcaster.stop()
             _broadcaster = None

@@ -33,7 +33,7 @@ from . import pauses
 #: Ids in one filter, or in one request to pause, resume or cancel.
 MAX_TASKS = 50
 #: Milliseconds after which the query of a list is canceled.
-PATIENCE = 10_000
+STATEMENT_TIMEOUT = 10_000
 SIDES = ("source", "destination")
 _UNFINISHED = frozenset({Status.ACTIVE.value, Status.INACTIVE.value})
 #: Events whose details hold no path. Details of PROGRESS may list skipped or deleted paths.
@@ -170,10 +170,10 @@ def _page(
 
 @contextmanager
 def bounded_time() -> Iterator[CursorWrapper]:
-    """Each query in this block is canceled after PATIENCE; then RequestError is raised."""
+    """Each query in this block is canceled after STATEMENT_TIMEOUT; then RequestError is raised."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout TO %s", [PATIENCE])
+            cursor.execute("SET LOCAL statement_timeout TO %s", [STATEMENT_TIMEOUT])
             yield cursor
             cursor.execute("SET LOCAL statement_timeout TO DEFAULT")
     except OperationalError as error:

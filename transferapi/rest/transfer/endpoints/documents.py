@@ -184,7 +184,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     ),
     *each(
         " ".join(NetworkLimits._fields),
-        t.about("null: no word about it", t.maybe({"type": "integer", "minimum": 1, "maximum": MOST})),
+        t.about("null: not set", t.maybe({"type": "integer", "minimum": 1, "maximum": MOST})),
         of="limits",
     ),
     Field("in_use", t.FLAG),

@@ -51,7 +51,7 @@ _EXPIRATION = Field[Any](
 )
 ACCESS = ResponseDocument[AccessRule](
     "access",
-    Field("id", t.about("null: somebody's by his role, without a rule", t.MAYBE_UUID), "pk"),
+    Field("id", t.about("null: somebody has access by a role, without a rule", t.MAYBE_UUID), "pk"),
     _PRINCIPAL_TYPE,
     Field(
         "principal",
@@ -84,7 +84,8 @@ ACCESS_REQUEST = RequestDocument(
     _PERMISSIONS,
     _EXPIRATION,
     Field(
-        "notify_email", t.about("gets a mail if it is of somebody whom the rule is for; not told which", t.MAYBE_TEXT)
+        "notify_email",
+        t.about("gets a mail if it is of somebody whom the rule is for; which one is not shown", t.MAYBE_TEXT),
     ),
     Field("notify_message", t.about("what the mail says besides", t.MAYBE_TEXT)),
     example={"principal": _BOB, "expiration_date": "2090-01-31T00:00:00+00:00"},

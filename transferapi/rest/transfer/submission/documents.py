@@ -69,7 +69,7 @@ _TRANSFER_OPTIONS = unchecked(
         Field("delete_destination_extra", t.about("in the end delete what only the destination has", t.FLAG)),
         Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
         Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
-        Field("store_base_path_info", t.about("tell the folders that all items lie in", t.FLAG)),
+        Field("store_base_path_info", t.about("events name the folders that all items lie in", t.FLAG)),
     ),
     Field[Any]("perf_cc", t.about("sessions side by side", t.MAYBE_NUMBER)),
     Field[Any]("perf_p", t.about("streams for each file", t.MAYBE_NUMBER)),
