@@ -6,6 +6,7 @@ import argparse
 import getpass
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,9 +24,9 @@ class Declare(Protocol):
     def __call__(self, parent: Any, name: str, run: object, meaning: str, /) -> argparse.ArgumentParser: ...
 
 
-def declare(commands: Any, command: Declare) -> None:
-    """Add the commands of this module to the parser."""
-    _declare_users(commands, command)
+def declare(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
+    """Add the commands of this module to the parser. more: adds others below `waybill user`."""
+    _declare_users(commands, command, more)
     password = command(commands, "password", run_password, "give a user a password for the pages")
     password.add_argument("name")
     password.add_argument("--generate", action="store_true", help="make one and print it, instead of asking for it")
@@ -36,7 +37,7 @@ def declare(commands: Any, command: Declare) -> None:
     _declare_keys(commands, command)
 
 
-def _declare_users(commands: Any, command: Declare) -> None:
+def _declare_users(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
     users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
     for name, run, meaning in (
         ("add", run_user_add, "make a user"),
@@ -48,9 +49,7 @@ def _declare_users(commands: Any, command: Declare) -> None:
         said.add_argument("--full-name", metavar="TEXT", help="what others see beside the name")
         said.add_argument("--active", choices=("yes", "no"), help="no: the user is not let in, by no way")
         said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")
-    from . import people_commands
-
-    people_commands.declare_users(users, command)
+    more(users, command)
     codes = command(users, "no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
     codes.add_argument("name")
     passkeys = command(users, "no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
