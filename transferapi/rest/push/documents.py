@@ -47,7 +47,7 @@ WEBHOOK = ResponseDocument[Webhook](
     Field("failing_since", t.MAYBE_TIME, example=None),
     Field(
         "last_error",
-        t.about("what was wrong with the last try, while it fails", t.MAYBE_TEXT),
+        t.about("the error of the last call; null: none", t.MAYBE_TEXT),
         lambda row: row.last_error or None,
     ),
 )
@@ -99,14 +99,14 @@ DELIVERY = ResponseDocument[Delivery](
     Field("attempts", t.NUMBER, example=2),
     Field("next_try_at", t.MAYBE_TIME),
     Field("delivered_at", t.MAYBE_TIME, example=None),
-    Field("last_status", t.about("of HTTP, that it answered to the last try", t.MAYBE_NUMBER), example=503),
+    Field("last_status", t.about("HTTP status of the last call", t.MAYBE_NUMBER), example=503),
     Field("last_error", t.MAYBE_TEXT, lambda row: row.last_error or None, "It answered with status 503."),
 )
 DELIVERY_LIST = Page("webhook_delivery_list", DELIVERY, *LISTED, Field("total", t.NUMBER, example=1))
 
 _MAILS = Field[User]("enabled", t.about("false: no mail about tasks is sent", t.FLAG), mail_preferences.enabled, True)
 _LANGUAGE = Field[User](
-    "language", t.about("of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
+    "language", t.about("language of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
 )
 MAIL_PREFERENCE = ResponseDocument[User]("mail_preference", _MAILS, _LANGUAGE)
 MAIL_PREFERENCE_REQUEST = RequestDocument("mail_preference", "enabled", _MAILS, *optional(_LANGUAGE))
