@@ -62,7 +62,7 @@ def test_a_timer_is_made_paused_resumed_and_deleted(browser: Browser, alice: Use
         ("destination", "alice#ep2:../x", "path"),
         ("interval", "7", "There is no such interval."),
         ("start", "soon", "Expected a date with a time."),
-        ("start", "9999-01-01T00:00", "A time within some years"),
+        ("start", "9999-01-01T00:00", "Expected a time within some years"),
         ("end", "2039-01-01T00:00", "The end comes before the first run."),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_request_is_read_by_the_types_of_its_fields() -> None:
         ({"id": "x"}, "id: expected a UUID"),
         ({"flag": "true"}, "flag: expected true or false"),
         ({"number": True}, "number: expected a whole number"),
-        ({"begun": "soon"}, "begun: a time such as"),
+        ({"begun": "soon"}, "begun: expected a time such as"),
         ({"words": ["a", "b", "c"]}, "words: expected a list of at most 2 strings"),
         ({"DATA_TYPE": "column"}, "DATA_TYPE: expected row"),
     ],

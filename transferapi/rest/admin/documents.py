@@ -11,7 +11,7 @@ from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, done
 from transferapi.rest.openapi.document_types import AsJson, Field, Page, RequestDocument, ResponseDocument, optional
 
-_EMAIL = Field[Any]("email", t.about("e-mail address; empty: none is known", t.TEXT), example="alice@example.org")
+_EMAIL = Field[Any]("email", t.about("e-mail address; empty: none", t.TEXT), example="alice@example.org")
 _FULL_NAME = Field[User]("full_name", t.TEXT, AsJson(lambda user: user.get_full_name()), example="Alice Doe")
 _STAFF = Field[User]("is_staff", t.about("whether the user administers users", t.FLAG), example=False)
 
