@@ -27,7 +27,7 @@ from django.db.migrations.migration import Migration
 log = logging.getLogger(__name__)
 
 #: Seconds for which a starting program waits for the database, and seconds between two attempts.
-DATABASE_TIMEOUT, PAUSE = 30.0, 0.5
+PATIENCE, PAUSE = 30.0, 0.5
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
 #: The values of `Migration.effect`.
@@ -114,8 +114,8 @@ def check_or_exit() -> None:
 
 
 def when_the_database_answers(act: Callable[[], None]) -> None:
-    """Call `act`, again while the database does not answer; after DATABASE_TIMEOUT the program ends with status 75."""
-    until = time.monotonic() + DATABASE_TIMEOUT
+    """Call `act`, again while the database does not answer; after `PATIENCE` the program ends with status 75."""
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             act()
@@ -124,7 +124,7 @@ def when_the_database_answers(act: Callable[[], None]) -> None:
             connection.close()
             if time.monotonic() > until:
                 # The text of the error may hold the address of the database, with its password.
-                _exit(f"the database did not answer for {DATABASE_TIMEOUT:g} s", EX_TEMPFAIL)
+                _exit(f"the database did not answer for {PATIENCE:g} s", EX_TEMPFAIL)
             time.sleep(PAUSE)
 
 

@@ -34,7 +34,7 @@ from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.agent.tunnel.tunnel import Tunnel
 
 #: Seconds until the agents have connected for the first time, and again.
-TIMEOUT = 120.0
+PATIENCE = 120.0
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Crowd:
 
     async def complete(self) -> float:
         """Wait until all are connected; the time of the last one."""
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + PATIENCE
         while len(self.connected_at) < len(self._identities):
             if time.monotonic() > until:
                 raise RuntimeError(f"only {len(self.connected_at)} agents are connected")
@@ -123,7 +123,7 @@ def relay(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A relay process that accepts connections; stopped at the end, if it still runs."""
     before = log.stat().st_size if log.exists() else 0
     process = spawn([sys.executable, "-m", "deploy.cli", "relay"], log=log, env=dict(os.environ))
-    until = time.monotonic() + TIMEOUT
+    until = time.monotonic() + PATIENCE
     while b"relay: listening on" not in (log.read_bytes()[before:] if log.exists() else b""):
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the relay did not start:\n" + log.read_text()[-2000:])
@@ -177,7 +177,7 @@ def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None
         words = [sys.executable, "-m", "bench.connect.one_tunnel", f"http://{HOST}:{port}", folder]
         process = spawn(words, log=log.with_name("agent.log"), env=dict(os.environ))
         try:
-            until = time.monotonic() + TIMEOUT
+            until = time.monotonic() + PATIENCE
             while "connected" not in log.with_name("agent.log").read_text().split():
                 if time.monotonic() > until:
                     raise RuntimeError(log.with_name("agent.log").read_text())
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=30.0, help="seconds for which idle processes are watched")
     options = parser.parse_args()
     # The machine may be busy.
-    service.READY_SECONDS = TIMEOUT
+    service.READY_SECONDS = PATIENCE
     with web() as running:
         from django.conf import settings
 

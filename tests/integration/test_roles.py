@@ -139,7 +139,7 @@ def test_the_wait_for_another_host_has_an_end(
 
 def test_migrations_wait_for_a_database_and_end_with_status_75(environ: dict[str, str]) -> None:
     """A script in place of the command, so that it does not wait for 30 s."""
-    script = "import transferapi.schema_version as schema; schema.DATABASE_TIMEOUT = 0.0; from deploy import cli; "
+    script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
     script += "raise SystemExit(cli.main(['run', 'migrate']))"
     environ["DATABASE_URL"] = f"postgresql://waybill@127.0.0.1:{free_port()}/waybill"
     words = [sys.executable, "-c", script]

@@ -62,5 +62,5 @@ _registry.register(_Service())
 
 
 def text() -> bytes:
-    """Waits at most `sampler.TIMEOUT` seconds, for the database."""
+    """Waits at most `sampler.PATIENCE` seconds, for the database."""
     return generate_latest(_registry)
