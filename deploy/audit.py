@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 #: Seconds for one answer, and its most octets; projects with many releases have long ones.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 MOST_OCTETS = 32 << 20
 #: Requests at a time.
 WIDTH = 8
@@ -96,7 +96,7 @@ class Index:
             # A redirect to another host does not get the password.
             request.add_unredirected_header("Authorization", self._password)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
                 text = answer.read(MOST_OCTETS + 1)
         except urllib.error.HTTPError as error:
             error.close()

@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     endpoint_commands.declare(commands, command)
     client_commands.declare(commands, command)
     oidc_commands.declare(commands, command)
-    user_commands.declare(commands, command)
+    user_commands.declare(commands, command, people_commands.declare_users)
     people_commands.declare(commands, command)
     saml_commands.declare(commands, command)
     scim_commands.declare(commands, command)

@@ -18,10 +18,12 @@ def declare_users(users: Any, command: Declare) -> None:
     """Add the commands below `waybill user`."""
     listing = command(users, "list", run_user_list, "show users, by name")
     listing.add_argument("--text", default="", metavar="TEXT", help="a part of the name, the full name or the address")
-    off = command(users, "deactivate", run_user_deactivate, "let a user in no more; end tasks, tokens, keys, sessions")
+    off = command(
+        users, "deactivate", run_user_deactivate, "deactivate a user: no sign-in; tasks, tokens, keys and sessions end"
+    )
     off.add_argument("name")
     off.add_argument("--reason", default="", metavar="TEXT", help="for the audit log")
-    command(users, "activate", run_user_activate, "let a deactivated user in again").add_argument("name")
+    command(users, "activate", run_user_activate, "activate a deactivated user again").add_argument("name")
     command(users, "delete", run_user_delete, "delete a deactivated user; the audit log stays").add_argument("name")
     sessions = command(users, "sessions", run_user_sessions, "show the open sessions of a user, or end them")
     sessions.add_argument("name")
@@ -32,9 +34,9 @@ def declare(commands: Any, command: Declare) -> None:
     """Add the other commands of this module."""
     invite = command(commands, "invite", run_invite, "make an invitation, and print its link, which is shown once")
     invite.add_argument("--email", default="", metavar="ADDRESS", help="the only address that may use it")
-    invite.add_argument("--days", type=int, default=7, metavar="N", help="how long it lasts (default 7)")
+    invite.add_argument("--days", type=int, default=7, metavar="N", help="lifetime in days (default 7)")
     invite.add_argument("--list", action="store_true", help="show the open invitations instead")
-    invite.add_argument("--take-back", metavar="ID", help="end an invitation instead")
+    invite.add_argument("--take-back", metavar="ID", help="revoke an invitation instead")
     audit = commands.add_parser("audit", help="the audit log").add_subparsers(required=True, metavar="COMMAND")
     export = command(audit, "export", run_audit_export, "write the audit log to the standard output")
     export.add_argument("--since", metavar="TIME", help="such as 2027-01-31, or 2027-01-31T12:00:00Z")

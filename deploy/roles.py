@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 from transferapi.config import CHECKOUT, Config
 
-from .stack.roles import WEB, worker_words
+from .stack.roles import MIGRATING, WEB, worker_words
 from .upgrade_commands import expand
 from .user_commands import Declare
 
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
-#: The advisory lock of the host that migrates; the seconds for which others wait, and those between two attempts.
-MIGRATING, WAIT_SECONDS, PAUSE = 6501, 600.0, 1.0
+#: The seconds for which hosts wait for the one that migrates, and those between two attempts.
+WAIT_SECONDS, PAUSE = 600.0, 1.0
 
 
 def declare(commands: Any, command: Declare) -> None:

@@ -95,16 +95,18 @@ def run_release(config: Config, arguments: argparse.Namespace) -> int:
     from transferapi.tasks.managers import holds
     from transferapi.timers import holds as timer_holds
 
-    tasks = {task.pk: _task_line(task) for task in holds.unfinished(held=True)}
-    timers = {timer.pk: _timer_line(timer) for timer in timer_holds.held()}
-    wanted = [*tasks, *timers] if arguments.all else list(dict.fromkeys(arguments.tasks))
+    tasks = {task.pk: (_task_line(task), holds.release) for task in holds.unfinished(held=True)}
+    timers = {timer.pk: (_timer_line(timer), timer_holds.release) for timer in timer_holds.held()}
+    held = tasks | timers
+    wanted = list(held) if arguments.all else list(dict.fromkeys(arguments.tasks))
     for key in wanted:
-        if key not in tasks and key not in timers:
+        if key not in held:
             raise StackError(f"nothing was released: there is no held task or timer {key}")
     for key in wanted:
+        line, release = held[key]
         if not arguments.dry_run:
-            _found(holds.release if key in tasks else timer_holds.release, key)
-        say(tasks[key] if key in tasks else timers[key])
+            _found(release, key)
+        say(line)
     say(f"{len(wanted)} {'would be ' if arguments.dry_run else ''}released")
     return 0
 

@@ -71,14 +71,14 @@ def check_token(instance: Instance, prepared: bool) -> None:
 
 
 def keep_running(instance: Instance, supervisor: Supervisor) -> None:
-    tour: subprocess.Popen[bytes] | None = None
+    demo: subprocess.Popen[bytes] | None = None
     if not instance.home.first_transfer.exists():
         words = [sys.executable, "-m", "deploy.demo", str(instance.home.path)]
-        tour = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
-    while tour is not None and tour.poll() is None and not supervisor.stopping:
+        demo = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
+    while demo is not None and demo.poll() is None and not supervisor.stopping:
         watch(instance, supervisor)
-    if tour is not None:
-        stop(tour, signal.SIGTERM, timeout=0.2)
+    if demo is not None:
+        stop(demo, signal.SIGTERM, timeout=0.2)
     if not supervisor.stopping:
         say(how_to_go_on(instance))
     while not supervisor.stopping:

@@ -6,6 +6,7 @@ import argparse
 import getpass
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,12 +24,14 @@ class Declare(Protocol):
     def __call__(self, parent: Any, name: str, run: object, meaning: str, /) -> argparse.ArgumentParser: ...
 
 
-def declare(commands: Any, command: Declare) -> None:
-    """Add the commands of this module to the parser."""
-    _declare_users(commands, command)
+def declare(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
+    """Add the commands of this module to the parser. more: adds others below `waybill user`."""
+    _declare_users(commands, command, more)
     password = command(commands, "password", run_password, "give a user a password for the pages")
     password.add_argument("name")
-    password.add_argument("--generate", action="store_true", help="make one and print it, instead of asking for it")
+    password.add_argument(
+        "--generate", action="store_true", help="generate and print a password instead of asking for one"
+    )
     certificate = command(commands, "certificate", run_certificate, "let a certificate subject sign in as a user")
     certificate.add_argument("name")
     certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
@@ -36,21 +39,19 @@ def declare(commands: Any, command: Declare) -> None:
     _declare_keys(commands, command)
 
 
-def _declare_users(commands: Any, command: Declare) -> None:
+def _declare_users(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
     users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
     for name, run, meaning in (
         ("add", run_user_add, "make a user"),
-        ("set", run_user_set, "change what is known of a user; an empty text takes it away"),
+        ("set", run_user_set, "change the details of a user; an empty text removes one"),
     ):
         said = command(users, name, run, meaning)
         said.add_argument("name")
-        said.add_argument("--email", metavar="ADDRESS", help="where the user is told how tasks went")
-        said.add_argument("--full-name", metavar="TEXT", help="what others see beside the name")
-        said.add_argument("--active", choices=("yes", "no"), help="no: the user is not let in, by no way")
+        said.add_argument("--email", metavar="ADDRESS", help="the address for mails about the user's tasks")
+        said.add_argument("--full-name", metavar="TEXT", help="the full name that others see")
+        said.add_argument("--active", choices=("yes", "no"), help="no: the user cannot sign in by any way")
         said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")
-    from . import people_commands
-
-    people_commands.declare_users(users, command)
+    more(users, command)
     codes = command(users, "no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
     codes.add_argument("name")
     passkeys = command(users, "no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
@@ -62,12 +63,12 @@ def _declare_keys(commands: Any, command: Declare) -> None:
     add = command(keys, "add", run_key_add, "let a user sign in to the ssh shell by a public key")
     add.add_argument("name", metavar="USER")
     add.add_argument("file", metavar="FILE", help="such as ~/.ssh/id_ed25519.pub; - for the standard input")
-    add.add_argument("--label", default="", metavar="TEXT", help="what it is called; else the comment of the key")
+    add.add_argument("--label", default="", metavar="TEXT", help="name of the key; default: its comment")
     add.add_argument("--expires", metavar="TIME", help="a number of days (30d), or a date (2027-01-31)")
     add.add_argument("--commands", metavar="NAME,...", help="the only commands of the shell that it may run")
     add.add_argument("--endpoints", metavar="ENDPOINT,...", help="the only endpoints that it reaches")
     command(keys, "list", run_key_list, "show the ssh keys of a user").add_argument("name", metavar="USER")
-    remove = command(keys, "remove", run_key_remove, "sign a user in by this ssh key no more")
+    remove = command(keys, "remove", run_key_remove, "remove this ssh key of a user")
     remove.add_argument("name", metavar="USER")
     remove.add_argument("fingerprint", metavar="FINGERPRINT", help="as `waybill key list` shows it: SHA256:...")
 

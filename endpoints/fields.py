@@ -113,7 +113,7 @@ def _text(longest: int, controls: re.Pattern[str] = FORBIDDEN) -> Callable[[str,
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise EndpointInvalidError(field, "A string is wanted here.")
+            raise EndpointInvalidError(field, "Expected a string.")
         if len(value) > longest or controls.search(value):
             raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
         return value
@@ -134,7 +134,7 @@ def _link(field: str, value: object) -> str:
     """Clients make a link of it that people click."""
     text = _text(1024)(field, value)
     if text and not text.startswith(("https://", "http://")):
-        raise EndpointInvalidError(field, "An address that begins with https:// or http:// is wanted here.")
+        raise EndpointInvalidError(field, "Expected an address that begins with https:// or http://.")
     return text
 
 
@@ -165,7 +165,7 @@ def _oauth_server(field: str, value: object) -> str:
     except ServerAddressError as error:
         raise EndpointInvalidError(field, error.reason) from None
     if url.scheme != "https" or not valid_host(url.host):
-        raise EndpointInvalidError(field, "An address such as https://host/path is wanted here.")
+        raise EndpointInvalidError(field, "Expected an address such as https://host/path.")
     return str(url)
 
 
@@ -173,7 +173,7 @@ def _data_hosts(field: str, value: object) -> list[str]:
     """Host names or addresses, in lower case, each once; null: none."""
     names = [] if value is None else value
     if not isinstance(names, list) or len(names) > MAX_DATA_HOSTS:
-        raise EndpointInvalidError(field, f"A list of at most {MAX_DATA_HOSTS} host names is wanted here.")
+        raise EndpointInvalidError(field, f"Expected a list of at most {MAX_DATA_HOSTS} host names.")
     for name in names:
         if not isinstance(name, str) or not valid_host(name):
             raise EndpointInvalidError(field, "Each of them is a host name or an address, without a port.")
@@ -187,7 +187,7 @@ def _data_ports(field: str, value: object) -> str:
         return ""
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and LAST_SYSTEM_PORT < int(low) <= int(high) < 65536):
-        raise EndpointInvalidError(field, "A range such as 50000-51000 is wanted here, with ports from 1024 to 65535.")
+        raise EndpointInvalidError(field, "Expected a range such as 50000-51000, with ports from 1024 to 65535.")
     return f"{int(low)}-{int(high)}"
 
 
@@ -201,7 +201,7 @@ def _name(field: str, value: object) -> str:
 
 def _flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise EndpointInvalidError(field, "true or false is wanted here.")
+        raise EndpointInvalidError(field, "Expected true or false.")
     return value
 
 

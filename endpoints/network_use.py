@@ -56,7 +56,7 @@ def changed(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
     if word == CUSTOM:
         return {"network_use": word, **_custom({**limits(endpoint)._asdict(), **given})}
     if not isinstance(word, str) or word not in WORDS:
-        raise EndpointInvalidError("network_use", f"One of {', '.join([*WORDS, CUSTOM])} is wanted here.")
+        raise EndpointInvalidError("network_use", f"Expected one of {', '.join([*WORDS, CUSTOM])}.")
     for name, number in given.items():
         if number != getattr(WORDS[word], name):
             raise EndpointInvalidError(name, f'Numbers are for the network_use "{CUSTOM}" only.')
@@ -65,17 +65,17 @@ def changed(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
 
 def _number(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-        raise EndpointInvalidError(name, f"A whole number from 1 to {MOST} is wanted here.")
+        raise EndpointInvalidError(name, f"Expected a whole number from 1 to {MOST}.")
     return value
 
 
 def _custom(numbers: dict[str, int | None]) -> dict[str, int | None]:
     for name, number in numbers.items():
         if number is None:
-            raise EndpointInvalidError(name, f'The network_use "{CUSTOM}" wants all four numbers.')
+            raise EndpointInvalidError(name, f'The network_use "{CUSTOM}" requires all four numbers.')
     found = NetworkLimits(**numbers)
     pairs = (found[:2], found[2:])
     for name, (most, preferred) in zip(("concurrency", "parallelism"), pairs, strict=True):
         if (preferred or 0) > (most or 0):
-            raise EndpointInvalidError(f"preferred_{name}", f"No more than max_{name} is wanted here.")
+            raise EndpointInvalidError(f"preferred_{name}", f"Expected no more than max_{name}.")
     return numbers

@@ -125,21 +125,30 @@ async def batches(
     The links of a share come last: they are resolved by requests, which the server answers after the listing.
     """
     place = resolved.rstrip("/") + "/"
-    own_name, shared, any_found = place.split("/")[-2], folder.granted.shared, False
+    own_name, shared, first = place.split("/")[-2], folder.granted.shared, True
     held: list[Entry] = []
     # "/folder/" follows a symlink and is refused for a file, as a listing requires ...
     async with aclosing(session.listing(place, allowance)) as found:
         async for batch in found:
             # ... but the toolkit's server lists a file nevertheless, as a folder that contains itself.
-            alone = not any_found and [one.name for one in batch] == [own_name] and not batch[0].is_directory
-            any_found = True
-            held += [one for one in batch if alone or (shared and one.is_link)]
-            if now := [one for one in batch if not (alone or (shared and one.is_link))]:
+            itself = first and _holds_only(own_name, batch) and not batch[0].is_directory
+            first = False
+            later, now = (batch, ()) if itself else _links_and_others(batch) if shared else ((), batch)
+            held += later
+            if now:
                 yield now
-    if [one.name for one in held] == [own_name]:
+    if _holds_only(own_name, held):
         await _must_be_a_folder(session, place)
     if held:
         yield await confinement.shown(session, folder.granted.real(folder.path), held) if shared else held
+
+
+def _holds_only(name: str, entries: Sequence[Entry]) -> bool:
+    return len(entries) == 1 and entries[0].name == name
+
+
+def _links_and_others(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    return [one for one in entries if one.is_link], [one for one in entries if not one.is_link]
 
 
 def _above(granted: Access, folder: str) -> list[str]:

@@ -24,7 +24,7 @@ def normal(text: str) -> str:
     Absolute, or relative to the account's home as `/~/data`, `~/data` or plain `~`. Raises BadPathError.
     """
     if not text:
-        raise BadPathError("A path is wanted here.")
+        raise BadPathError("Expected a path.")
     if CONTROL_IN_PATH.search(text):
         raise BadPathError("A path has no control characters.")
     if text == "~" or text.startswith("~/"):

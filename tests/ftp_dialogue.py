@@ -15,7 +15,7 @@ from endpoints.gridftp.replies import Reply, ReplyParser
 from endpoints.gridftp.server.data.mode_e import EOD, HEADER_SIZE, Header, decode, end_of_data
 
 #: Seconds for any one answer; only a hung server ever takes them.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Outcome(NamedTuple):
@@ -50,7 +50,7 @@ class Dialogue:
     def __init__(self, port: int | socket.socket | None, *, login: bool = True) -> None:
         assert port is not None
         if isinstance(port, int):
-            port = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+            port = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         self.sock = port
         self._parser = ReplyParser()
         self._replies: list[Reply] = []
@@ -122,18 +122,18 @@ class Dialogue:
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    return socket.create_connection(address, timeout=PATIENCE)
+    return socket.create_connection(address, timeout=TIMEOUT)
 
 
 def listen() -> socket.socket:
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     return listener
 
 
 def accept(listener: socket.socket) -> socket.socket:
     sock, _ = listener.accept()
-    sock.settimeout(PATIENCE)
+    sock.settimeout(TIMEOUT)
     return sock
 
 

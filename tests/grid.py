@@ -9,7 +9,7 @@ from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 
 #: Seconds for one login; only a hung server ever takes them.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def credential_of(identity: Identity) -> X509Credential:
@@ -24,5 +24,5 @@ def login_of(
     return GsiLogin(credential_of(identity), trust, host_name, delegate=delegate)
 
 
-async def open_session(port: int, login: Login, *, timeout: float = PATIENCE) -> GridFTPSession:
+async def open_session(port: int, login: Login, *, timeout: float = TIMEOUT) -> GridFTPSession:
     return await GridFTPSession.open("127.0.0.1", port, login=login, timeout=timeout)

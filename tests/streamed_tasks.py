@@ -16,8 +16,9 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.ports import Clock
 from workers.engine.slice import run_slice
+from workers.server_addresses import Place, Places
 from workers.session_pool import Address, SessionKey, SessionPool
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import RealSessions
 from workers.streaming.host import StreamingHost
 
 #: Seconds for a whole task, ours.

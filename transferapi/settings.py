@@ -1,4 +1,4 @@
-"""Django's settings. Values that differ between installations come from the environment: see `config.py`."""
+"""Django's settings. Values that differ between installations come from the environment: see `config/sections.py`."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ SIGN_IN = "/signin"
 ACCOUNT = "/account"
 #: The most characters of an address to return to. No request line is longer.
 MAX_NEXT = 8190
+#: Schemes whose addresses stay in the browser: "" is that of an address without a scheme.
+_SCHEMES_OF_PAGES = frozenset({"", "http", "https", "javascript", "data", "blob"})
 _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'self'"
@@ -109,5 +111,10 @@ def _source(address: str) -> str:
     if parts.scheme in ("http", "https") and host and all(letter.isalnum() or letter in "-.:" for letter in host):
         name = f"[{host}]" if ":" in host else host
         return f"{parts.scheme}://{name}" + (f":{port}" if port else "")
-    is_of_an_app = parts.scheme.isascii() and parts.scheme not in ("", "http", "https", "javascript", "data", "blob")
-    return f"{parts.scheme}:" if is_of_an_app and parts.scheme.replace(".", "").replace("-", "").isalnum() else ""
+    return f"{parts.scheme}:" if _is_of_an_app(parts.scheme) else ""
+
+
+def _is_of_an_app(scheme: str) -> bool:
+    """Whether links of this scheme lead into another program (RFC 8252 section 7.1), not into a page."""
+    letters = scheme.replace(".", "").replace("-", "")
+    return scheme.isascii() and letters.isalnum() and scheme not in _SCHEMES_OF_PAGES

@@ -140,4 +140,4 @@ def _moment(field: str, given: dict[str, str]) -> datetime | None:
     try:
         return datetime.fromisoformat(given[field]).replace(tzinfo=UTC)
     except ValueError:
-        raise TimerInvalidError(field, _("A date with a time is wanted here.")) from None
+        raise TimerInvalidError(field, _("Expected a date with a time.")) from None

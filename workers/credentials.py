@@ -19,7 +19,7 @@ from identity.vault.store import CredentialInfo
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.worker import leases, renewal
 from workers.engine.credentials import CHECK_INTERVAL, CredentialStatus
-from workers.sessions import Place
+from workers.server_addresses import Place
 from workers.store import in_a_thread
 
 from .session_pool import Address, SessionKey

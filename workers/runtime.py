@@ -40,12 +40,14 @@ from transferapi.logs import context
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.notify import mail_sender, sign_up_mails, webhooks
+from transferapi.tasks.notify import mail_sender, webhooks
+from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.sessions import Places, RealSessions
+from workers.server_addresses import Places
+from workers.sessions import RealSessions
 from workers.store import PostgresTaskStore, bounds, on_a_connection
 
 from . import slice_trace, targets

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
 
 from endpoints.connect import dial
-from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.third_party import data_security
@@ -28,7 +26,8 @@ from .agents.reach import Reach, ReachOfAccounts, ReachOfRelay
 from .agents.ways import TO_AGENT, AgentWay, agent_way
 from .pooled_lane import PooledLane
 from .pooled_sessions import GuardedSession, PooledSession
-from .session_pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool, tiers_of
+from .server_addresses import Place, Places, ServerAddresses
+from .session_pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool
 from .share_access_guard import ShareAccessGuard
 from .streaming import accounts
 from .streaming.host import TaskStreams
@@ -38,33 +37,20 @@ from .streaming.way import Way
 
 #: Seconds without a reply after which a lane over UDT is lost: servers without threads accept UDT, and hang.
 UDT_STALL_TIMEOUT = 20.0
-#: Threads for names of data hosts, which may hang, and may be many: they must not delay other names or threads.
-_looking_up = ThreadPoolExecutor(2, thread_name_prefix="look-up")
 _PROTECTED = {
     data_security.DataSecurity.AUTHENTICATED: AUTHENTICATED,
     data_security.DataSecurity.PRIVATE: ENCRYPTED,
 }
 
 
-class Place(NamedTuple):
-    """A server before its name is resolved. subject: that of its certificate, if it is not the host name.
+class _LaneSetup(NamedTuple):
+    """The settings of a lane on which two servers agreed. plain: they are plain FTP servers, which may fail."""
 
-    through_jump_host: its name is resolved by the jump host, and no connection of ours goes there.
-    """
-
-    host: str
-    port: int
-    subject: str = ""
-    through_jump_host: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The servers of a task's endpoints, by side."""
-
-    servers: dict[Side, Sequence[Place]]
-    #: Further hosts that the endpoints' owners have registered for their data connections, by side.
-    data_hosts: Mapping[Side, Sequence[str]] = field(default_factory=dict)
+    plain: bool
+    agents: AgentWay
+    entrances: RelayEntrances | None
+    accept_address: Callable[[DataAddress], bool]
+    protection: DataProtection
 
 
 def anonymous(side: Side, address: Address, place: Place) -> SessionKey:
@@ -103,25 +89,19 @@ class RealSessions:
         self._pairs: WeakSet[ThirdPartyLane] = WeakSet()
         self._streaming = LaneOpener(spec, pool, streams)
         self._guards = guards or {}
-        self._places = places
+        self._addresses = ServerAddresses(places, resolve, look_up)
         self._pool = pool
         self._session_key = session_key
         self._encrypt = bool(spec.options.get("encrypt_data"))
-        self._resolve = resolve
         self._accept_address = accept_address
-        self._look_up = look_up
         self.transport = TCP
-        self._tiers: dict[Side, Sequence[Sequence[Address]]] = {}
-        #: Addresses of the endpoints' servers and data hosts, by side.
-        self._registered_hosts: dict[Side, Collection[str]] = {}
-        self._places_at: dict[tuple[Side, Address], Place] = {}
         #: The shortest round trip of each side, in seconds.
         self._round_trips: dict[Side, float] = {}
 
     async def session(self, side: Side) -> PooledSession:
         """A session to the endpoint's server with the fewest, or to another one when it cannot be reached."""
         try:
-            tiers = await self._allowed(side)
+            tiers = await self._addresses.allowed(side)
             session_keys = self._session_keys(side, tiers)
         except FaultError as error:
             raise FaultError(self._for_user(error.fault, side)) from None
@@ -146,11 +126,7 @@ class RealSessions:
         return replace(access_guard.for_user(fault), server="") if access_guard else fault.at(side)
 
     def _server(self, side: Side, address: Address) -> str:
-        """The server as the endpoint names it: host and port. "" for an agent."""
-        place = self._places_at[side, address]
-        if place.port == AGENT_PORT:
-            return ""
-        return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
+        return self._addresses.place(side, address).label
 
     def _pooled(self, session_key: SessionKey, side: Side, session: RemoteSession) -> PooledSession:
         access_guard = self._guards.get(side)
@@ -167,7 +143,7 @@ class RealSessions:
         """The keys of sessions to these servers now: the next session uses the credential that is stored now."""
         addresses = [address for tier in tiers for address in tier]
         session_keys = {
-            address: self._session_key(side, address, self._places_at[side, address]) for address in addresses
+            address: self._session_key(side, address, self._addresses.place(side, address)) for address in addresses
         }
         if access_guard := self._guards.get(side):
             return {address: access_guard.session_key(session_key) for address, session_key in session_keys.items()}
@@ -209,16 +185,29 @@ class RealSessions:
 
     async def _pair(self, transport: Transport, *, relayed: bool = False) -> PooledLane | StreamedLane:
         source, destination = await self._both()
-        entrances: RelayEntrances | None = None
         try:
             way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
             if way is Way.STREAM:
                 self.transport = TCP
                 return self._streaming.lane(source, destination)
-            agents = await agent_way(source, destination, self._pool, relayed=relayed)
-            if agents is AgentWay.SOURCE_CONNECTS:
-                entrances = await self._entrances(source, destination)
-                agents = agents if entrances else AgentWay.SOURCE_LISTENS
+            plain = way is Way.PLAIN
+            setup = await self._set_up(source, destination, transport, plain=plain, relayed=relayed)
+        except BaseException:
+            await self.give_back(source)
+            await self.give_back(destination)
+            raise
+        return self._third_party(source, destination, setup)
+
+    async def _set_up(
+        self, source: PooledSession, destination: PooledSession, transport: Transport, *, plain: bool, relayed: bool
+    ) -> _LaneSetup:
+        """Agree with both servers on all that a lane needs. Raises FaultError."""
+        agents = await agent_way(source, destination, self._pool, relayed=relayed)
+        entrances: RelayEntrances | None = None
+        if agents is AgentWay.SOURCE_CONNECTS:
+            entrances = await self._entrances(source, destination)
+            agents = agents if entrances else AgentWay.SOURCE_LISTENS
+        try:
             # Before the transport changes: a session with another transport may not be given back.
             accept_address = await self._accepts_for(agents, same=source.address == destination.address)
             held = await self._secure(source, destination, encrypt=self._encrypt or agents is AgentWay.RELAY)
@@ -227,44 +216,44 @@ class RealSessions:
         except BaseException:
             if entrances:
                 entrances.end()
-            await self.give_back(source)
-            await self.give_back(destination)
             raise
+        return _LaneSetup(plain, agents, entrances, accept_address, protection)
+
+    def _third_party(self, source: PooledSession, destination: PooledSession, setup: _LaneSetup) -> PooledLane:
+        agents = setup.agents
         lane = ThirdPartyLane(
             source.gridftp,
             destination.gridftp,
             parallelism=None,
-            stream_mode=way is Way.PLAIN or agents is AgentWay.SOURCE_LISTENS or self._stream_only,
-            accept_address=accept_address,
+            stream_mode=setup.plain or agents is AgentWay.SOURCE_LISTENS or self._stream_only,
+            accept_address=setup.accept_address,
             stall_timeout=UDT_STALL_TIMEOUT if self.transport.udt else STALL_TIMEOUT,
             listener=Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION,
             token=self._new_token() if agents is AgentWay.RELAY else "",
             flushes=agents is not AgentWay.TRY_DIRECT,
-            entrances=entrances,
+            entrances=setup.entrances,
         )
         self._pairs.add(lane)
-        kind = self._trial(way, agents, source, destination, by_relay=entrances is not None)
+        kind = self._trial(setup, source, destination)
         trial = kind(source, destination, self._pool) if kind else None
-        told = ways.told(agents, source, destination)
-        told = told or accounts.told(source, destination, self._pool, direct=True)
-        return PooledLane(source, destination, lane, self._pool, self.transport, protection, trial, told)
+        data_way = ways.told(agents, source, destination)
+        data_way = data_way or accounts.told(source, destination, self._pool, direct=True)
+        return PooledLane(source, destination, lane, self._pool, self.transport, setup.protection, trial, data_way)
 
-    def _trial(
-        self, way: Way, agents: AgentWay, source: PooledSession, destination: PooledSession, *, by_relay: bool
-    ) -> type[Trial] | None:
+    def _trial(self, setup: _LaneSetup, source: PooledSession, destination: PooledSession) -> type[Trial] | None:
         """How it is tried whether a new lane's data connections can be made; None where that is known."""
-        if by_relay:
+        if setup.entrances:
             return ReachOfRelay
-        if agents is AgentWay.TRY_DIRECT:
+        if setup.agents is AgentWay.TRY_DIRECT:
             return Reach
         if accounts.on_trial(source, destination, self._pool):
             return ReachOfAccounts
-        return Trial if way is Way.PLAIN else None
+        return Trial if setup.plain else None
 
     async def _entrances(self, source: PooledSession, destination: PooledSession) -> RelayEntrances | None:
         """Ports of the relay for this source; None where it has none for it now. Raises FaultError where it is away."""
         sender = source.gridftp.connection.peer_host
-        hosts = {sender, *await self._hosts(Side.SOURCE)}
+        hosts = {sender, *await self._addresses.hosts(Side.SOURCE)}
         entrances = RelayEntrances(partial(dial.open_entrance, hosts=hosts), self._new_token)
         try:
             await entrances.prepare()
@@ -293,18 +282,8 @@ class RealSessions:
 
     async def _registered(self, side: Side) -> Callable[[DataAddress], bool]:
         """The check that an address belongs to a host which the owner of this side registered, and passes the gate."""
-        known = await self._hosts(side)
+        known = await self._addresses.hosts(side)
         return lambda address: address[0] in known and self._accept_address(address)
-
-    async def _hosts(self, side: Side) -> Collection[str]:
-        """The addresses of the endpoint's servers and data hosts."""
-        if side not in self._registered_hosts:
-            names = self._places.data_hosts.get(side, ())
-            loop = asyncio.get_running_loop()
-            found = await asyncio.gather(*(loop.run_in_executor(_looking_up, self._look_up, name) for name in names))
-            servers = {address.host for tier in await self._allowed(side) for address in tier}
-            self._registered_hosts[side] = servers.union(*found)
-        return self._registered_hosts[side]
 
     async def _secure(
         self, source: PooledSession, destination: PooledSession, *, encrypt: bool
@@ -376,23 +355,3 @@ class RealSessions:
                     await self.give_back(one.result())
             raise
         return source, destination
-
-    async def _allowed(self, side: Side) -> Sequence[Sequence[Address]]:
-        """All addresses of the endpoint's servers that may be connected to. Raises FaultError when there is none."""
-        if side not in self._tiers:
-            places = self._places.servers.get(side, ())
-            found = await asyncio.gather(*(self._addresses(place) for place in places), return_exceptions=True)
-            known = [(place, hosts) for place, hosts in zip(places, found, strict=True) if isinstance(hosts, list)]
-            for place, host in [(place, host) for place, hosts in known for host in hosts]:
-                self._places_at.setdefault((side, Address(host, place.port)), place)
-            tiers = tiers_of([(hosts, place.port) for place, hosts in known])
-            refused = next((one for one in found if isinstance(one, BaseException)), None)
-            if refused and not any(tiers):
-                raise refused
-            self._tiers[side] = tiers
-        return self._tiers[side]
-
-    async def _addresses(self, place: Place) -> list[str]:
-        if place.through_jump_host:
-            return [place.host]
-        return await asyncio.to_thread(self._resolve, place.host, place.port)

@@ -55,7 +55,7 @@ R = TypeVar("R")
 #: Each thread keeps a connection to the database.
 THREADS = 4
 #: Seconds for which a call tries to reach the database again; after that the lease has run out anyway.
-PATIENCE = leases.TTL.total_seconds()
+LONGEST_RETRY = leases.TTL.total_seconds()
 RETRY_SECONDS = 0.2
 #: Seconds after which a thread checks that its idle connection still works and is not too old.
 CHECK_SECONDS = 10.0
@@ -69,7 +69,7 @@ def close_connections() -> None:
     everyone = threading.Barrier(THREADS)
 
     def close() -> None:
-        everyone.wait(PATIENCE)
+        everyone.wait(LONGEST_RETRY)
         connection.close()
 
     for closing in [_threads.submit(close) for _ in range(THREADS)]:
@@ -216,7 +216,7 @@ def on_a_connection(function: Callable[[], R]) -> R:
     Where only the reply was lost, the call is executed twice. That changes nothing, with three exceptions: an event or
     a run is written twice, and the end of a task fails because its lease is gone.
     """
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + LONGEST_RETRY
     if time.monotonic() - getattr(_checked, "at", 0.0) > CHECK_SECONDS:
         close_old_connections()
     while True:

@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from .harness import BOUNDS, Target
 
 #: Requests a second of each kind; seconds after which a request counts as unanswered.
-RATE, PATIENCE = 4.0, 15.0
+RATE, TIMEOUT = 4.0, 15.0
 #: Seconds between two samples of the memory of processes.
 LOOK = 0.1
-#: Requests under way at once: more than come within PATIENCE.
-UNDER_WAY = int(2 * RATE * PATIENCE) + 8
+#: Requests under way at once: more than come within TIMEOUT.
+UNDER_WAY = int(2 * RATE * TIMEOUT) + 8
 FILE = "/share/godata/file1.txt"
 
 
 @dataclass
 class Calls:
-    """seconds: from the moment when a request was due to its answer; PATIENCE where there was no answer."""
+    """seconds: from the moment when a request was due to its answer; TIMEOUT where there was no answer."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Honest:
             wrong = call()
         except (OSError, http.client.HTTPException) as error:
             wrong = f"{type(error).__name__}: {error}"
-        calls.seconds.append(PATIENCE if wrong else time.monotonic() - due)
+        calls.seconds.append(TIMEOUT if wrong else time.monotonic() - due)
         if wrong:
             calls.errors.append(wrong)
 
@@ -104,7 +104,7 @@ class Honest:
     def _call(self, method: str, path: str, body: str | None, expect: int) -> str:
         """The reason why the answer is wrong; "" where it is right."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(*self._target.address, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(*self._target.address, timeout=TIMEOUT)
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()

@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 #: Parallel requests, and the users that send them.
 REQUESTS, USERS = 18, 5
 #: Seconds: more than an operation may take.
-PATIENCE = 90.0
+TIMEOUT = 90.0
 FACTS = "Type=file;Size=1;Modify=20260102030405;UNIX.mode=0644;UNIX.owner=root;UNIX.group=root;"
 #: The answers to the client's login, without its path.
 REPLIES = {
@@ -177,7 +177,7 @@ def _endpoint(target: Target, person: Person, port: int) -> str:
 
 def ask(target: Target, person: Person, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
     """One request of an attacker on a connection of its own: status and body."""
-    connection = http.client.HTTPConnection(*target.address, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(*target.address, timeout=TIMEOUT)
     headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/json"}
     try:
         connection.request(method, path, body, headers)

@@ -26,7 +26,7 @@ from deploy.endpoint.toolkit import hand_over
 from .laptops import connected, way_to_service
 from .nat_network import laptop
 
-#: The least ratio to the toolkit's servers (issue 15).
+#: The least ratio to the rate between two of the toolkit's servers, by data set.
 WANTED = {"DS1": 0.9, "DS6": 0.8}
 TOTAL = 256 * 10**6
 LIMIT = 300.0

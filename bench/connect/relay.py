@@ -4,7 +4,7 @@
 
 The agents are the product's own tunnels, on one loop of this process; they sign with a fast library, because five
 hundred laptops have five hundred processors. They come through the product's web server, as with `make up`. The last
-rows are of one agent, the whole program, in a process of its own. Beside each number stands what issue 15 asks for.
+rows are of one agent, the whole program, in a process of its own. Beside each number stands its bar.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def main() -> None:
         found = identities(options.agents)
         log = Path(os.environ["WAYBILL_HOME"]) / "logs" / "relay.log"
         sys.stdout.write(f"\nAgents and the relay ({machine()})\n\n")
-        row("", "", "issue 15")
+        row("", "", "bar")
         asyncio.run(measure_crowd(running.port, found, log, options.idle))
         measure_agent(running.port, found[0], log, options.idle)
 

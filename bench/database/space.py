@@ -24,7 +24,7 @@ from deploy.stack.postgres import Postgres
 TABLES = ("tasks_item", "tasks_file", "tasks_event", "tasks_task")
 #: Items of one task, and files of one batch.
 PER_TASK, BATCH = 100_000, 1000
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def _await_vacuum(since: float) -> None:
         "SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('tasks_item', 'tasks_file')"
         f" AND coalesce(last_autovacuum, '-infinity') < to_timestamp({since})"
     )
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while _one(left):
         if time.monotonic() > end:
             raise TimeoutError("autovacuum did not come")

@@ -27,7 +27,7 @@ import psycopg2
 from bench.instance import Api, instance
 from bench.place import workplace
 from bench.soak.books import audit, compare, has_event
-from bench.soak.fault_injection import Site, Weather, storm
+from bench.soak.fault_injection import FaultChooser, Site, storm
 from bench.soak.trees import Found, look_at, make_tree
 from bench.table import machine
 from transferapi.tasks.options import NOT_YET
@@ -35,7 +35,7 @@ from transferapi.tasks.options import NOT_YET
 T = TypeVar("T")
 
 #: Seconds for one task, whatever happens to it.
-PATIENCE = 900.0
+TIMEOUT = 900.0
 #: The event of a task whose destination would not set a modification time: the file counts all the same.
 TIMES_SKIPPED = "PRESERVE_TIMESTAMP_SKIPPED"
 #: Of tasks: these go a second time, over what is there already.
@@ -57,7 +57,7 @@ async def insist(call: Callable[[], T]) -> T:
 
 
 class Soak:
-    def __init__(self, api: Api, sites: list[Site], fault_injection: Weather) -> None:
+    def __init__(self, api: Api, sites: list[Site], fault_injection: FaultChooser) -> None:
         self.api = api
         self.sites = sites
         self.fault_injection = fault_injection
@@ -151,7 +151,7 @@ class Soak:
         return str((await insist(lambda: self.api.call("POST", "/transfer", document)))["task_id"])
 
     async def wait(self, task_id: str) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while True:
             task: dict[str, Any] = await insist(lambda: self.api.call("GET", f"/task/{task_id}"))
             if task["status"] != "ACTIVE" or time.monotonic() > end:
@@ -165,7 +165,7 @@ class Soak:
 
 
 async def run(api: Api, root: Path, arguments: argparse.Namespace) -> None:
-    fault_injection = Weather(random.Random(arguments.seed), silences=max(1, arguments.tasks // 25))
+    fault_injection = FaultChooser(random.Random(arguments.seed), silences=max(1, arguments.tasks // 25))
     kinds = arguments.kinds.split(",")
     sites = [
         Site(f"{kind}{number}", kind, root, fault_injection, data=number == 1) for kind in kinds for number in (1, 2)

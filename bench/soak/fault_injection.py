@@ -24,7 +24,7 @@ SILENT = 0.05
 DOORS = 100
 
 
-class Weather:
+class FaultChooser:
     """Chooses the faults at random, and counts them."""
 
     def __init__(self, dice: random.Random, silences: int) -> None:
@@ -53,7 +53,7 @@ class Weather:
 class StormyData(DataProxy):
     """Each connection may be cut at any piece."""
 
-    def __init__(self, fault_injection: Weather) -> None:
+    def __init__(self, fault_injection: FaultChooser) -> None:
         super().__init__()
         self._fault_injection = fault_injection
 
@@ -72,7 +72,7 @@ class StormyData(DataProxy):
 class StormyProxy(MisbehavingProxy):
     """Misbehaves again and again, at random."""
 
-    def __init__(self, target_port: int, fault_injection: Weather, data: DataProxy | None) -> None:
+    def __init__(self, target_port: int, fault_injection: FaultChooser, data: DataProxy | None) -> None:
         super().__init__(target_port, data=data)
         self._fault_injection = fault_injection
 
@@ -86,7 +86,7 @@ class StormyProxy(MisbehavingProxy):
 class Site:
     """A server of one kind behind its proxies, and the endpoint that it is."""
 
-    def __init__(self, name: str, kind: str, root: Path, fault_injection: Weather, *, data: bool) -> None:
+    def __init__(self, name: str, kind: str, root: Path, fault_injection: FaultChooser, *, data: bool) -> None:
         self.name = name
         self.kind = kind
         self.folder = root / name
@@ -123,7 +123,7 @@ class Site:
         await self.station.start()
 
 
-async def storm(fault_injection: Weather, api: Api, sites: list[Site], seconds_between: float) -> None:
+async def storm(fault_injection: FaultChooser, api: Api, sites: list[Site], seconds_between: float) -> None:
     """Kill servers, workers, Redis and the database, one after another, until canceled."""
     while True:
         await asyncio.sleep(seconds_between * 2 * fault_injection.dice.random())
@@ -135,7 +135,7 @@ async def storm(fault_injection: Weather, api: Api, sites: list[Site], seconds_b
                 kill_of_service(fault_injection, api, what)
 
 
-def kill_of_service(fault_injection: Weather, api: Api, what: str) -> None:
+def kill_of_service(fault_injection: FaultChooser, api: Api, what: str) -> None:
     pids = [pid for name, pid in api.connection["pids"].items() if name.startswith(what)]
     if not pids:
         return

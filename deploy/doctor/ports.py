@@ -21,8 +21,11 @@ SECONDS = 5.0
 _FOR = {
     "web": ("Nothing serves requests on this machine", "Start the web server, unless it runs on another machine."),
     "worker": ("Nothing moves files on this machine", "Start a worker, unless they run on other machines."),
-    "shell": ("Nobody can use the ssh shell", "Start `waybill shell`, unless it is not wanted or runs elsewhere."),
-    "relay": ("No agent can connect", "Start `waybill relay`, unless agents are not wanted."),
+    "shell": (
+        "Nobody can use the ssh shell",
+        "Start `waybill shell`, unless it is not needed or runs on another host.",
+    ),
+    "relay": ("No agent can connect", "Start `waybill relay`, unless agents are not needed."),
 }
 
 

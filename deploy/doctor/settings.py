@@ -32,7 +32,7 @@ def _missing(config: Config) -> Iterator[Finding]:
         )
     if config.oidc_key is None:
         yield warning(
-            "WAYBILL_OIDC_KEY is not set: programs that want identity tokens cannot sign users in.",
+            "WAYBILL_OIDC_KEY is not set: programs that need identity tokens cannot sign users in.",
             "Give the file of an RSA key by WAYBILL_OIDC_KEY_FILE (openssl genpkey -algorithm RSA).",
         )
 

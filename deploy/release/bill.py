@@ -49,15 +49,22 @@ def read_lock(text: str) -> list[Locked]:
     for number, line in enumerate(text.splitlines(), 1):
         if pin := _PIN.match(line):
             found.append(Locked(pin["name"], pin["version"], pin["marker"] or ""))
-        elif found and (digest := _HASH.match(line)):
-            found[-1].hashes.append(digest[1])
-        elif found and (via := _VIA.match(line)):
-            found[-1].wanted_by += [via[1].split()[0]] if via[1] else []
-        elif line.strip() and not line.startswith("#"):
+        elif not (found and _is_about(found[-1], line)) and line.strip() and not line.startswith("#"):
             raise ReleaseError(f"line {number} of the lock file is not understood")
     if lost := [one.name for one in found if not one.hashes]:
         raise ReleaseError(f"the lock file has no hash for {', '.join(lost)}")
     return found
+
+
+def _is_about(library: Locked, line: str) -> bool:
+    """Take a line with a hash of this library, or with another one that needs it; False: it is neither."""
+    if digest := _HASH.match(line):
+        library.hashes.append(digest[1])
+    elif via := _VIA.match(line):
+        library.wanted_by += [via[1].split()[0]] if via[1] else []
+    else:
+        return False
+    return True
 
 
 def bill_of_materials(source: Source) -> dict[str, Any]:

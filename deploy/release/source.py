@@ -13,7 +13,7 @@ from pathlib import Path
 from .errors import ReleaseError
 
 #: Seconds for one program.
-PATIENCE = 600.0
+COMMAND_TIMEOUT = 600.0
 #: Characters of a failed program's output that the error shows.
 SHOWN = 2000
 
@@ -62,12 +62,18 @@ def run(words: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | 
     """Run a program to its end and return its standard output. Raises ReleaseError with the end of what it wrote."""
     try:
         done = subprocess.run(
-            words, cwd=folder, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
+            words,
+            cwd=folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_TIMEOUT,
         )
     except FileNotFoundError:
         raise ReleaseError(f"{words[0]} is not installed") from None
     except subprocess.TimeoutExpired:
-        raise ReleaseError(f"{words[0]} did not end within {PATIENCE:.0f} s") from None
+        raise ReleaseError(f"{words[0]} did not end within {COMMAND_TIMEOUT:.0f} s") from None
     if done.returncode:
         raise ReleaseError(f"{words[0]} failed:\n{(done.stdout + done.stderr)[-SHOWN:]}")
     return done.stdout

@@ -12,6 +12,8 @@ WEB = ("gunicorn", "--config", "python:deploy.web.gunicorn_conf", "transferapi.w
 WORKER_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {"pool": "threads", "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
 )
+#: The advisory lock of PostgreSQL under which one process migrates the schema.
+MIGRATING = 6501
 #: Seconds that a supervisor gives a role between SIGTERM and SIGKILL: units, the compose file, docs/operate/roles.md.
 STOP_SECONDS: Mapping[str, int] = MappingProxyType({"web": 10, "worker": 20, "shell": 10, "relay": 10})
 

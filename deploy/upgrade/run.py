@@ -9,8 +9,8 @@ from django.core.management.sql import emit_post_migrate_signal
 from django.db import DatabaseError, connection
 from django.db.migrations.migration import Migration
 
-from deploy.roles import MIGRATING
 from deploy.stack.errors import StackError
+from deploy.stack.roles import MIGRATING
 from transferapi.schema_migration import BoundedExecutor, LockedError
 from transferapi.schema_version import CONTRACT, EXPAND, Key
 from transferapi.tasks.upkeep import service_processes

@@ -240,7 +240,7 @@ class Connection:
         while data and isinstance(self.socket, ssl.SSLSocket) and (more := self.socket.pending()):
             data += self.socket.recv(more)
         if not data:
-            raise ConnectionResetError("it has hung up")
+            raise ConnectionResetError("it has closed the connection")
         self._moved += len(data)
         return data
 

@@ -56,10 +56,10 @@ Graph = Mapping[str, frozenset[str]]
 
 
 @cache
-def modules() -> Mapping[str, Path]:
-    """Each module of the product (migrations left out), by its dotted name, in the order of the names."""
+def modules(tops: tuple[str, ...] = TOPS) -> Mapping[str, Path]:
+    """Each module below these folders (migrations left out), by its dotted name, in the order of the names."""
     found = {}
-    for top in TOPS:
+    for top in tops:
         for path in sorted((ROOT / top).rglob("*.py")):
             if "migrations" not in path.parts:
                 found[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = path
@@ -75,17 +75,11 @@ class _Statement(NamedTuple):
 
 
 @cache
-def _statements(name: str) -> tuple[_Statement, ...]:
+def _statements(name: str, path: Path) -> tuple[_Statement, ...]:
     """Import statements anywhere in a module, also inside functions."""
-    path = modules()[name]
     tree = ast.parse(path.read_text())
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    guarded = {
-        node
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
+    guarded = _for_type_checkers(tree)
     found: list[_Statement] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -97,25 +91,32 @@ def _statements(name: str) -> tuple[_Statement, ...]:
     return tuple(found)
 
 
+def _for_type_checkers(tree: ast.Module) -> set[ast.AST]:
+    """The nodes below `if TYPE_CHECKING`."""
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    return {node for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING" for node in ast.walk(block)}
+
+
 def imports(name: str) -> Iterator[str]:
     """All that this module imports, by full name: modules, and what it takes from them."""
-    for statement in _statements(name):
+    for statement in _statements(name, modules()[name]):
         yield statement.module
         yield from statement.taken
 
 
 @cache
-def module_graph() -> Graph:
-    """Each module -> modules of ours that it imports when it runs. `from package import module` counts for the module.
+def module_graph(tops: tuple[str, ...] = TOPS) -> Graph:
+    """Each module -> modules below these folders that it imports when it runs.
 
+    `from package import module` counts for the module.
     Imports below `if TYPE_CHECKING` are left out.
     """
-    known = modules()
+    known = modules(tops)
     found = {}
-    for name in known:
+    for name, path in known.items():
         targets = {
             one if one in known else statement.module
-            for statement in _statements(name)
+            for statement in _statements(name, path)
             if not statement.for_types
             for one in (statement.taken or (statement.module,))
         }

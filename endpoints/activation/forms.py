@@ -143,7 +143,7 @@ class FilledForm:
             return None
         hours = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
         if not 1 <= hours <= LONGEST_HOURS:
-            reason = f"A whole number of hours from 1 to {LONGEST_HOURS} is wanted here."
+            reason = f"Expected a whole number of hours from 1 to {LONGEST_HOURS}."
             raise RequirementError(f"{self.form}.lifetime_in_hours", reason)
         return timedelta(hours=hours)
 
@@ -184,9 +184,9 @@ def _checked(row: Requirement, secret: Secret) -> Secret:
     is_file = row.file or (row.form, row.name) in _WRITTEN_FILES
     longest, controls = (LONGEST_FILE, _CONTROL_BUT_LINES) if is_file else (LONGEST_TEXT, FORBIDDEN)
     if len(secret.value) > longest:
-        raise RequirementError(f"{row.form}.{row.name}", f"At most {longest} characters are wanted here.")
+        raise RequirementError(f"{row.form}.{row.name}", f"Expected at most {longest} characters.")
     if controls.search(secret.value):
-        reason = "A text file in PEM is wanted here." if is_file else "No control characters are wanted here."
+        reason = "Expected a text file in PEM." if is_file else "Expected no control characters."
         raise RequirementError(f"{row.form}.{row.name}", reason)
     return secret
 

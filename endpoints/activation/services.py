@@ -21,6 +21,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from identity.models import User
 from identity.vault import store as vault
+from identity.vault.store import CredentialInfo
 
 from . import forms, new_credentials
 from . import status as activation
@@ -97,14 +98,16 @@ def autoactivate(
         activation_status = activation.activation_status(user.pk, endpoint, now)
     if activation_status.credential is None or not _lasts(activation_status, until):
         return _failed(endpoint, activation_status, now)
-    place = vault.endpoint_binding(endpoint.pk)
-    if (
-        not vault.record_activation(activation_status.credential, place)
-        or activation_status.credential.bound_to == place
-    ):
+    if not _is_first_use(endpoint, activation_status.credential):
         return ActivationResult(endpoint, "AlreadyActivated", "The endpoint is activated already", activation_status)
     message = "The endpoint was activated with a credential that you have from its server"
     return ActivationResult(endpoint, "AutoActivated.CachedCredential", message, activation_status)
+
+
+def _is_first_use(endpoint: Endpoint, credential: CredentialInfo) -> bool:
+    """Record the activation. Whether this credential, of the endpoint's server, activates the endpoint only now."""
+    place = vault.endpoint_binding(endpoint.pk)
+    return vault.record_activation(credential, place) and credential.bound_to != place
 
 
 def _of_owner(user: User, share: Endpoint, now: datetime | None) -> ActivationStatus:

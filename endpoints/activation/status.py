@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -126,11 +126,7 @@ def _activation_statuses(
     """The statuses of pairs of user and endpoint, by the given keys. A jump host must be active, too."""
     needs = {key: need(endpoint) for key, (_, endpoint) in places.items()}
     bound = {key: bindings(places[key][1]) for key in places if needs[key] is not Need.NONE}
-    wanted = {binding for one in bound.values() for binding in one}
-    held = vault.find_for_users([places[key][0] for key in bound], sorted(wanted), now) if wanted else []
-    theirs: dict[uuid.UUID, list[CredentialInfo]] = {}
-    for one in held:
-        theirs.setdefault(one.user_id, []).append(one)
+    theirs = _credentials([places[key][0] for key in bound], set().union(*bound.values()), now)
     found = {
         key: ActivationStatus(needs[key], _best(needs[key], bound.get(key, ()), theirs.get(user_id, ())))
         for key, (user_id, _) in places.items()
@@ -138,6 +134,16 @@ def _activation_statuses(
     jumps = {key: (user_id, row.jump_host) for key, (user_id, row) in places.items() if row.jump_host is not None}
     through = _activation_statuses(jumps, now) if jumps else {}
     return {key: one if through.get(key, one).active else ActivationStatus(one.need) for key, one in found.items()}
+
+
+def _credentials(
+    users: Sequence[uuid.UUID], bound_to: Collection[str], now: datetime | None
+) -> Mapping[uuid.UUID, Sequence[CredentialInfo]]:
+    """The credentials of each user with one of these bindings."""
+    theirs: dict[uuid.UUID, list[CredentialInfo]] = {}
+    for one in vault.find_for_users(users, sorted(bound_to), now) if bound_to else []:
+        theirs.setdefault(one.user_id, []).append(one)
+    return theirs
 
 
 def _best(wants: Need, bound: Sequence[str], held: Sequence[CredentialInfo]) -> CredentialInfo | None:

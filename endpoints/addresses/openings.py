@@ -67,5 +67,5 @@ def _range(word: str, ports: str) -> tuple[int, int]:
     first = int(found[1]) if found else 0
     last = int(found[2] or first) if found else 0
     if not 1 <= first <= last <= MAX_PORT:
-        raise ValueError(f"{word}: a port from 1 to 65535, or a range of them such as 2811-2813, is wanted behind it")
+        raise ValueError(f"{word}: expected a port from 1 to 65535 behind it, or a range of them such as 2811-2813")
     return first, last

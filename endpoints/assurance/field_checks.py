@@ -16,7 +16,7 @@ def minutes(field: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_MINUTES:
-        raise EndpointInvalidError(field, f"A number of minutes from 1 to {MAX_MINUTES} is wanted here, or null.")
+        raise EndpointInvalidError(field, f"Expected a number of minutes from 1 to {MAX_MINUTES}, or null.")
     return value
 
 
@@ -25,7 +25,7 @@ def domains(field: str, value: object) -> list[str] | None:
     if value is None or value == []:
         return None
     if not isinstance(value, list) or len(value) > MAX_DOMAINS:
-        raise EndpointInvalidError(field, f"A list of at most {MAX_DOMAINS} domains is wanted here, or null.")
+        raise EndpointInvalidError(field, f"Expected a list of at most {MAX_DOMAINS} domains, or null.")
     if not all(isinstance(name, str) and _DOMAIN.match(name.lower()) for name in value):
         raise EndpointInvalidError(field, "Each of them is a domain such as example.org.")
     return list(dict.fromkeys(name.lower() for name in value))

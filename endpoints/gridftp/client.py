@@ -256,7 +256,7 @@ class GridFTPSession:
     async def _bare_data_connection(self) -> None:
         """Let the server accept our data connection, for which we have no key. A lane sends its own settings again."""
         if self.demands_encryption:
-            advice = "This server lists folders on data connections only, and the task wants those encrypted."
+            advice = "This server lists folders on data connections only, and the task requires their encryption."
             raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=FaultScope.ENDPOINT, advice=advice))
         if "DCAU" in self.features:
             await apply(self, self.data_security.bare())

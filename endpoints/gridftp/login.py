@@ -40,7 +40,7 @@ LEAST_LIFE = timedelta(seconds=10)
 REVOKED = "The credential was revoked by its authority."
 UNCERTAIN = (
     "Whether the credential was revoked is not known: the revocation list of its authority is out of date or "
-    "cannot be read; this service's operator must see to it."
+    "cannot be read. Contact the operator of this service."
 )
 
 

@@ -157,7 +157,7 @@ def _principal(spec: RuleSpec) -> uuid.UUID | None:
         return None
     if spec.principal_type not in (principals.IDENTITY, principals.GROUP):
         words = ", ".join([principals.IDENTITY, principals.GROUP, *sorted(principals.EVERYBODY)])
-        raise EndpointInvalidError("principal_type", f"One of {words} is wanted here.")
+        raise EndpointInvalidError("principal_type", f"Expected one of {words}.")
     return principals.known(spec.principal_type, spec.principal)
 
 
@@ -172,7 +172,7 @@ def _folder(text: str) -> str:
 
 def _permissions(text: str) -> str:
     if text not in PERMISSIONS:
-        raise EndpointInvalidError("permissions", "r or rw is wanted here.")
+        raise EndpointInvalidError("permissions", "Expected r or rw.")
     return text
 
 

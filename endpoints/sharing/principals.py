@@ -18,7 +18,7 @@ def known(principal_type: str, principal: str | None) -> uuid.UUID:
     try:
         found = uuid.UUID(principal or "")
     except ValueError:
-        raise EndpointInvalidError("principal", "The id of a user or of a group, a UUID, is wanted here.") from None
+        raise EndpointInvalidError("principal", "Expected the id of a user or of a group, a UUID.") from None
     if principal_type == IDENTITY and User.objects.filter(pk__in=users_of(found), is_active=True).exists():
         return found
     if principal_type == GROUP and Group.objects.filter(pk=found).exists():

@@ -44,7 +44,7 @@ def create(user: User, ref: str, principal_type: str, principal: str, role: str)
     """Raises the errors of `registry.resolve`, EndpointInvalidError, RoleExistsError, TooManyRolesError."""
     endpoint = registry.resolve(user, ref, Permission.APPOINT)
     if principal_type not in (principals.IDENTITY, principals.GROUP):
-        raise EndpointInvalidError("principal_type", "identity or group is wanted here.")
+        raise EndpointInvalidError("principal_type", "Expected identity or group.")
     name = _name(role, endpoint)
     row = Role(
         endpoint=endpoint,
@@ -110,7 +110,7 @@ def _name(text: str, endpoint: Endpoint) -> RoleName:
     try:
         name = RoleName(text)
     except ValueError:
-        raise EndpointInvalidError("role", f"One of {', '.join(RoleName)} is wanted here.") from None
+        raise EndpointInvalidError("role", f"Expected one of {', '.join(RoleName)}.") from None
     if name is RoleName.ACCESS_MANAGER and endpoint.host_id is None:
         raise EndpointInvalidError("role", "There are access rules to manage on shared endpoints only.")
     return name

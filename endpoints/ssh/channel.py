@@ -245,7 +245,7 @@ def _log_in(transport: paramiko.Transport, options: BridgeOptions) -> None:
         refused = isinstance(error, paramiko.AuthenticationException) and transport.is_active()
         raise BridgeFailedError(Failure.REFUSED if refused else Failure.BROKEN, _text(error)) from None
     if more:
-        raise BridgeFailedError(Failure.REFUSED, f"the server also wants {', '.join(more)}")
+        raise BridgeFailedError(Failure.REFUSED, f"the server also requires {', '.join(more)}")
 
 
 def _private_key(pem: bytes) -> paramiko.PKey:

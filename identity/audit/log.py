@@ -89,7 +89,6 @@ def record(
     """Append a row. user: whom it is about. actor: who did it; None: the user, or the present origin."""
     here = origin.present()
     by_other = actor if actor is not None and actor != user else None
-    facts = [(name, value) for name, value in (details or {}).items() if value not in (None, "")]
     AuditEvent.objects.create(
         what=what,
         user_id=user.pk if user else None,
@@ -98,7 +97,7 @@ def record(
         actor=by_other.username if by_other else "" if actor else here.actor,
         way=way[:16],
         address=(address or here.address)[:64],
-        details={name: _shown(value) for name, value in facts[:MAX_DETAILS]},
+        details=_given(details or {}),
     )
 
 
@@ -128,6 +127,12 @@ def record_refusal(user: User | None, way: str, address: str = "", reason: str =
         if cache.incr("audit:refusals") > MOST_REFUSALS:
             return
     record(What.SIGN_IN_REFUSED, user, {"reason": reason}, way=way, address=address)
+
+
+def _given(details: Facts) -> dict[str, str]:
+    """The details that have a value, as text."""
+    given = [(name, value) for name, value in details.items() if value not in (None, "")]
+    return {name: _shown(value) for name, value in given[:MAX_DETAILS]}
 
 
 def _shown(value: object) -> str:

@@ -237,7 +237,7 @@ def checked_fields(given: Mapping[str, object]) -> dict[str, str]:
         if value is None or value == "":
             continue
         if not isinstance(value, str) or len(value) > MAX_FIELD or FORBIDDEN.search(value):
-            raise GroupInvalidError(name, f"A line of at most {MAX_FIELD} characters is wanted here.")
+            raise GroupInvalidError(name, f"Expected a line of at most {MAX_FIELD} characters.")
         values[name] = value
     return values
 
@@ -263,7 +263,7 @@ def _apply(group: Group, policies: Policies) -> None:
         if value is None:
             continue
         if policy.name in words and value not in words[policy.name]:
-            raise GroupInvalidError(policy.name, f"One of {', '.join(words[policy.name])} is wanted here.")
+            raise GroupInvalidError(policy.name, f"Expected one of {', '.join(words[policy.name])}.")
         if policy.name == "signup_fields":
             value = _signup_fields(value)
         setattr(group, policy.name, value)
@@ -278,7 +278,7 @@ def _signup_fields(names: Sequence[str]) -> list[str]:
 def checked_name(text: str) -> str:
     """Raises GroupInvalidError."""
     if not text.strip() or len(text) > MAX_NAME or FORBIDDEN.search(text):
-        raise GroupInvalidError("name", f"A line of at most {MAX_NAME} characters is wanted here.")
+        raise GroupInvalidError("name", f"Expected a line of at most {MAX_NAME} characters.")
     return text
 
 

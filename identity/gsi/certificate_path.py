@@ -348,24 +348,31 @@ def _check_proxies(path: CertificatePath) -> None:
 
 
 def _check_proxy_form(proxy: Certificate, issuer: Certificate, info: ProxyInfo) -> None:
-    added = proxy.subject.rdns[-1:]
-    if (
-        proxy.subject.rdns[:-1] != issuer.subject.rdns
-        or proxy.issuer != issuer.subject
-        or not added
-        or [attribute.oid for attribute in added[0]] != [NameOID.COMMON_NAME]
-    ):
+    if not _extends_name(proxy, issuer):
         raise BadProxyError(f"The {_title(proxy)} is a proxy with the wrong name.")
     if not info.critical:
         raise BadProxyError(f"The {_title(proxy)} is a proxy whose proxyCertInfo is not critical (RFC 3820, 3.8).")
     if info.policy not in (INHERIT_ALL, LIMITED) or info.has_rules:
         raise BadProxyError(f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.")
-    constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
-    if (constraints is not None and constraints.ca) or (usage is not None and usage.key_cert_sign):
+    if _has_authority(proxy):
         raise BadProxyError(f"The {_title(proxy)} is a proxy with the rights of an authority.")
     if any(extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
         raise BadProxyError(f"The {_title(proxy)} is a proxy with alternative names.")
     _check_signs(proxy)
+
+
+def _extends_name(proxy: Certificate, issuer: Certificate) -> bool:
+    """Whether the proxy's subject is its issuer's with one common name behind it (RFC 3820 section 3.4)."""
+    above, added = proxy.subject.rdns[:-1], proxy.subject.rdns[-1:]
+    if proxy.issuer != issuer.subject or above != issuer.subject.rdns:
+        return False
+    return [[attribute.oid for attribute in part] for part in added] == [[NameOID.COMMON_NAME]]
+
+
+def _has_authority(proxy: Certificate) -> bool:
+    """Whether the proxy claims that it may issue certificates as an authority."""
+    constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
+    return bool(constraints and constraints.ca) or bool(usage and usage.key_cert_sign)
 
 
 def extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:

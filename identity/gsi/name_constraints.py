@@ -58,9 +58,14 @@ def _lies_in(name: x509.GeneralName, tree: x509.GeneralName) -> bool:
         network = tree.value
         return isinstance(network, ipaddress.IPv4Network | ipaddress.IPv6Network) and name.value in network
     ours, theirs = str(name.value).lower(), str(tree.value).lower()
-    if isinstance(name, x509.RFC822Name) and "@" not in theirs:
-        ours = ours.rpartition("@")[2]
-        return ours == theirs or (theirs.startswith(".") and ours.endswith(theirs))
     if isinstance(name, x509.RFC822Name):
-        return ours == theirs
+        return _mailbox_lies_in(ours, theirs)
     return not theirs or ours == theirs or ours.endswith("." + theirs.removeprefix("."))
+
+
+def _mailbox_lies_in(mailbox: str, tree: str) -> bool:
+    """A tree is one mailbox, all mailboxes of a host, or of a domain's hosts (RFC 5280 section 4.2.1.10)."""
+    if "@" in tree:
+        return mailbox == tree
+    host = mailbox.rpartition("@")[2]
+    return host == tree or (tree.startswith(".") and host.endswith(tree))

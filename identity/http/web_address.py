@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 MAX_URL = 1000
 _HOST = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]")
@@ -49,14 +49,23 @@ def parse_url(text: str, *, keep_slash: bool = False, server: str = "a web serve
         port = parts.port
     except ValueError:
         raise WebAddressError from None
-    if len(text) > MAX_URL or not text.isascii() or not text.isprintable() or " " in text:
+    if not _is_plain(text):
         raise WebAddressError
     if parts.scheme not in _PORTS:
         raise WebAddressError(f"The address of {server} begins with https://.")
-    if parts.query or parts.fragment or text[-1] in "?#" or "@" in parts.netloc:
+    if _has_more_than_a_place(text, parts):
         raise WebAddressError(f"The address of {server} has neither a user, nor a query, nor a fragment.")
     name = re.sub(r":\d*$", "", parts.netloc)
     if not _HOST.fullmatch(name) or not _PATH.fullmatch(parts.path) or port == 0:
         raise WebAddressError
     path = parts.path if keep_slash else parts.path.rstrip("/")
     return Url(parts.scheme, name.strip("[]").lower().rstrip("."), port or _PORTS[parts.scheme], path)
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= MAX_URL and text.isascii() and text.isprintable() and " " not in text
+
+
+def _has_more_than_a_place(text: str, parts: SplitResult) -> bool:
+    """Whether the address has a user, a query or a fragment, also an empty one."""
+    return bool(parts.query or parts.fragment) or text[-1] in "?#" or "@" in parts.netloc

@@ -251,7 +251,7 @@ class _Line:
         assert tls is not None
         got = self._do(step, lambda: tls.recv(_CHUNK))
         if not got:
-            raise _hung_up(step)
+            raise _closed_early(step)
         self._read += got
 
     def _do(self, step: str, call: Callable[[], T]) -> T:
@@ -265,14 +265,14 @@ class _Line:
         except TimeoutError:
             raise MyProxyTimeoutError(step, self._timeout) from None
         except ssl.SSLEOFError:
-            raise _hung_up(step) from None
+            raise _closed_early(step) from None
         except ssl.SSLError:
             if said := self._said_in_clear():
                 raise ServerFailedError(said) from None
             reason = "The MyProxy server does not speak TLS 1.2 or later as it should."
             raise MyProxyProtocolError(reason) from None
         except OSError:
-            raise _hung_up(step) from None
+            raise _closed_early(step) from None
 
     def _said_in_clear(self) -> str:
         """The error that the server sent in place of TLS. OpenSSL has read its first octets, and not the rest."""
@@ -294,8 +294,8 @@ class _Line:
             self._socket.close()
 
 
-def _hung_up(step: str) -> MyProxyProtocolError:
-    return MyProxyProtocolError(f"The MyProxy server hung up when it should {step}.")
+def _closed_early(step: str) -> MyProxyProtocolError:
+    return MyProxyProtocolError(f"The MyProxy server closed the connection when it should {step}.")
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -314,7 +314,7 @@ def _check_answer(fields: dict[str, str], request: _Request) -> None:
     if fields["RESPONSE"] == "0":
         return
     if fields["RESPONSE"] == "2":
-        raise LogonRefusedError("The MyProxy server wants more than a passphrase, which Waybill cannot give it.")
+        raise LogonRefusedError("The MyProxy server requires more than a passphrase, which Waybill cannot give it.")
     said = fields.get("ERROR", "")
     if re.search(r"invalid (credential )?pass|bad password|no passphrase|authentication fail", said, re.IGNORECASE):
         raise BadPassphraseError("The MyProxy server does not accept this passphrase.")

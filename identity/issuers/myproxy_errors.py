@@ -49,7 +49,7 @@ class MyProxyTimeoutError(MyProxyError):
 
 class UntrustedServerError(MyProxyError):
     def __init__(self, refused: UntrustedError) -> None:
-        super().__init__(f"The MyProxy server is not trusted, and was told nothing. {refused.reason}")
+        super().__init__(f"The MyProxy server is not trusted, and nothing was sent to it. {refused.reason}")
         self.refused = refused
 
 
@@ -62,8 +62,8 @@ class ServerFailedError(MyProxyError):
 
     def __init__(self, said: str) -> None:
         super().__init__(
-            f'The MyProxy server gives up before TLS begins, and was told nothing. It says: "{said}". So does a server '
-            "whose own certificate has expired or cannot be read: its administrator must look there."
+            f'The MyProxy server gives up before TLS begins, and nothing was sent to it. It says: "{said}". So does a '
+            "server whose own certificate has expired or cannot be read: its administrator must look there."
         )
         self.said = said
 

@@ -73,7 +73,7 @@ def _part(url: Url, document: Mapping[str, Any], name: str, default: str) -> str
     except WebAddressError:
         found = None
     if found is None or found.origin != url.origin:
-        raise ServerAnswerError(f"The OAuth server sends us elsewhere for its {name.replace('_', ' ')}.")
+        raise ServerAnswerError(f"The OAuth server names another server for its {name.replace('_', ' ')}.")
     return found.path or "/"
 
 

@@ -91,7 +91,7 @@ _MEANINGS = {
     "unsupported_response_type": _NO_CODES,
     "invalid_scope": "The server does not let this service ask for certificates: its operator must allow it.",
     "insufficient_scope": "The server does not let this service ask for certificates: its operator must allow it.",
-    "invalid_request": "The server did not understand the request: tell the operator of this service.",
+    "invalid_request": "The server did not understand the request: contact the operator of this service.",
     "invalid_token": "The server does not accept the token that it has just given.",
     "server_error": "The server failed; try again later.",
     "temporarily_unavailable": "The server is too busy; try again later.",

@@ -16,7 +16,7 @@ from . import catalog
 
 class LanguageUnknownError(InvalidFieldError):
     def __init__(self) -> None:
-        super().__init__("language", f"one of {', '.join(catalog.LANGUAGES)} is wanted")
+        super().__init__("language", f"expected one of {', '.join(catalog.LANGUAGES)}")
 
 
 def of(user: User) -> str:

@@ -1,6 +1,6 @@
 """Signs users in by identities that providers have proven; links them to users, and unlinks them.
 
-    proven = ...                     # `identity.linked.oidc`, `.saml` or `.myproxy` checks what the provider said
+    proven = ...                     # `identity.federation.openid`, `.saml` or `.myproxy` checks what the provider said
     user = sign_in(proven)           # None: nobody has linked this identity; `sign_up` makes a user for it
     link(user, proven)               # a second identity of a user who has signed in just now
 

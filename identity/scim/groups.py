@@ -155,7 +155,7 @@ def _fitting(client: ScimClient, page: list[Group]) -> list[Group]:
 
 def _condition(client: ScimClient, attribute: str, value: str | bool) -> Q:
     if not isinstance(value, str):
-        raise ScimInvalidError("filter", "A string in quotes is wanted here.")
+        raise ScimInvalidError("filter", "Expected a string in quotes.")
     if attribute == "displayname":
         return Q(name__iexact=value)
     if attribute == "externalid":

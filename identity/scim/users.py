@@ -124,16 +124,12 @@ def _row_for(client: ScimClient, change: UserChange) -> ScimUser:
     """Raises ScimError, UserAccountError."""
     name = user_names.local(change.user_name or "")
     if not name or "\0" in name:
-        raise ScimInvalidError("userName", "A name is wanted here.")
+        raise ScimInvalidError("userName", "Expected a name.")
     known = User.objects.select_for_update(no_key=True).filter(username__iexact=name).first()
     if known is None:
-        if name.lower() in RESERVED or name.lower().startswith(DELETED):
-            raise ScimInvalidError("userName", "This name is reserved.")
-        made = user_accounts.add(name, UserDetails(change.email or "", change.full_name or ""))
-        return ScimUser(user=made, client=client)
+        return _added(client, name, change)
     row = ScimUser.objects.filter(user=known).first()
-    may = client.takes_over if row is None else row.client_id == client.pk and row.deleted_at is not None
-    if not may or known.is_staff or known.is_superuser:
+    if not _may_take_over(client, known, row):
         raise ScimTakenError("There is a user of this name already.")
     if row is None:
         audit.record(What.USER_TAKEN_OVER, known)
@@ -142,6 +138,23 @@ def _row_for(client: ScimClient, change: UserChange) -> ScimUser:
     if change.active is None:
         change.active = True
     return row
+
+
+def _added(client: ScimClient, name: str, change: UserChange) -> ScimUser:
+    """Raises ScimError, UserAccountError."""
+    if name.lower() in RESERVED or name.lower().startswith(DELETED):
+        raise ScimInvalidError("userName", "This name is reserved.")
+    made = user_accounts.add(name, UserDetails(change.email or "", change.full_name or ""))
+    return ScimUser(user=made, client=client)
+
+
+def _may_take_over(client: ScimClient, known: User, row: ScimUser | None) -> bool:
+    """Whether this directory may manage a user who exists. row: where a directory manages or managed the user."""
+    if known.is_staff or known.is_superuser:
+        return False
+    if row is None:
+        return client.takes_over
+    return row.client_id == client.pk and row.deleted_at is not None
 
 
 def _apply(row: ScimUser, change: UserChange) -> None:
@@ -185,7 +198,7 @@ def _condition(attribute: str, value: str | bool) -> Q:
             value = value.lower() == "true"
         return Q(**{lookup: value})
     if not isinstance(value, str):
-        raise ScimInvalidError("filter", "A string in quotes is wanted here.")
+        raise ScimInvalidError("filter", "Expected a string in quotes.")
     if attribute == "id":
         return Q(user_id=parsed_id(value))
     if attribute == "username":

@@ -19,8 +19,9 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
+from workers.server_addresses import Place, Places
 from workers.session_pool import Address, SessionPool
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import RealSessions
 
 SPEC = TaskSpec("t", False, TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2"), {}, max_sessions=5)
 HOST = "127.0.0.1"
@@ -172,7 +173,7 @@ async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session
 
     async with lying(Liar("UTF8")) as liar:
         made = sessions(source.port, liar.port, ["nodes"], set())
-        made._look_up = hangs
+        made._addresses._look_up = hangs
         opening = asyncio.create_task(made.lane())
         try:
             assert await asyncio.to_thread(began.wait, 10)

@@ -23,7 +23,7 @@ from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.conformance.test_striped_servers import DataNode
 from tests.data_proxy import DataProxy
-from tests.grid import PATIENCE, login_of
+from tests.grid import TIMEOUT, login_of
 
 pytestmark = pytest.mark.toolkit
 
@@ -74,7 +74,7 @@ async def sessions(*pairs: tuple[HasPort, Login]) -> AsyncIterator[list[GridFTPS
     async with AsyncExitStack() as stack:
         opened = []
         for server, login in pairs:
-            session = await GridFTPSession.open("127.0.0.1", server.port, login=login, timeout=PATIENCE)
+            session = await GridFTPSession.open("127.0.0.1", server.port, login=login, timeout=TIMEOUT)
             stack.push_async_callback(session.close)
             opened.append(session)
         yield opened
@@ -85,7 +85,7 @@ async def move(
 ) -> dict[int, object]:
     """Move the files, and return the outcome of each by its number. A file is (source, destination)."""
     lane = ThirdPartyLane(
-        source, destination, parallelism=streams, accept_address=lambda _: True, stall_timeout=PATIENCE
+        source, destination, parallelism=streams, accept_address=lambda _: True, stall_timeout=TIMEOUT
     )
     for number, (old, new) in enumerate(files):
         lane.feed(Transfer(number, old.encode(), new.encode(), len(CONTENT)))
@@ -287,7 +287,7 @@ async def test_a_listing_on_a_data_connection_does_not_leave_a_lane_bare(
 async def test_another_transport_does_not_take_the_protection_away(
     cast: Cast, folder: Path, wire: DataProxy, encrypt: bool
 ) -> None:
-    """Told "tcp" alone, the server would say 250, and send in clear although PROT P holds."""
+    """For "tcp" alone, the server would reply 250, and send in clear although PROT P holds."""
     extra = ("-dc-whitelist", "udt,tcp,gsi", "-threads", "1")
     ends = [(cast.server(issuer, *extra), cast.login("alice", issuer)) for issuer in (cast.one, cast.other)]
 

@@ -288,7 +288,7 @@ def test_a_server_that_lies_is_told_as_such(lie: Callable[..., LyingServer], ref
         ("RESPONSE=1\nERROR=the disk\nERROR=is full", myproxy_errors.LogonRefusedError, 'It says: "the disk is full".'),
         ("RESPONSE=1", myproxy_errors.LogonRefusedError, "The MyProxy server refused."),
         ("RESPONSE=1\nERROR=\x1b[2J\a\x85bad\u202e", myproxy_errors.LogonRefusedError, 'It says: "[2J bad".'),
-        ("RESPONSE=2\nAUTHORIZATION_DATA=x", myproxy_errors.LogonRefusedError, "wants more than a passphrase"),
+        ("RESPONSE=2\nAUTHORIZATION_DATA=x", myproxy_errors.LogonRefusedError, "requires more than a passphrase"),
     ],
 )
 def test_a_refusal_is_told_in_words_that_can_be_shown(
@@ -386,7 +386,7 @@ def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
             server = lie(Caller.request, server_context(identity))
             error = refused(server)
             assert type(error) is kind, (identity, error)
-            assert "told nothing" in error.reason
+            assert "nothing was sent to it" in error.reason
             server.close()
             assert bytes(server.told) == b""
 

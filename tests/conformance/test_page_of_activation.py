@@ -131,7 +131,7 @@ def test_the_examples_in_python_activate(home: Path, word: str, code: str) -> No
 def test_the_examples_for_looking_and_for_forgetting_work(home: Path, service: str) -> None:
     start = _blocks("The rules in one minute", "python")[0]
     told = _run(home, [sys.executable, "-c"], start + _with("python", 'if state["code"]'))
-    assert told == "one of these is wanted: myproxy delegate_proxy proxy\n"
+    assert told == "expected one of these: myproxy delegate_proxy proxy\n"
     address = f"URL={service}/v0.10\n"
     shell = re.sub(r"^URL=.*\n", address, _blocks("The rules in one minute", "sh")[0])
     told = _run(home, ["bash", "-ec"], shell + _with("sh", "dtn/deactivate"))

@@ -158,7 +158,7 @@ def test_an_endpoint_that_does_not_answer_holds_one_thread_and_no_key(
             answer.wait(60)
             return super().call(function, *args, **kwargs)
 
-    monkeypatch.setattr(places, "PATIENCE", 0.01)
+    monkeypatch.setattr(places, "ANSWER_SECONDS", 0.01)
     slow = Slow(alice.user)
     completer = Completer(slow)
     for _ in range(5):

@@ -27,8 +27,9 @@ from workers.engine.lanes.lane_pool import NO_UDT
 from workers.engine.ports import TCP, UDT, Lane, Transport
 from workers.engine.slice import SliceResult, run_slice
 from workers.engine.tuning.transport import KEY
+from workers.server_addresses import Place, Places
 from workers.session_pool import REFUSED_SECONDS, SessionKey, SessionPool
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import RealSessions
 
 WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
 FILES = 8
@@ -151,7 +152,7 @@ async def test_a_server_that_does_not_allow_udt_is_used_by_tcp_and_not_asked_aga
     ]
     sessions = world.sessions(*ports)
     assert await world.move_all(sessions, UDT, world.full) == TCP
-    source, destination = (address for tiers in sessions._tiers.values() for address in tiers[0])
+    source, destination = (address for tiers in sessions._addresses._tiers.values() for address in tiers[0])
     assert world.pool.refuses(UDT, source, destination)
     assert await world.move_all(sessions, UDT, world.full) == TCP
     world.now += REFUSED_SECONDS

@@ -26,8 +26,9 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.fakes.clock import EPOCH
 from workers.engine.slice import run_slice
+from workers.server_addresses import Place, Places
 from workers.session_pool import SessionKey, SessionPool
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import RealSessions
 
 #: Seconds of the task in one of ours: backoff is not what is tried here.
 FASTER = 25.0

@@ -18,7 +18,7 @@ from deploy.stack.places import drop_to, unprivileged_account
 from tests.waiting import children_of, is_alive
 
 #: Seconds for the sessions of clients that are gone to end.
-PATIENCE = 2.0
+TIMEOUT = 2.0
 _TIME_WAIT, _CLOSED, _LISTEN = "06", "07", "0A"
 
 
@@ -73,7 +73,7 @@ class Station(ABC):
 
     async def empty(self) -> int:
         """Wait a while for all sessions to end; how many did not."""
-        for _ in range(int(PATIENCE / 0.01)):
+        for _ in range(int(TIMEOUT / 0.01)):
             if not self.sessions():
                 return 0
             await asyncio.sleep(0.01)

@@ -19,8 +19,9 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import SliceResult, run_slice
 from workers.pooled_sessions import PooledSession
+from workers.server_addresses import Place, Places
 from workers.session_pool import LONGEST_ABSENCE, Address, SessionPool
-from workers.sessions import Place, Places, RealSessions
+from workers.sessions import RealSessions
 
 FILES = 1500
 FEW = 300

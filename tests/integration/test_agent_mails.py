@@ -11,7 +11,7 @@ from identity.clock import moment
 from identity.models import User
 from transferapi.relay.clones import report_clone
 from transferapi.tasks.models import Mail
-from transferapi.tasks.notify import agent_mails
+from transferapi.tasks.notify.mails import agent as agent_mails
 
 pytestmark = pytest.mark.django_db
 

@@ -28,7 +28,8 @@ from transferapi.tasks import moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast, ForecastWork
 from transferapi.tasks.models import Mail, Task
-from transferapi.tasks.notify import mail_sender, mails
+from transferapi.tasks.notify import mail_sender
+from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.records import FoundFile, SettledFile, Settlement
 from transferapi.tasks.worker import renewal, scan_results, settling, slice_end
 
@@ -257,14 +258,14 @@ def test_an_owner_who_changes_his_servers_all_the_time_sends_no_flood(
 ) -> None:
     give(alice, gsi2, seconds=None)
     task = put_to_bed(alice, gsi1, gsi2)
-    for number in range(mails.MAX_WAITS + 5):
+    for number in range(task_mails.MAX_WAITS + 5):
         gsi1.servers.update(scheme="ftp")
         assert renewal.resume_waiting() == 1
         gsi1.servers.update(scheme="gsiftp")
         Endpoint.objects.filter(pk=gsi1.pk).update(myproxy_server=f"myproxy{number}.example.org:7512")
         grant = take(task)
         slice_end.suspend(grant.task_id, grant.epoch, ENDED, None)
-    assert Mail.objects.count() == mails.MAX_WAITS
+    assert Mail.objects.count() == task_mails.MAX_WAITS
 
 
 @pytest.mark.django_db(transaction=True)
@@ -303,9 +304,9 @@ def test_a_credential_that_will_not_last_is_told_once_for_all_tasks(
     "text", ["a\r\nBcc: eve@example.org", "a\nBcc: eve@example.org", "a\u2028b", "a\x85b", "\x00\x1b[2J", "x" * 5000]
 )
 def test_no_text_begins_another_header(text: str) -> None:
-    line = mails.subject_line(text)
+    line = task_mails.subject_line(text)
     assert line.isprintable()
-    assert len(line) <= mails.MAX_SUBJECT
+    assert len(line) <= task_mails.MAX_SUBJECT
 
 
 def test_the_words_of_a_server_stay_in_the_body(alice: User, ep1: Endpoint, ep2: Endpoint, server: MailServer) -> None:

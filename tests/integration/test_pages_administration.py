@@ -16,7 +16,7 @@ from identity.sign_up import invitations
 from identity.sign_up.policy import parse
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
-from transferapi.tasks.notify.account_mails import _SUBJECTS
+from transferapi.tasks.notify.mails.account import _SUBJECTS
 from webui.console import audit, words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

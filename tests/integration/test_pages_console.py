@@ -263,7 +263,7 @@ def test_a_list_and_counts_that_take_too_long_are_refused(
     bobs: Browser, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(managed_tasks, "_PAGE", f"SELECT pg_sleep(5), place.* FROM ({managed_tasks._PAGE}) AS place")
-    monkeypatch.setattr(managed_tasks, "PATIENCE", 50)
+    monkeypatch.setattr(managed_tasks, "STATEMENT_TIMEOUT", 50)
     assert bobs.get("/console").status_code == 400
     assert "takes too long" in bobs.text
 

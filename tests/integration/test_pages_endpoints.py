@@ -123,8 +123,8 @@ def test_a_folder_is_shared_with_bob_until_access_is_removed(as_user: AsUser, al
     ("fields", "words"),
     [
         ({"whom": "identity", "user": "nobody"}, "There is no user with this name."),
-        ({"whom": "group", "group": "x"}, "The id of a user or of a group"),
-        ({"whom": "identity", "user": "bob", "until": "soon"}, "A date is wanted here."),
+        ({"whom": "group", "group": "x"}, "Expected the id of a user or of a group"),
+        ({"whom": "identity", "user": "bob", "until": "soon"}, "Expected a date."),
         ({"whom": "identity", "user": "bob", "path": "../x"}, "path"),
         ({"whom": "identity", "user": "bob", "permissions": "rwx"}, "permissions"),
     ],

@@ -56,7 +56,7 @@ def test_routes_of_the_api_stay_documents_for_a_browser() -> None:
 @pytest.mark.parametrize(
     ("how", "status", "words"),
     [
-        ("fault", 500, "tell the operator of this service the request id"),
+        ("fault", 500, "give the operator of this service the request id"),
         ("away", 503, "It is busy, or it restarts."),
         ("denied", 403, "You do not have permission to see this page."),
     ],

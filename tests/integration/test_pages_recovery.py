@@ -24,7 +24,8 @@ from tests.integration.test_mails import configure
 from tests.integration.test_one_time_codes import Phone
 from tests.mail_server import MailServer
 from transferapi.tasks.models import Mail
-from transferapi.tasks.notify import account_mails, mail_preferences, mail_sender
+from transferapi.tasks.notify import mail_preferences, mail_sender
+from transferapi.tasks.notify.mails import account as account_mails
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 NEW = "an entirely new one 8"

@@ -14,7 +14,7 @@ from tests.integration.pages import Browser
 from tests.integration.test_mails import configure
 from tests.integration.test_sign_up import ADDRESS, code_in
 from tests.mail_server import MailServer
-from transferapi.tasks.notify import sign_up_mails
+from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 NEW = "wet paper on a roof 7"

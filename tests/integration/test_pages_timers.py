@@ -61,8 +61,8 @@ def test_a_timer_is_made_paused_resumed_and_deleted(browser: Browser, alice: Use
         ("source", "alice#nope:/x", "No such endpoint"),
         ("destination", "alice#ep2:../x", "path"),
         ("interval", "7", "There is no such interval."),
-        ("start", "soon", "A date with a time is wanted here."),
-        ("start", "9999-01-01T00:00", "A time within some years"),
+        ("start", "soon", "Expected a date with a time."),
+        ("start", "9999-01-01T00:00", "Expected a time within some years"),
         ("end", "2039-01-01T00:00", "The end comes before the first run."),
     ],
 )

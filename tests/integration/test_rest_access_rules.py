@@ -18,7 +18,7 @@ from tests.integration.cast import all_at_once, make_endpoint, make_user
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import give, make_share
 from transferapi.tasks.models import Mail
-from transferapi.tasks.notify import mails
+from transferapi.tasks.notify.mails import task as task_mails
 
 pytestmark = pytest.mark.django_db
 
@@ -292,12 +292,12 @@ def test_no_answer_tells_whose_an_address_is(
 def test_nobody_is_flooded_with_mails_of_what_he_is_given(
     api: Api, bob: User, share: Endpoint, bobs_address: str
 ) -> None:
-    for number in range(mails.MAX_ACCESS_MAILS + 5):
+    for number in range(task_mails.MAX_ACCESS_MAILS + 5):
         answer = create(
             api, principal_type="identity", principal=str(bob.pk), path=f"/{number}/", notify_email=bobs_address
         )
         assert answer.status == 201
-    assert Mail.objects.count() == mails.MAX_ACCESS_MAILS
+    assert Mail.objects.count() == task_mails.MAX_ACCESS_MAILS
     Mail.objects.update(created_at=datetime.now(UTC) - timedelta(days=2))
     create(api, principal_type="identity", principal=str(bob.pk), path="/later/", notify_email=bobs_address)
-    assert Mail.objects.count() == mails.MAX_ACCESS_MAILS + 1
+    assert Mail.objects.count() == task_mails.MAX_ACCESS_MAILS + 1

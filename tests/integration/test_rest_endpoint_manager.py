@@ -207,7 +207,7 @@ def test_a_list_that_takes_too_long_is_given_up_with_an_error_that_nobody_tries_
     bobs: Api, alice: User, ep1: Endpoint, public: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit(alice, ep1, public)
-    monkeypatch.setattr(managed_tasks, "PATIENCE", 50)
+    monkeypatch.setattr(managed_tasks, "STATEMENT_TIMEOUT", 50)
     monkeypatch.setitem(managed_tasks._CONDITIONS, "faults", "pg_sleep(1) IS NOT NULL")
     assert_error(bobs.get(f"{M}/task_list", filter_endpoint="public", filter_min_faults=1), 400)
     assert listed(bobs, filter_endpoint="public", filter_status="ACTIVE") != [], "and the connection is fine"

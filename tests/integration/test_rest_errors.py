@@ -139,7 +139,7 @@ def test_a_document_is_an_object(api: Api, alice: User, ep1: Endpoint, ep2: Endp
     for method, path in DOCUMENT_ROUTES:
         answer = api.call(method, path.format(task=task.pk), value)
         assert_error(answer, 400, "ClientError.BadRequest")
-        assert answer.body["message"] == "the document: a JSON object is wanted here"
+        assert answer.body["message"] == "the document: expected a JSON object"
 
 
 class Counting:

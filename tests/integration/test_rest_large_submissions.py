@@ -70,8 +70,8 @@ def test_of_items_only_what_items_have_is_kept_and_a_wrong_value_stays_wrong() -
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ([{**ITEM, "source_path": ["/a"]}], "DATA[0].source_path: a string is wanted here"),
-        ([ITEM, [1]], "DATA[1]: a JSON object is wanted here"),
+        ([{**ITEM, "source_path": ["/a"]}], "DATA[0].source_path: expected a string"),
+        ([ITEM, [1]], "DATA[1]: expected a JSON object"),
         ([{"source_path": "/a"}], "DATA[0].destination_path: is missing"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_hundred_thousand_items_are_taken_at_once(
 def test_one_large_body_is_read_at_a_time(
     api: Api, alice: User, bob: User, ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_bodies, "PATIENCE", 0.05)
+    monkeypatch.setattr(long_bodies, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(long_bodies, "LARGE", 1000)
     large, small = submission(ep1, ep2, 20), submission(ep1, ep2, 2)
     with long_bodies.turns.turn(alice.pk):

@@ -72,18 +72,18 @@ def test_restrictions_name_commands_and_endpoints(alice: User, api: Api, ep1: En
     ("given", "words"),
     [
         ({}, "public_key: is missing"),
-        ({"public_key": 5}, "public_key: a string"),
+        ({"public_key": 5}, "public_key: expected a string"),
         ({"public_key": "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n"}, "public_key: This is a private key"),
         ({"public_key": "ssh-ed25519 " + "A" * 1_000_000}, "public_key: A public key has at most 8192 octets"),
         ({"public_key": None, "label": "x"}, "public_key: is missing"),
         ({"label": "two\nlines"}, "label: A label is one line"),
         ({"expire_time": "2001-01-01"}, "expires: The key would have expired already"),
-        ({"expire_time": "soon"}, "expire_time: a time"),
+        ({"expire_time": "soon"}, "expire_time: expected a time"),
         ({"commands": []}, "commands: Give 1 to 64"),
-        ({"commands": "ls"}, "commands: a list"),
+        ({"commands": "ls"}, "commands: expected a list"),
         ({"commands": ["ls -l"]}, "commands: A command is a name"),
         ({"endpoints": []}, "endpoints: Give 1 to 100"),
-        ({"endpoints": [7]}, "endpoints: a list"),
+        ({"endpoints": [7]}, "endpoints: expected a list"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused(api: Api, given: dict[str, Any], words: str) -> None:

@@ -105,7 +105,7 @@ def test_without_a_token_too() -> None:
         (b"<transfer>", "XML parse error: no element found"),
         (b"<!DOCTYPE a [<!ENTITY b 'c'>]><transfer>&b;</transfer>", "a DTD is not allowed"),
         (b"<?a b?><transfer/>", "a processing instruction is not allowed"),
-        (b"<delete/>", "DATA_TYPE: transfer is wanted here"),
+        (b"<delete/>", "DATA_TYPE: expected transfer"),
         (b"<transfer/>", "submission_id: is missing"),
         (b"<a/>" * 10, "XML parse error: junk after document element"),
         (b"<transfer xmlns='x'>\xff</transfer>", "XML parse error: not well-formed"),
@@ -120,7 +120,7 @@ def test_what_is_no_document_is_refused_by_what_is_wrong_with_it(api: Api, body:
 def test_a_value_of_the_wrong_type_is_refused_by_the_name_of_its_field(api: Api, ep1: Endpoint) -> None:
     data = b"<server><port>many</port></server>"
     answer = api.call("POST", "/endpoint/ep1/server", raw=data, content_type="application/xml")
-    assert answer.body["message"] == "port: a whole number is wanted here"
+    assert answer.body["message"] == "port: expected a whole number"
 
 
 def test_xml_is_bounded_as_json_is(api: Api) -> None:

@@ -18,6 +18,7 @@ from deploy import roles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.redis import Redis
+from deploy.stack.roles import MIGRATING
 from tests.waiting import children_of, eventually
 from transferapi.config import CHECKOUT, load
 
@@ -42,7 +43,7 @@ def another_host_migrates(database_url: str) -> Iterator[psycopg2.extensions.con
     connection.autocommit = True
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", [roles.MIGRATING])
+            cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
         yield connection
     finally:
         connection.close()

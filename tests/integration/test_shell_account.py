@@ -16,7 +16,8 @@ from tests.integration.rest import Api, assert_error, routes
 from tests.shell_context import Shell
 from transferapi.shell.command import COMMANDS
 from transferapi.tasks.models import Mail, Task
-from transferapi.tasks.notify import mail_preferences, mails
+from transferapi.tasks.notify import mail_preferences
+from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.states import Phase, Status
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,7 @@ def test_the_profile_is_lines_that_pad_nothing(shell: Shell) -> None:
 
 def ended(task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(status=Status.SUCCEEDED, phase=Phase.DONE, completion_time=datetime.now(UTC))
-    mails.ended(task.pk, datetime.now(UTC))
+    task_mails.ended(task.pk, datetime.now(UTC))
 
 
 def to_be_sent(user: User) -> int:

@@ -106,7 +106,7 @@ def test_a_rule_is_removed_by_its_id(shell: Shell, share: Endpoint, bob: User) -
         ("acl-add share/x/ --perm r", 2, "a principal is missing: --identityusername"),
         ("acl-add share/x/ --perm r --all --anonymous", 2, "name one principal only"),
         ("acl-add share/../x --perm r --all", 1, 'no ".." components'),
-        ("acl-add share/x/ --perm r --identityid nonsense", 1, "a UUID, is wanted here"),
+        ("acl-add share/x/ --perm r --identityid nonsense", 1, "of a group, a UUID"),
         ("acl-add share/x/ --perm r --identityusername nobody", 1, "No identity has the name 'nobody'"),
         ("acl-add share/x/ --perm r --all --expires 2001-01-01", 1, "in the past"),
         ("acl-add share/x/ --perm r --all --expires soon", 2, "'soon' is not a deadline"),

@@ -23,7 +23,7 @@ from identity.user_accounts import NotStaffError
 from tests.integration.cast import all_at_once
 from tests.integration.test_mails import configure
 from tests.mail_server import MailServer
-from transferapi.tasks.notify import sign_up_mails
+from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 ADDRESS, PASSWORD = "carol@example.org", Secret("wet paper on a roof 7")

@@ -297,7 +297,7 @@ def test_the_application_has_the_body_to_its_last_octet(port: int, alice: User, 
     status, _, document = ask(port, "POST", "/v0.10/transfer", b" " * length + b'"', **authorized(alice))
     assert (status, b"JSON parse error" in document) == (400, True)
     status, _, document = ask(port, "POST", "/v0.10/transfer", b" " * length + b'"x"', **authorized(alice))
-    assert (status, b"a JSON object is wanted" in document) == (400, True)
+    assert (status, b"expected a JSON object" in document) == (400, True)
 
 
 def test_who_waits_to_be_told_to_go_on_is_told_where_the_body_is_wanted(

@@ -87,7 +87,7 @@ async def test_a_redis_that_hangs_delays_nobody(stack_home: Path, monkeypatch: p
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
         bandwidth = Bandwidth(1_000_000, RateShare(server.url(), "one"))
-        async with asyncio.timeout(rate_share.PATIENCE):
+        async with asyncio.timeout(rate_share.REDIS_TIMEOUT):
             await bandwidth.take("task", 1000)
     finally:
         os.kill(server.process.pid, signal.SIGCONT)

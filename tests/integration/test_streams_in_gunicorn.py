@@ -226,8 +226,8 @@ def test_a_hundred_streams_cost_no_thread_and_requests_are_served_beside_them(
     for reader in readers:
         reader.until(b"id: ")
         assert reader.status == 200
-    # Eight for requests, one that accepts, the hub's two, and two that watch PostgreSQL and the version of the schema,
-    # in each of two processes.
+    # Eight for requests, one that accepts, the broadcaster's two, and two that watch PostgreSQL and the version of the
+    # schema, in each of two processes.
     assert web.threads() <= 2 * (8 + 1 + 2 + 2 + 1)
     for number in range(20):
         tell(task, f"E{number}")

@@ -186,7 +186,7 @@ def test_long_bodies_and_answers_pass_through_tls_whole(server: Server, alice: U
     for length in (10, 3_000_000):
         asked.request("POST", "/v0.10/transfer", b" " * length + b'"x"', headers)
         answer = asked.getresponse()
-        assert (answer.status, b"a JSON object is wanted" in answer.read()) == (400, True)
+        assert (answer.status, b"expected a JSON object" in answer.read()) == (400, True)
     asked.request("GET", "/v0.10/openapi")
     assert json.loads(asked.getresponse().read())["openapi"]
     asked.close()

@@ -1,4 +1,4 @@
-"""The wallet of a slice on the vault: what it sees, whose sessions its doors lead to, and what cannot be opened."""
+"""The credentials of a slice, from the vault: which it sees, whose sessions they open, and which cannot be opened."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from transferapi.tasks.models import Event
 from transferapi.tasks.worker import renewal, slice_end
 from workers import credentials
 from workers.credentials import VaultCredentials
+from workers.server_addresses import Place
 from workers.session_pool import Address, SessionKey
-from workers.sessions import Place
 from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusting")]
@@ -52,7 +52,7 @@ def _connections() -> Iterator[None]:
 
 
 class Slice:
-    """A wallet for a task of this user, and the beginnings of keys that it said are over."""
+    """A credential provider for a task of this user, and the beginnings of keys that it said are over."""
 
     def __init__(self, user: User, *endpoints: Endpoint) -> None:
         self.forgotten: list[str] = []

@@ -78,7 +78,7 @@ def test_one_command_makes_an_endpoint_that_its_users_log_in_to_with_their_passw
     assert not credential.exists()
 
     assert "runs and answers" in host.call("status", "--folder", host.box)
-    assert "`box run` is at work" in host.remove(code=1)
+    assert "`box run` is running" in host.remove(code=1)
     host.stop()
     assert "does not run" in host.call("status", "--folder", host.box, code=1)
     host.remove()
@@ -260,7 +260,7 @@ def test_who_is_no_longer_a_user_gets_no_certificate(host: BoxHost) -> None:
 
 def test_host_certificates_are_renewed_and_stolen_ones_revoked(host: BoxHost) -> None:
     host.setup()
-    assert "good for long enough" in host.call("renew", "--folder", host.box)
+    assert "valid for long enough" in host.call("renew", "--folder", host.box)
     old = (host.box / "host" / "gridftp.pem").read_bytes()
 
     said = host.call("renew", "--folder", host.box, "--revoke")

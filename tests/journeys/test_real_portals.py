@@ -142,7 +142,7 @@ def signed_in(address: str, service: Api, program: Program) -> Browser:
 
 # ---- JupyterHub
 
-#: No proxy in front: the test asks the hub itself. Everything else is as an operator writes it.
+#: No proxy in front: the test asks JupyterHub itself. Everything else is as an operator writes it.
 HUB_CONFIG = """
 import sys
 from jupyterhub.proxy import Proxy
@@ -187,7 +187,7 @@ from jupyterhub.app import main
 sys.argv = ["jupyterhub", "-f", "jupyterhub_config.py"]
 main()
 """
-#: The user's server: it lists tasks with the token that the hub has given it.
+#: The user's server: it lists tasks with the token that JupyterHub has given it.
 NOTEBOOK = """
 import base64, http.server, json, os, pickle, urllib.parse, urllib.request
 data = pickle.loads(base64.b64decode(os.environ["GLOBUS_DATA"]))
@@ -236,7 +236,7 @@ def test_a_jupyterhub_gives_notebooks_the_tokens_of_their_users(service: Api, tm
             time.sleep(0.2)
         allow(f"{hub}/hub/oauth_login?next=%2Fhub%2Fhome", service, browser)
         assert f"/hub/spawn/{service.connection['username'].partition('@')[0]}" in browser.text
-        # Without a proxy in front, the hub's redirect to the server of the user comes back to the hub.
+        # Without a proxy in front, JupyterHub's redirect to the server of the user comes back to itself.
         with pytest.raises(urllib.error.HTTPError, match="500"):
             browser.open(f"{hub}/hub/spawn")
         name = service.connection["username"].partition("@")[0]

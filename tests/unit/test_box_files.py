@@ -74,7 +74,7 @@ def test_a_symlink_at_our_place_is_not_followed(record: Record, tmp_path: Path) 
 
 
 def test_two_at_once_are_told_apart(record: Record) -> None:
-    with pytest.raises(HostError, match="another `box` is at work"):
+    with pytest.raises(HostError, match="another `box` is running"):
         Record(record.root, create=True)
 
 

@@ -145,13 +145,13 @@ def test_a_request_is_read_by_the_types_of_its_fields() -> None:
     [
         ({"label": None}, "label: is missing"),
         ({"id": None}, "id: is missing"),
-        ({"label": 1}, "label: a string is wanted here"),
-        ({"id": "x"}, "id: a UUID is wanted here"),
-        ({"flag": "true"}, "flag: true or false is wanted here"),
-        ({"number": True}, "number: a whole number is wanted here"),
-        ({"begun": "soon"}, "begun: a time such as"),
-        ({"words": ["a", "b", "c"]}, "words: a list of at most 2 strings is wanted here"),
-        ({"DATA_TYPE": "column"}, "DATA_TYPE: row is wanted here"),
+        ({"label": 1}, "label: expected a string"),
+        ({"id": "x"}, "id: expected a UUID"),
+        ({"flag": "true"}, "flag: expected true or false"),
+        ({"number": True}, "number: expected a whole number"),
+        ({"begun": "soon"}, "begun: expected a time such as"),
+        ({"words": ["a", "b", "c"]}, "words: expected a list of at most 2 strings"),
+        ({"DATA_TYPE": "column"}, "DATA_TYPE: expected row"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_its_field(changed: dict[str, Any], message: str) -> None:

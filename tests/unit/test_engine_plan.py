@@ -111,7 +111,7 @@ def test_few_large_files_are_spread_over_the_lanes(files: int, expected: int) ->
     assert lane_share(Plan(2, 8, 5, ""), files) == expected
 
 
-# ---- the dealer
+# ---- the queue of files
 
 
 def row(number: int, size: int = 1, ranges: str = "") -> FileRow:

@@ -181,7 +181,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         codes.CodesUnreadableError(), 501, "ServiceError.NotConfigured",
         codes.CodesUnreadableError.reason,
     ),
-    (LanguageUnknownError(), 400, BAD, "language: one of en, de is wanted"),
+    (LanguageUnknownError(), 400, BAD, "language: expected one of en, de"),
     (sign_up.SignUpClosedError(), 403, "PermissionDenied", sign_up.SignUpClosedError.reason),
     (sign_up.InvitationRequiredError(), 403, "PermissionDenied", sign_up.InvitationRequiredError.reason),
     (sign_up.InvitationRefusedError(), 403, "PermissionDenied", sign_up.InvitationRefusedError.reason),
@@ -266,11 +266,11 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     ),
     (
         myproxy.UntrustedServerError(UntrustedError(WHY)), 502, "ExternalError.MyProxy.UntrustedServer",
-        "The MyProxy server is not trusted, and was told nothing. It is so.",
+        "The MyProxy server is not trusted, and nothing was sent to it. It is so.",
     ),
     (
         myproxy.WrongServerError(UntrustedError(WHY)), 502, "ExternalError.MyProxy.WrongServer",
-        "The MyProxy server is not trusted, and was told nothing. It is so.",
+        "The MyProxy server is not trusted, and nothing was sent to it. It is so.",
     ),
     (
         myproxy.ServerFailedError("no"), 502, "ExternalError.MyProxy.ServerFailed",

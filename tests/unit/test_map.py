@@ -158,3 +158,8 @@ def test_moved_modules_are_at_their_new_place_only() -> None:
     for before, now in table:
         assert [path for path in _PATH.findall(before) if (ROOT / path).is_file()] == []
         assert [path for path in _PATH.findall(now) if not (ROOT / path).exists()] == []
+
+
+def test_the_title_of_a_decision_begins_with_its_number() -> None:
+    pages = sorted((DOCS / "decisions").glob("*.md"))
+    assert [page.name for page in pages if not page.read_text().startswith(f"# {page.name[:4]}. ")] == []

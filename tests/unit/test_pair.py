@@ -34,7 +34,7 @@ from endpoints.gridftp.third_party.slots import (
 
 
 class Data:
-    """A data channel: contents in order, and whether an end hung up."""
+    """A data channel: contents in order, and whether an end closed it."""
 
     def __init__(self) -> None:
         self.contents: deque[bytes] = deque()

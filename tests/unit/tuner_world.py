@@ -1,4 +1,4 @@
-"""A network of two servers far apart, as a fluid, and a crew that moves a chunk over it as a tuner says.
+"""A network of two servers far apart, as a fluid, and a lane manager that moves a chunk over it as a tuner says.
 
 A lane opens in `setup` round trips and the time of its processes. Its streams begin with ten segments and double each
 round trip until all together have EARLY of what the way holds (HyStart leaves slow start early), then grow by GROWTH of
@@ -89,7 +89,7 @@ class Report:
 
 
 class Crew:
-    """Moves files of one size, in the way of the engine's crew, and samples twice a second."""
+    """Moves files of one size, in the way of the engine's lane manager, and samples twice a second."""
 
     SAMPLE = 0.5
 

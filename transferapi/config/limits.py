@@ -1,4 +1,4 @@
-"""WAYBILL_MAX_...: limits of one request, one task and one user. Read by `config.py`.
+"""WAYBILL_MAX_...: limits of one request, one task and one user. Read by `reading.py`.
 
 All are whole numbers of at least 1. A limit that does not depend on the disk or memory of the installation is a
 constant beside its check.

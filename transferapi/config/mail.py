@@ -1,4 +1,4 @@
-"""WAYBILL_MAIL as Django's mail settings. Read by `config.py`, so that errors are reported at the start.
+"""WAYBILL_MAIL as Django's mail settings. Read by `sections.py`, so that errors are reported at the start.
 
 console:                                 to the log of the worker
 file:///folder                           one file a mail
@@ -26,7 +26,7 @@ def parse(url: str) -> dict[str, object]:
         return {"EMAIL_BACKEND": BACKENDS + "console.EmailBackend"}
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
-            raise ValueError("file:///folder is wanted, with three slashes")
+            raise ValueError("expected file:///folder, with three slashes")
         return {"EMAIL_BACKEND": BACKENDS + "filebased.EmailBackend", "EMAIL_FILE_PATH": unquote(parts.path)}
     if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("it is none of console:, file:///folder, smtp://host and smtps://host")

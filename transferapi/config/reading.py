@@ -136,23 +136,61 @@ def _limits(environ: Mapping[str, str], problems: list[str]) -> RequestLimits:
 
 
 def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:
-    problems = []
-    if bool(environ.get("WAYBILL_TLS_CERTIFICATE")) != bool(environ.get("WAYBILL_TLS_KEY")):
-        problems.append("WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY belong together: give both, or neither")
-    if config.front_secret and not config.front_servers:
-        problems.append("WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it")
-    if environ.get("WAYBILL_MYPROXY_SECONDS") and config.myproxy_seconds > config.operation_seconds:
-        problems.append("WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS")
-    ours = {(config.domain or urlsplit(config.public_url).hostname or "").lower()}
-    if config.providers and ours & {one.domain for one in parse_providers(config.providers.value).values()}:
-        problems.append("WAYBILL_PROVIDERS: a provider has the domain of this service; give it another one (domain=)")
-    if ours & {one.domain for one in config.myproxy_sign_in.values()}:
-        problems.append("WAYBILL_MYPROXY_SIGN_IN: a server has the domain of this service; give another one (domain=)")
-    if config.traces_headers and (not config.traces or is_clear(config.traces)):
-        problems.append("WAYBILL_TRACES_HEADERS: they need WAYBILL_TRACES with https://, or at this machine")
-    if config.limits.submission > request_limits.MAX_BODY:
-        problems.append(f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most")
-    return problems
+    return [sentence for applies, sentence in _CONTRADICTIONS if applies(config, environ)]
+
+
+def _half_a_certificate(config: Config, environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("WAYBILL_TLS_CERTIFICATE")) != bool(environ.get("WAYBILL_TLS_KEY"))
+
+
+def _front_secret_alone(config: Config, environ: Mapping[str, str]) -> bool:
+    return bool(config.front_secret) and not config.front_servers
+
+
+def _myproxy_too_long(config: Config, environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("WAYBILL_MYPROXY_SECONDS")) and config.myproxy_seconds > config.operation_seconds
+
+
+def _own_domain(config: Config) -> str:
+    return (config.domain or urlsplit(config.public_url).hostname or "").lower()
+
+
+def _provider_of_own_domain(config: Config, environ: Mapping[str, str]) -> bool:
+    providers = parse_providers(config.providers.value).values() if config.providers else ()
+    return _own_domain(config) in {one.domain for one in providers}
+
+
+def _myproxy_of_own_domain(config: Config, environ: Mapping[str, str]) -> bool:
+    return _own_domain(config) in {one.domain for one in config.myproxy_sign_in.values()}
+
+
+def _trace_headers_unprotected(config: Config, environ: Mapping[str, str]) -> bool:
+    return bool(config.traces_headers) and (not config.traces or is_clear(config.traces))
+
+
+def _submission_too_large(config: Config, environ: Mapping[str, str]) -> bool:
+    return config.limits.submission > request_limits.MAX_BODY
+
+
+#: Values of several variables that exclude each other, with the problem as a sentence.
+_CONTRADICTIONS = (
+    (_half_a_certificate, "WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY belong together: give both, or neither"),
+    (_front_secret_alone, "WAYBILL_FRONT_SECRET: it needs WAYBILL_FRONT_SERVERS, the servers that send it"),
+    (_myproxy_too_long, "WAYBILL_MYPROXY_SECONDS: it must be at least 10 less than WAYBILL_REQUEST_SECONDS"),
+    (
+        _provider_of_own_domain,
+        "WAYBILL_PROVIDERS: a provider has the domain of this service; give it another one (domain=)",
+    ),
+    (
+        _myproxy_of_own_domain,
+        "WAYBILL_MYPROXY_SIGN_IN: a server has the domain of this service; give another one (domain=)",
+    ),
+    (_trace_headers_unprotected, "WAYBILL_TRACES_HEADERS: they need WAYBILL_TRACES with https://, or at this machine"),
+    (
+        _submission_too_large,
+        f"WAYBILL_MAX_SUBMISSION: the web server takes {request_limits.MAX_BODY} octets at most",
+    ),
+)
 
 
 def load_or_exit() -> Config:

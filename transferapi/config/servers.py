@@ -140,10 +140,10 @@ def _ports(hosts: str, ports: str) -> str:
         raise ValueError(f"it names more than {MOST_HOSTS} hosts")
     if len(numbers) not in (0, 1, len(names)):
         raise ValueError("there are as many ports as hosts, or one for all")
-    checked = [str(_port_of(one)) if one else "" for one in numbers]
-    if len(names) > 1 and any(checked):
-        checked = [one or "5432" for one in checked]
-    return ",".join(checked) if any(checked) else ""
+    if not any(numbers):
+        return ""
+    default = "5432" if len(names) > 1 else ""
+    return ",".join(str(_port_of(one)) if one else default for one in numbers)
 
 
 def _session_options(options: dict[str, str], hosts: int) -> dict[str, Any]:
@@ -218,10 +218,7 @@ def sentinels(url: str) -> Sentinels | None:
 def broker_url(url: str) -> str:
     """A REDIS_URL for Celery's transport, which has a scheme of its own for unix sockets. Raises ValueError."""
     if found := sentinels(url):
-        name, word = (quote(text, safe="") for text in (found.username, found.password))
-        account = f"{name}:{word}@" if name or word else ""
-        hosts = (f"[{host}]:{number}" if ":" in host else f"{host}:{number}" for host, number in found.hosts)
-        return ";".join(f"sentinel://{account}{host}/{found.database}" for host in hosts)
+        return _broker_url_of(found)
     parts = urls.split(url)
     options = dict(parse_qsl(parts.query))
     if parts.scheme in ("redis", "rediss"):
@@ -231,6 +228,13 @@ def broker_url(url: str) -> str:
     number = options.get("db", "0")
     who = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
     return f"redis+socket://{who}{parts.path}?virtual_host={number}"
+
+
+def _broker_url_of(found: Sentinels) -> str:
+    name, word = (quote(text, safe="") for text in (found.username, found.password))
+    account = f"{name}:{word}@" if name or word else ""
+    hosts = (f"[{host}]:{number}" if ":" in host else f"{host}:{number}" for host, number in found.hosts)
+    return ";".join(f"sentinel://{account}{host}/{found.database}" for host in hosts)
 
 
 def broker_options(url: str, seconds: float = SENTINEL_SECONDS) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parsers of the values of environment variables; `config.py` says which variable has which. Each raises ValueError."""
+"""Parsers of the values of environment variables; `sections.py` names that of each variable. Each raises ValueError."""
 
 from __future__ import annotations
 

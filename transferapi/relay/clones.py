@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 
-from transferapi.tasks.notify import agent_mails
+from transferapi.tasks.notify.mails import agent as agent_mails
 
 log = logging.getLogger(__name__)
 

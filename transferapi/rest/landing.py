@@ -35,7 +35,7 @@ class Landing(View):
         return Response(
             {
                 "service": "Waybill",
-                "description": "Moves research data between GridFTP endpoints: ask once, it rides out every fault.",
+                "description": "Moves research data between GridFTP endpoints: ask once, it tries again after faults.",
                 "version": service_version(),
                 "api_version": VERSION,
                 "authentication": "Authorization: Bearer TOKEN, with a token from `waybill token NAME`",

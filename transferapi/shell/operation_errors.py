@@ -49,7 +49,7 @@ CAUSES: dict[Kind, str] = {
     Kind.INVALID_SERVICE_CREDENTIAL: UNREACHABLE,
 }
 #: Seconds for which an operation waits for its turn, and between two attempts.
-PATIENCE, PAUSE = 30.0, 0.25
+RETRY_SECONDS, PAUSE = 30.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def operate(context: Context, asked: Operation, function: Function[P, T], *args:
 
     Raises OperationError, and the errors of the function that are no errors of the endpoint's files.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             work = partial(function, context.user, asked.endpoint, *args, **kwargs)

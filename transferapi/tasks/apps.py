@@ -17,7 +17,9 @@ class TasksConfig(AppConfig):
         from identity.vault import rotation
 
         from .managers import pauses
-        from .notify import account_mails, mails, webhooks
+        from .notify import webhooks
+        from .notify.mails import account as account_mails
+        from .notify.mails import task as task_mails
         from .upkeep import ended_accounts
         from .worker import host_keys, renewal
 
@@ -29,4 +31,4 @@ class TasksConfig(AppConfig):
         recovery_wanted.connect(account_mails.recovery_wanted, dispatch_uid="a mail with a link for a new password")
         user_deactivated.connect(ended_accounts.user_deactivated, dispatch_uid="tasks of deactivated users")
         user_deleted.connect(ended_accounts.user_deleted, dispatch_uid="webhooks of deleted users")
-        access_given.connect(mails.access_given, dispatch_uid="a mail to whom access is given")
+        access_given.connect(task_mails.access_given, dispatch_uid="a mail to whom access is given")

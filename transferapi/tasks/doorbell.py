@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 TASK_NAME = "workers.run"
 #: Seconds for a connection, and for a reply of the broker; for the first message and all that comes before it, and for
 #: each message after it.
-PATIENCE, FIRST, EACH = 0.3, 0.25, 0.02
+TIMEOUT, FIRST, EACH = 0.3, 0.25, 0.02
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
 
@@ -39,9 +39,9 @@ def ring(task_ids: Iterable[uuid.UUID]) -> bool:
     if outage.is_on:
         outage.refused()
         return False
-    app, patience = _producer(settings.CELERY_BROKER_URL), FIRST + EACH * len(texts)
+    app, limit = _producer(settings.CELERY_BROKER_URL), FIRST + EACH * len(texts)
     try:
-        within(patience if is_watching() else 10 * patience, partial(_send, app, texts))
+        within(limit if is_watching() else 10 * limit, partial(_send, app, texts))
     except (KombuError, OperationalError, OSError) as error:
         # The text of the error may hold the broker's address, and so its password.
         if not outage.met(error):
@@ -70,9 +70,9 @@ def _producer(broker_url: str) -> Celery:
         task_ignore_result=True,
         broker_connection_retry=False,
         broker_transport_options={
-            **broker_options(settings.REDIS_URL, PATIENCE),
-            "socket_connect_timeout": PATIENCE,
-            "socket_timeout": PATIENCE,
+            **broker_options(settings.REDIS_URL, TIMEOUT),
+            "socket_connect_timeout": TIMEOUT,
+            "socket_timeout": TIMEOUT,
             # Without this limit, kombu retries the connection for four seconds or more.
             "max_retries": 0,
         },

@@ -21,7 +21,8 @@ from . import doorbell, events, queries, request_rules
 from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError, UnknownStateError
 from .events import NewEvent
 from .models import WITH_ENDS, Task
-from .notify import mails, webhooks
+from .notify import webhooks
+from .notify.mails import task as task_mails
 from .states import Phase, Status, may_move
 from .tracing import task_spans
 
@@ -67,7 +68,7 @@ def move(
         if moved and event:
             events.append(task_id, [event], now)
         if moved and new[1] is Phase.DONE:
-            mails.ended(task_id, now)
+            task_mails.ended(task_id, now)
             task_spans.ended(task_id, now)
         if moved and (change := _webhook_change(old, new)):
             webhooks.changed(task_id, change, now)

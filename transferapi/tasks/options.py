@@ -15,14 +15,14 @@ Check = Callable[[str, object], object]
 
 def _flag(name: str, value: object) -> object:
     if not isinstance(value, bool):
-        raise RequestError(name, "true or false is wanted here.")
+        raise RequestError(name, "Expected true or false.")
     return value
 
 
 def _number(lowest: int, highest: int) -> Check:
     def check(name: str, value: object) -> object:
         if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise RequestError(name, f"A whole number from {lowest} to {highest} is wanted here.")
+            raise RequestError(name, f"Expected a whole number from {lowest} to {highest}.")
         return value
 
     return check
@@ -31,7 +31,7 @@ def _number(lowest: int, highest: int) -> Check:
 def _one_of(*words: str) -> Check:
     def check(name: str, value: object) -> object:
         if value not in words:
-            raise RequestError(name, f"One of {', '.join(words)} is wanted here.")
+            raise RequestError(name, f"Expected one of {', '.join(words)}.")
         return value
 
     return check
@@ -39,14 +39,14 @@ def _one_of(*words: str) -> Check:
 
 def _word(name: str, value: object) -> object:
     if not isinstance(value, str) or len(value) > 256 or not value.isprintable():
-        raise RequestError(name, "A string of at most 256 printable characters is wanted here.")
+        raise RequestError(name, "Expected a string of at most 256 printable characters.")
     return value
 
 
 def _filter_rules(name: str, value: object) -> object:
     """Filter rules; an empty list means none."""
     if not isinstance(value, list) or len(value) > MAX_FILTER_RULES:
-        raise RequestError(name, f"A list of at most {MAX_FILTER_RULES} rules is wanted here.")
+        raise RequestError(name, f"Expected a list of at most {MAX_FILTER_RULES} rules.")
     rules = [_filter_rule(f"{name}[{number}]", rule) for number, rule in enumerate(value)]
     if sum(len(str(rule["name"])) for rule in rules) > MAX_FILTER_CHARACTERS:
         raise RequestError(name, f"The names of all rules have at most {MAX_FILTER_CHARACTERS} characters together.")
@@ -55,10 +55,10 @@ def _filter_rules(name: str, value: object) -> object:
 
 def _filter_rule(name: str, rule: object) -> dict[str, object]:
     if not isinstance(rule, Mapping):
-        raise RequestError(name, "A filter_rule document is wanted here.")
+        raise RequestError(name, "Expected a filter_rule document.")
     pattern = rule.get("name")
     if not pattern or not isinstance(pattern, str) or len(pattern) > 255 or not pattern.isprintable():
-        raise RequestError(f"{name}.name", "A pattern of 1 to 255 printable characters is wanted here.")
+        raise RequestError(f"{name}.name", "Expected a pattern of 1 to 255 printable characters.")
     method = _one_of("include", "exclude")(f"{name}.method", rule.get("method"))
     kind = rule.get("type")
     return {

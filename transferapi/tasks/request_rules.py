@@ -47,7 +47,7 @@ def deadline(moment: datetime, now: datetime) -> datetime:
 def algorithm(name: str, field: str) -> str:
     """The algorithm as servers name it, from any case of letters."""
     if name.upper() not in CHECKSUMS:
-        raise RequestError(field, f"One of {', '.join(CHECKSUMS)} is wanted here.")
+        raise RequestError(field, f"Expected one of {', '.join(CHECKSUMS)}.")
     return name.upper()
 
 

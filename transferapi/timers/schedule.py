@@ -36,15 +36,13 @@ class Schedule:
         """Raises TimerInvalidError."""
         for name, moment in (("start", self.start), ("end.datetime", self.end)):
             if moment is not None and abs(moment - now) > HORIZON:
-                raise TimerInvalidError(f"schedule.{name}", "A time within some years is wanted here.")
+                raise TimerInvalidError(f"schedule.{name}", "Expected a time within some years.")
         if self.interval is not None and not MIN_INTERVAL <= self.interval <= MAX_INTERVAL:
             raise TimerInvalidError(
-                "schedule.interval_seconds", f"A whole number from {MIN_INTERVAL} to {MAX_INTERVAL} is wanted here."
+                "schedule.interval_seconds", f"Expected a whole number from {MIN_INTERVAL} to {MAX_INTERVAL}."
             )
         if self.iterations is not None and not 1 <= self.iterations <= MAX_ITERATIONS:
-            raise TimerInvalidError(
-                "schedule.end.iterations", f"A whole number from 1 to {MAX_ITERATIONS} is wanted here."
-            )
+            raise TimerInvalidError("schedule.end.iterations", f"Expected a whole number from 1 to {MAX_ITERATIONS}.")
         if self.end is not None and self.end < max(self.start, now):
             raise TimerInvalidError("schedule.end.datetime", "The end comes before the first run.")
 

@@ -187,5 +187,5 @@ def _load(timer: Timer, following: datetime | None) -> None:
 def _name(text: str | None) -> str:
     text = text or ""
     if len(text) > MAX_NAME or FORBIDDEN.search(text):
-        raise TimerInvalidError("name", f"A line of at most {MAX_NAME} characters is wanted here.")
+        raise TimerInvalidError("name", f"Expected a line of at most {MAX_NAME} characters.")
     return text

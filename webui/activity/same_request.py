@@ -108,19 +108,24 @@ def _python(task: Task, document: dict[str, Any]) -> str:
     )
 
 
+_SYNC_LEVELS = {0: "exists", 1: "size", 2: "mtime", 3: "checksum"}
+_FLAGS = {
+    "preserve_timestamp": " --preserve-mtime",
+    "encrypt_data": " --encrypt-data",
+    "delete_destination_extra": " --delete",
+}
+
+
 def _globus(task: Task, items: list[Item]) -> str:
     label = f" --label {shlex.quote(task.label)}" if task.label else ""
     if task.type == TaskType.DELETE:
         flags = " --recursive" if task.options.get("recursive") else ""
         rows = [shlex.quote(item.source_path) for item in items]
         return f"globus delete{flags}{label} --batch - {task.source_id}{_lines(rows)}"
-    levels = {0: "exists", 1: "size", 2: "mtime", 3: "checksum"}
     level = task.options.get("sync_level")
-    flags = f" --sync-level {levels[level]}" if level in levels else ""
+    flags = f" --sync-level {_SYNC_LEVELS[level]}" if level in _SYNC_LEVELS else ""
     flags += " --verify-checksum" if task.options.get("verify_checksum") else " --no-verify-checksum"
-    flags += " --preserve-mtime" if task.options.get("preserve_timestamp") else ""
-    flags += " --encrypt-data" if task.options.get("encrypt_data") else ""
-    flags += " --delete" if task.options.get("delete_destination_extra") else ""
+    flags += "".join(flag for option, flag in _FLAGS.items() if task.options.get(option))
     rows = [
         f"{'--recursive ' if item.recursive else ''}{shlex.quote(item.source_path)} "
         f"{shlex.quote(item.destination_path or '')}"

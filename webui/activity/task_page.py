@@ -75,23 +75,30 @@ def _context(task: Task) -> dict[str, Any]:
         "title": task.label or seen.source + (f" → {seen.destination}" if seen.destination else ""),
         "task": task,
         "seen": seen,
-        "time_left": "" if over else summary.time_left(forecasts.during(task, now)),
+        **_words(task, now),
         "plans": list(reversed(plans)),
         "plot": plot.plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
         "trouble": trouble,
         "causes": found,
-        "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
         "items": items,
         "more_items": task.items_total - len(items),
         "commands": same_request.commands(task, items) if items else [],
-        "options": _options(task),
-        "protection": _PROTECTION.get(task.data_protection or "", ""),
-        "data_way": _WAYS.get(task.data_way or "", ""),
         "can_retry": over and task.type == TaskType.TRANSFER and bool(found),
         "can_run_again": repeat.can_run_again(task) and bool(items),
         "paused_by_owner": pauses.OWNER in task.admin_pauses,
         "submission_id": uuid.uuid4(),
         "extensions": EXTENSIONS,
+    }
+
+
+def _words(task: Task, now: datetime) -> dict[str, Any]:
+    """The task's state and options in words."""
+    return {
+        "time_left": "" if task.phase == Phase.DONE else summary.time_left(forecasts.during(task, now)),
+        "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
+        "options": _options(task),
+        "protection": _PROTECTION.get(task.data_protection or "", ""),
+        "data_way": _WAYS.get(task.data_way or "", ""),
     }
 
 

@@ -125,7 +125,7 @@ def _time(name: str, text: str) -> datetime | None:
         found = datetime.fromisoformat(text) if text else None
         return found.astimezone(UTC) if found and found.tzinfo else found and found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise RequestError(name, _("A time such as 2027-01-31T12:00 is wanted here.")) from None
+        raise RequestError(name, _("Expected a time such as 2027-01-31T12:00.")) from None
 
 
 def _field_value(text: str) -> str:

@@ -75,5 +75,5 @@ def _days(request: HttpRequest) -> int:
     """Raises RequestError."""
     text = request.POST.get("days", "").strip() or str(invitations.DAYS)
     if not text.isascii() or not text.isdecimal() or len(text) > 4:
-        raise RequestError("days", _("A whole number of days is wanted here."))
+        raise RequestError("days", _("Expected a whole number of days."))
     return int(text)

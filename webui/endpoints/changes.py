@@ -179,4 +179,4 @@ def _until(text: str) -> datetime | None:
     try:
         return datetime.combine(datetime.fromisoformat(text).date(), time(23, 59, 59), UTC)
     except ValueError:
-        raise EndpointInvalidError("until", _("A date is wanted here.")) from None
+        raise EndpointInvalidError("until", _("Expected a date.")) from None

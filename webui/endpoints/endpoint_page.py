@@ -96,7 +96,6 @@ def page(
 def _context(user: User, found: Endpoint) -> dict[str, Any]:
     now = timezone.now()
     seen = endpoint_view.views_for(user, [found])[found.pk]
-    servers = registry.servers(found)
     permitted = {verb.name: may(user, verb, found) for verb in Permission}
     return {
         "title": found.display_name or registry.canonical_name(found),
@@ -108,17 +107,32 @@ def _context(user: User, found: Endpoint) -> dict[str, Any]:
         "may": permitted,
         "now": now,
         "edited_jump_host": str(found.jump_host_id or ""),
-        "by_ssh": any(row.scheme == "ssh" for row in servers),
-        "has_host_keys": any(row.scheme in PINNED_SCHEMES for row in servers),
         "agent": agents.row_of(found) if found.personal and permitted["MANAGE"] else None,
-        "servers": [(row, registry.server_uri(row)) for row in servers],
+        **_servers(found),
         "shares": shares.mine(user, str(found.pk))[:MAX_SHOWN] if seen.shareable else [],
-        "rules": _rules(user, found) if seen.editable else [],
-        "roles": _roles(user, found) if permitted["APPOINT"] else [],
-        "role_words": _roles_for(found),
-        "groups": [one.group for one in groups.mine(user)] if seen.editable or permitted["APPOINT"] else [],
+        **_access(user, found, edits_rules=seen.editable, appoints=permitted["APPOINT"]),
         "pauses": _pauses(user, found),
         "pause_words": PAUSES.items(),
+    }
+
+
+def _servers(found: Endpoint) -> dict[str, Any]:
+    servers = registry.servers(found)
+    schemes = {row.scheme for row in servers}
+    return {
+        "servers": [(row, registry.server_uri(row)) for row in servers],
+        "by_ssh": "ssh" in schemes,
+        "has_host_keys": not schemes.isdisjoint(PINNED_SCHEMES),
+    }
+
+
+def _access(user: User, found: Endpoint, *, edits_rules: bool, appoints: bool) -> dict[str, Any]:
+    """The rules and roles that this user may change, and the choices for new ones."""
+    return {
+        "rules": _rules(user, found) if edits_rules else [],
+        "roles": _roles(user, found) if appoints else [],
+        "role_words": _roles_for(found),
+        "groups": [one.group for one in groups.mine(user)] if edits_rules or appoints else [],
     }
 
 

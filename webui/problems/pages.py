@@ -61,7 +61,7 @@ def failure(request: HttpRequest) -> HttpResponse:
         text = (
             _("It is busy, or it restarts. Try again in some seconds.")
             if busy
-            else _("Try again. If it fails once more, tell the operator of this service the request id: %(id)s.")
+            else _("Try again. If it fails once more, give the operator of this service the request id: %(id)s.")
             % {"id": name}
         )
         answer = problem(request, 503 if busy else 500, _("The service failed"), text)

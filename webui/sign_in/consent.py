@@ -41,7 +41,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
         asked = authorization.read(request.META.get("QUERY_STRING", ""), request.build_absolute_uri("/"))
         return _answer(request, asked) if request.method == "POST" else _ask(request, asked)
     except RequestNotTrustedError as error:
-        more = _("You have been sent nowhere; tell whoever made the link or the program.")
+        more = _("You have been sent nowhere; report this to whoever made the link or the program.")
         text = f"{said(error.reason).rstrip('.')}. {more}"
         return problem(request, 400, _("This request for access is wrong"), text)
     except RequestRefusedError as error:

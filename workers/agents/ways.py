@@ -82,11 +82,16 @@ async def agent_way(
         return AgentWay.SOURCE_CONNECTS if relayed and known and not refused else AgentWay.SOURCE_LISTENS
     if pool.refuses(DIRECTLY, source.address, destination.address):
         return AgentWay.RELAY
-    same_computer = source.address == destination.address
+    direct = await _may_reach(sender, receiver, same_computer=source.address == destination.address)
+    return AgentWay.TRY_DIRECT if direct else AgentWay.RELAY
+
+
+async def _may_reach(sender: GridFTPSession, receiver: GridFTPSession, *, same_computer: bool) -> bool:
+    """Whether one agent could connect to the other's own address."""
     if not (same_computer or _in_one_network(sender, receiver)):
-        return AgentWay.RELAY
+        return False
     address = await _own_address(receiver)
-    return AgentWay.TRY_DIRECT if address and accepts(address, local=same_computer) else AgentWay.RELAY
+    return address is not None and accepts(address, local=same_computer)
 
 
 def accepts(address: DataAddress, *, local: bool = False) -> bool:

@@ -123,16 +123,24 @@ def decide(
     if fault.kind in AWAY_KINDS:
         return Wait(min(now + timedelta(seconds=AWAY_SECONDS), max(deadline, now)))
     why = fault.advice or fault.raw or fault.kind.value
-    is_credential = fault.kind in CREDENTIAL_KINDS
-    if (is_credential and renewable) or fault.kind is Kind.HOST_KEY_CHANGED:
+    if _needs_a_person(fault, renewable=renewable):
         return Suspend(why)
-    hopeless = not (fault.retryable or is_credential) or fault.kind in HOPELESS_KINDS
+    hopeless = _is_hopeless(fault)
     # A second try, because a file may be missing for a moment while it is renamed.
     if policy.may_pass_over(fault) and (hopeless or attempts):
         return PassOver()
     if hopeless or policy.ends_task(fault):
         return Fail(why)
     return Retry(min(now + timedelta(seconds=delay(attempts, jitter)), max(deadline, now)))
+
+
+def _needs_a_person(fault: Fault, *, renewable: bool) -> bool:
+    return (fault.kind in CREDENTIAL_KINDS and renewable) or fault.kind is Kind.HOST_KEY_CHANGED
+
+
+def _is_hopeless(fault: Fault) -> bool:
+    """Whether another try would fail in the same way. A credential may be renewed meanwhile."""
+    return fault.kind in HOPELESS_KINDS or not (fault.retryable or fault.kind in CREDENTIAL_KINDS)
 
 
 def worse(first: Fault | None, fault: Fault) -> Fault:

@@ -44,6 +44,12 @@ class _Under:
     reported_at: float = 0.0
     offset: int = 0
 
+    @property
+    def on_disk(self) -> RangeSet | None:
+        """The beginning of the file that the destination has stored; None: nothing of it."""
+        stored = self.copy.stored if self.copy else self.offset
+        return RangeSet([(0, stored)]) if stored else None
+
 
 class StreamedLane:
     """Moves files one after the other, or as many at once as both sessions can carry.
@@ -217,15 +223,16 @@ class StreamedLane:
             self._lost = True
             for session in sessions:
                 session.inner.abort()
-        copy = one.copy
-        stored = copy.stored if copy else one.offset
-        changed = fault.kind is Kind.FILE_SIZE_CHANGED
-        trusted = RangeSet([(0, stored)]) if stored and not changed else None
-        begun = self._lost and bool(copy and copy.begun) and not one.file.temporary_path
-        for session in sessions:
+        begun = self._lost and bool(one.copy and one.copy.begun) and not one.file.temporary_path
+        trusted = None if fault.kind is Kind.FILE_SIZE_CHANGED else one.on_disk
+        self._ended(one, FileRefused(one.file, self._for_user(fault), trusted, begun))
+
+    def _for_user(self, fault: Fault) -> Fault:
+        """The fault as the user may see it: the names of a shared endpoint's host are removed."""
+        for session in (self._source, self._destination):
             if session.guarded and fault.side in (session.side, Side.UNKNOWN):
                 fault = replace(session.for_user(fault), side=fault.side)
-        self._ended(one, FileRefused(one.file, fault, trusted, begun))
+        return fault
 
     def _ended(self, one: _Under, event: FileEvent) -> None:
         self._under.pop(one.file.id, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
@@ -23,7 +24,7 @@ _OF_DATA_CONNECTIONS = frozenset(
 )
 #: Characters of a server's words in an event.
 MAX_WHY = 300
-NO_ENCRYPTION = "This server moves files in clear, and the task wants them encrypted."
+NO_ENCRYPTION = "This server moves files in clear, and the task requires encryption."
 
 
 async def way_between(
@@ -122,14 +123,17 @@ class Trial:
             self._pool.note_works(self.way, *self._addresses)
         if self._passed:
             return events
-        refusals = [event.fault for event in events if isinstance(event, FileRefused)]
-        for fault in (fault for fault in refusals if fault.kind in _OF_DATA_CONNECTIONS):
-            self.failed = True
-            self._pool.refuse(self.way, *self._addresses, why=(fault.raw or fault.advice)[:MAX_WHY])
-        return [self._returned(event) for event in events] if self.failed else events
+        for event in events:
+            if _shows_failure(event):
+                self.failed = True
+                why = (event.fault.raw or event.fault.advice)[:MAX_WHY]
+                self._pool.refuse(self.way, *self._addresses, why=why)
+        return [_returned(event) for event in events] if self.failed else events
 
-    @staticmethod
-    def _returned(event: FileEvent) -> FileEvent:
-        if isinstance(event, FileRefused) and event.fault.kind in _OF_DATA_CONNECTIONS:
-            return FileReturned(event.tag, suspect=True, begun=event.begun)
-        return event
+
+def _shows_failure(event: FileEvent) -> TypeGuard[FileRefused]:
+    return isinstance(event, FileRefused) and event.fault.kind in _OF_DATA_CONNECTIONS
+
+
+def _returned(event: FileEvent) -> FileEvent:
+    return FileReturned(event.tag, suspect=True, begun=event.begun) if _shows_failure(event) else event

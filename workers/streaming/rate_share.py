@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two questions, and those after which a process that asks no more does not count.
 ASK_SECONDS, GONE_SECONDS = 1.0, 3.0
 #: Seconds that Redis may take, and those until it is asked again after it did not answer.
-PATIENCE, PAUSE = 0.5, 5.0
+REDIS_TIMEOUT, PAUSE = 0.5, 5.0
 #: Processes that are assumed while Redis has never answered; and at most, whatever Redis has.
 UNKNOWN, MOST = 8, 256
 KEY = "waybill:streaming"
@@ -67,7 +67,7 @@ class RateShare:
 
     def _join(self) -> int:
         """Raises RedisError, OSError, ValueError."""
-        options: dict[str, Any] = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
+        options: dict[str, Any] = {"socket_timeout": REDIS_TIMEOUT, "socket_connect_timeout": REDIS_TIMEOUT}
         with redis.Redis(connection_pool=Pool.from_url(self._url, **options)) as client:
             found = client.eval(_JOIN, 1, KEY, self._name, str(int(GONE_SECONDS * 1000)))
         return max(1, min(int(str(found)), MOST))

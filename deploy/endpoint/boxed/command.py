@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     renew.add_argument("--revoke", action="store_true", help="revoke the host certificates: their keys were stolen")
     remove = _add(commands, "remove", "take all away that setup made, and nothing else", lifetime.remove)
     remove.add_argument("--token-file", type=Path, metavar="FILE", help="a token of the endpoint's owner")
-    remove.add_argument("--keep-registered", action="store_true", help="do not tell the service")
+    remove.add_argument("--keep-registered", action="store_true", help="do not notify the service")
     _add(commands, "run", "run both servers in the foreground (where there is no systemd)", run)
     return whole
 

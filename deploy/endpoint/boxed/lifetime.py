@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deploy.endpoint.authority import expiry_of, serves
 
 from . import services, settings
 from .errors import HostError, UsageError
+from .record import Record
 from .services import Box
 from .settings import Settings
 from .setup import (
@@ -88,7 +89,7 @@ def renew(options: argparse.Namespace) -> Iterator[str]:
         made = make_host_certificates(record, box, authority, anew=options.revoke)
         if made and box.settings.systemd:
             start(record, box)
-        yield f"{len(made)} host certificates made anew" if made else "the host certificates are good for long enough"
+        yield f"{len(made)} host certificates made anew" if made else "the host certificates are valid for long enough"
         if lists := sorted(path.name for path in box.certificates.glob("*.r0")):
             yield f"The operator of Waybill must have these as well: {box.certificates}: {' '.join(lists)}"
         if made and runs_in_foreground(box.folder):
@@ -107,23 +108,30 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
         return
     with opened(folder, create=False) as record:
         if runs_in_foreground(folder):
-            raise HostError("`box run` is at work: end it first")
+            raise HostError("`box run` is running: end it first")
         known = settings.load(folder)
         if known and (line := _unregister(options, known)):
             yield line
-        units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
-        if units and services.has_systemd():
-            services.systemctl("disable", "--now", "--quiet", *units, check=False)
         trusted = published(record)
-        left = record.remove_all()
-        if units and services.has_systemd():
-            services.systemctl("daemon-reload")
+        left = _remove_listed(record)
     for path in left:
         yield f"left, for there are other things in it: {path}"
     if trusted:
         yield "The operator of Waybill deletes these from the folder that WAYBILL_CERTIFICATES names:"
         yield f"  {trusted}"
     yield "Removed. The packages are still installed, and no file of a user was touched."
+
+
+def _remove_listed(record: Record) -> Sequence[Path]:
+    """Stop the services, and remove all that is on the list; return the folders that have other content."""
+    units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
+    by_systemd = bool(units) and services.has_systemd()
+    if by_systemd:
+        services.systemctl("disable", "--now", "--quiet", *units, check=False)
+    left = record.remove_all()
+    if by_systemd:
+        services.systemctl("daemon-reload")
+    return left
 
 
 def _unregister(options: argparse.Namespace, known: Settings) -> str:

@@ -38,7 +38,7 @@ class Record:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._descriptor)
-            raise HostError(f"another `box` is at work on {folder}: try again when it has ended") from None
+            raise HostError(f"another `box` is running on {folder}: try again when it has ended") from None
         self.paths = self._read()
         if create:
             self.note(folder)

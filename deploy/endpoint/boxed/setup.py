@@ -57,10 +57,8 @@ def setup(options: argparse.Namespace) -> Iterator[str]:
 
 def _check(options: argparse.Namespace, before: Settings | None, wanted: Settings) -> Waybill:
     """Check all that can be checked before anything is changed."""
-    if before and before.endpoint_id and before.waybill.rstrip("/") != wanted.waybill.rstrip("/"):
-        raise UsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
-    if before and before.systemd != wanted.systemd:
-        raise UsageError("with or without systemd is decided once: `box remove` first")
+    if before:
+        _check_unchanged(before, wanted)
     if wanted.systemd and os.geteuid() != 0:
         raise HostError("this changes the machine: run it with sudo")
     if wanted.systemd and not services.has_systemd():
@@ -72,6 +70,13 @@ def _check(options: argparse.Namespace, before: Settings | None, wanted: Setting
     service = Waybill(wanted.waybill, read_token(options.token_file))
     service.check()
     return service
+
+
+def _check_unchanged(before: Settings, wanted: Settings) -> None:
+    if before.endpoint_id and before.waybill.rstrip("/") != wanted.waybill.rstrip("/"):
+        raise UsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
+    if before.systemd != wanted.systemd:
+        raise UsageError("with or without systemd is decided once: `box remove` first")
 
 
 def account(name: str) -> pwd.struct_passwd:

@@ -210,7 +210,7 @@ class ThirdPartyLane:
         last = max(self.source.connection.last_activity, self.destination.connection.last_activity, self._busy_since)
         silent = self._loop.time() - last
         if self._pair.under_way and silent > self._stall_timeout:
-            self.abort(make_fault(Kind.TIMEOUT, f"no word from either server for {silent:.0f} s"))
+            self.abort(make_fault(Kind.TIMEOUT, f"no data and no reply from either server for {silent:.0f} s"))
         else:
             self._watch_later()
 

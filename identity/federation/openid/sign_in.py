@@ -132,7 +132,7 @@ def _with_userinfo(parts: Metadata, claims: dict[str, Any], tokens: Mapping[str,
         return claims
     more = object_of(answer)
     if more.get("sub") != claims.get("sub"):
-        raise ProofRefusedError("The provider tells of two different people.")
+        raise ProofRefusedError("The provider reports two different people.")
     return {**more, **claims}
 
 

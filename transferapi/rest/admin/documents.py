@@ -11,7 +11,7 @@ from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, done
 from transferapi.rest.openapi.document_types import AsJson, Field, Page, RequestDocument, ResponseDocument, optional
 
-_EMAIL = Field[Any]("email", t.about("empty: none", t.TEXT), example="alice@example.org")
+_EMAIL = Field[Any]("email", t.about("e-mail address; empty: none", t.TEXT), example="alice@example.org")
 _FULL_NAME = Field[User]("full_name", t.TEXT, AsJson(lambda user: user.get_full_name()), example="Alice Doe")
 _STAFF = Field[User]("is_staff", t.about("whether the user administers users", t.FLAG), example=False)
 
@@ -43,7 +43,7 @@ USER_CHANGE = RequestDocument(
 INVITATION = ResponseDocument[Invitation](
     "invitation",
     Field("id", t.UUID, "pk"),
-    Field("email", t.about("the only address that may use it; empty: any", t.TEXT), example="carol@example.org"),
+    Field("email", t.about("the only e-mail address that may use it; empty: any", t.TEXT), example="carol@example.org"),
     Field("made_time", t.TIME, "made_at"),
     Field("expire_time", t.TIME, "expires_at"),
 )
@@ -52,7 +52,7 @@ INVITATION_REQUEST = RequestDocument(
     "invitation",
     "",
     *optional(_EMAIL),
-    Field("days", t.about("how long it lasts, 1 to 90; absent: 7", t.MAYBE_NUMBER)),
+    Field("days", t.about("lifetime in days, 1 to 90; absent: 7", t.MAYBE_NUMBER)),
     example={"email": "carol@example.org", "days": 7},
 )
 INVITATION_CREATED = done(

@@ -172,7 +172,7 @@ def _selection(request: Request) -> Selection:
     try:
         user_id = uuid.UUID(user) if user else None
     except ValueError:
-        raise BadRequest("user_id: a UUID is wanted here") from None
+        raise BadRequest("user_id: expected a UUID") from None
     what = request.query_params.get("what", "").replace("\0", "")[:48]
     return Selection(_moment(request, "since"), _moment(request, "until"), user_id, what)
 
@@ -186,7 +186,7 @@ def _moment(request: Request, name: str) -> datetime | None:
         found = datetime.fromisoformat(text)
         return found if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise BadRequest(f"{name}: a time such as 2027-01-31T12:00:00Z is wanted here") from None
+        raise BadRequest(f"{name}: expected a time such as 2027-01-31T12:00:00Z") from None
 
 
 def _number(request: Request, name: str, usual: int, most: int) -> int:

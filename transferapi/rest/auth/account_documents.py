@@ -56,7 +56,7 @@ CERTIFICATE_SUBJECT_LIST = Page("certificate_subject_list", CERTIFICATE_SUBJECT,
 CERTIFICATE_SUBJECT_REQUEST = RequestDocument(
     "certificate_subject",
     "",
-    Field("subject", t.about("absent: that of the certificate which this connection shows", t.MAYBE_TEXT)),
+    Field("subject", t.about("absent: the subject of the client certificate of this connection", t.MAYBE_TEXT)),
     *optional(_SUBJECT_LABEL),
     example={"subject": "/O=Grid/OU=Site/CN=Alice", "label": "the laptop"},
 )
@@ -103,7 +103,9 @@ PASSKEY = ResponseDocument[Passkey](
     Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
     Field(
         "copied_time",
-        t.about("since when it signs in no more, because its counter went back; else null", t.MAYBE_TIME),
+        t.about(
+            "the time at which it was disabled, because its counter went back; null: it is not disabled", t.MAYBE_TIME
+        ),
         "copied_at",
         None,
     ),
@@ -118,18 +120,22 @@ SESSION = ResponseDocument[OpenSession](
     Field("way", t.about("password, code, second, passkey, link, provider; empty: unknown", t.TEXT), example="passkey"),
     Field("address", t.TEXT, example="192.0.2.7"),
     Field("browser", t.about("the User-Agent", t.TEXT), example="Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"),
-    Field("is_this", t.about("whether this request was sent with it", t.FLAG), example=False),
+    Field("is_this", t.about("whether this request used this session", t.FLAG), example=False),
 )
 SESSION_LIST = Page("session_list", SESSION, LENGTH)
 LINKED_IDENTITY = ResponseDocument[LinkedIdentity](
     "linked_identity",
     Field("id", t.UUID, "pk"),
     Field("username", t.about("`name@domain`", t.TEXT), example="al@example.org"),
-    Field("provider", t.about("who vouches", t.TEXT), example="oidc:https://id.example.org/realms/lab"),
+    Field(
+        "provider",
+        t.about("the provider that has proven the identity", t.TEXT),
+        example="oidc:https://id.example.org/realms/lab",
+    ),
     Field("name", t.TEXT, example="Al Liddell"),
     Field("organization", t.TEXT, example="Example Laboratory"),
     Field("email", t.TEXT, example="al@example.org"),
-    Field("is_primary", t.about("whether it is shown for you", t.FLAG), "primary"),
+    Field("is_primary", t.about("whether others see this identity for you", t.FLAG), "primary"),
     Field("linked_time", t.TIME, "linked_at"),
     Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
 )

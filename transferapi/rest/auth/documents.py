@@ -101,7 +101,7 @@ IDENTITY = ResponseDocument[ShownUser](
     Field("name", t.TEXT, "identity.name", "Alice Liddell"),
     Field(
         "email",
-        t.about("your own only", t.MAYBE_TEXT),
+        t.about("null: the identity is not your own", t.MAYBE_TEXT),
         lambda shown: (shown.identity.email or None) if shown.identity.user == shown.viewer else None,
         "alice@example.org",
     ),
@@ -110,7 +110,7 @@ IDENTITY = ResponseDocument[ShownUser](
     Field("identity_type", t.one_of("login"), Always("login")),
     Field(
         "status",
-        t.about("closed: this user cannot sign in any more", t.one_of("used", "closed")),
+        t.about("closed: this user can no longer sign in", t.one_of("used", "closed")),
         lambda shown: "used" if shown.identity.user.is_active else "closed",
     ),
     data_type=None,
@@ -131,8 +131,8 @@ IDENTITY_PROVIDERS = wrapped("identity_providers", "identity_providers", IDENTIT
 
 CONSENT = ResponseDocument[Consent](
     "consent",
-    Field("id", t.about("a number in this list", t.NUMBER), "number", 1),
-    Field("client", t.about("of a dependency: the service above it", t.UUID), example=_CLIENT),
+    Field("id", t.about("its number in this list", t.NUMBER), "number", 1),
+    Field("client", t.about("of a dependent scope: the service that needs it", t.UUID), example=_CLIENT),
     Field("scope", t.UUID, lambda one: uuid.uuid5(uuid.NAMESPACE_URL, one.scope)),
     Field("scope_name", t.TEXT, "scope", "urn:globus:auth:scope:transfer.api.globus.org:all"),
     Field("effective_identity", t.UUID, "user_id", _ALICE),
@@ -220,7 +220,7 @@ CREDENTIAL = ResponseDocument[ShownSecret](
     Field("created", _MOMENT, AsJson(lambda shown: shown.row.created_at.isoformat())),
     Field(
         "secret",
-        t.about("only when it has just been made", t.MAYBE_TEXT),
+        t.about("present in the answer that creates it", t.MAYBE_TEXT),
         lambda shown: None if shown.secret is None else shown.secret.value,
         "wbs_this-is-shown-once",
     ),
@@ -247,7 +247,7 @@ def credential(row: ClientSecret, secret: Secret | None = None) -> Document:
 
 _NAME = Field[Any]("name", t.about(f"one line of at most {MAX_NAME} characters", t.TEXT))
 _SPEC = (
-    Field[Any]("template_id", t.about("of a program that registers itself: no token is wanted then", t.MAYBE_TEXT)),
+    Field[Any]("template_id", t.about("of a program that registers itself: it needs no token then", t.MAYBE_TEXT)),
     Field[Any]("public_client", t.about("it has no secret, for it could not keep one", t.MAYBE_FLAG)),
     Field[Any]("client_type", t.maybe(t.one_of("confidential_client", "client_identity", "public_installed_client"))),
     Field[Any](

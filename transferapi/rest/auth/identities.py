@@ -63,7 +63,7 @@ class IdentityList(Directory):
     def get(self, request: Request) -> Response:
         ids, names = (_words(request, name) for name in ("ids", "usernames"))
         if bool(ids) == bool(names):
-            raise BadRequest("ids or usernames: one of them is wanted, and not both")
+            raise BadRequest("ids or usernames: expected one of them, not both")
         found = identities.with_ids([_uuid(one) for one in ids]) if ids else identities.with_usernames(names)
         return Response({"identities": [self.document(one) for one in found]})
 
@@ -121,7 +121,7 @@ def _uuid(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise BadRequest("ids: UUIDs are wanted here") from None
+        raise BadRequest("ids: expected UUIDs") from None
 
 
 def _known_uuid(text: str) -> uuid.UUID:

@@ -13,7 +13,9 @@ from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import done
 from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument
 
-_VERSION = Field[Agent]("version", t.about("of the program, as it says", t.TEXT), example="0.1.0")
+_VERSION = Field[Agent](
+    "version", t.about("version of the agent program, as the program reports it", t.TEXT), example="0.1.0"
+)
 _PLATFORM = Field[Agent]("platform", t.about("system and Python, as it says", t.TEXT), example="Linux x86_64")
 _CHAIN = t.about("the certificate and the one that signed it, in PEM", t.TEXT)
 _SECONDS = t.about("Unix time of the service", t.NUMBER)
@@ -47,7 +49,7 @@ AGENT = ResponseDocument[ShownAgent](
     Field("certificate_serial", t.TEXT, "row.certificate_serial", "5f0c"),
     Field("certificate_expire_time", t.MAYBE_TIME, "row.certificate_expires_at"),
     Field("revoked_time", t.MAYBE_TIME, "row.revoked_at"),
-    Field("setup_key_expire_time", t.about("of the newest setup key", t.MAYBE_TIME), "row.setup_expires_at"),
+    Field("setup_key_expire_time", t.about("expiry of the newest setup key", t.MAYBE_TIME), "row.setup_expires_at"),
     Field("setup_key_used_time", t.MAYBE_TIME, "row.setup_used_at"),
 )
 SETUP_KEY_CREATED = done(
@@ -60,7 +62,7 @@ SETUP_KEY_CREATED = done(
 SETUP_REQUEST = RequestDocument(
     "agent_setup",
     "secret request",
-    Field("secret", t.about("of the setup key", t.TEXT)),
+    Field("secret", t.about("the secret of the setup key", t.TEXT)),
     Field("request", t.about("a certificate request (PKCS #10) in PEM, for a key of the curve P-256", t.TEXT)),
     Field("version", t.MAYBE_TEXT),
     Field("platform", t.MAYBE_TEXT),

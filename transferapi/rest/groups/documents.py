@@ -40,12 +40,12 @@ _VISIBILITY = Field[Group](
     example="private",
 )
 _MEMBERS_VISIBILITY = Field[Group](
-    "group_members_visibility", t.about("who sees who is in it", t.one_of("members", "managers")), example="managers"
+    "group_members_visibility", t.about("who can list the members", t.one_of("members", "managers")), example="managers"
 )
-_JOIN_REQUESTS = Field[Group]("join_requests", t.about("people may ask to join", t.FLAG))
+_JOIN_REQUESTS = Field[Group]("join_requests", t.about("whether users may ask to join", t.FLAG))
 _SIGNUP_FIELDS = Field[Group](
     "signup_fields",
-    t.about("what who joins must tell of himself", t.list_of(t.one_of(*SIGNUP_FIELDS))),
+    t.about("fields that a new member must fill in", t.list_of(t.one_of(*SIGNUP_FIELDS))),
     example=["institution"],
 )
 _OWN_POLICIES = (_VISIBILITY, _MEMBERS_VISIBILITY, _JOIN_REQUESTS, _SIGNUP_FIELDS)
@@ -59,8 +59,8 @@ POLICIES = ResponseDocument[Group](
 POLICIES_REQUEST = RequestDocument(
     "group_policies",
     "",
-    Field("is_high_assurance", t.about("true is refused", t.MAYBE_FLAG)),
-    Field("authentication_assurance_timeout", t.about("passed over", t.MAYBE_NUMBER), read=as_given),
+    Field("is_high_assurance", t.about("not supported: true is refused", t.MAYBE_FLAG)),
+    Field("authentication_assurance_timeout", t.about("accepted and ignored", t.MAYBE_NUMBER), read=as_given),
     *optional(*_OWN_POLICIES),
     data_type=None,
     example={
@@ -204,18 +204,24 @@ GROUP = ResponseDocument[MembershipContext](
     Field("subscription_admin_verified_id", t.MAYBE_TEXT, Always(None)),
     Field(
         "memberships",
-        t.about("only if `include` says so", t.list_of(MEMBERSHIP.ref)),
+        t.about("present if `include` names it", t.list_of(MEMBERSHIP.ref)),
         example=[MEMBERSHIP.example],
         sometimes=True,
     ),
     Field(
         "allowed_actions",
-        t.about("only if `include` says so: by verb, your identities", ALLOWED_ACTIONS.ref),
+        t.about(
+            "present if `include` names it: for each action, those of your identities that may do it",
+            ALLOWED_ACTIONS.ref,
+        ),
         example=ALLOWED_ACTIONS.example,
         sometimes=True,
     ),
     Field(
-        "child_ids", t.about("only if `include` says so; always empty", t.list_of(t.UUID)), example=[], sometimes=True
+        "child_ids",
+        t.about("present if `include` names it; always empty", t.list_of(t.UUID)),
+        example=[],
+        sometimes=True,
     ),
     data_type=None,
 )
@@ -230,7 +236,7 @@ GROUP_REQUEST = RequestDocument(
     "name",
     _NAME,
     *optional(*_WORDS),
-    Field("parent_id", t.about("refused: there are no groups in groups", t.MAYBE_TEXT), read=as_given),
+    Field("parent_id", t.about("not supported: a group has no parent", t.MAYBE_TEXT), read=as_given),
     Field("policies", t.maybe(POLICIES_REQUEST.schema)),
     data_type=None,
     example={"description": "All who measure there", "policies": {"join_requests": True}},

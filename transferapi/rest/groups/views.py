@@ -140,7 +140,7 @@ def _actions(document: Document) -> Iterator[MembershipAction]:
 def _role(document: Document) -> GroupRole:
     word = document.text("role") or GroupRole.MEMBER
     if word not in tuple(GroupRole):
-        raise BadRequest(f"{document.where}role: one of {', '.join(GroupRole)} is wanted here")
+        raise BadRequest(f"{document.where}role: expected one of {', '.join(GroupRole)}")
     return GroupRole(word)
 
 
@@ -168,11 +168,13 @@ class GroupChildren(GroupsView):
 
 
 class MembershipFields(GroupsView):
-    @description.operation("Show what you have told of yourself to a group", answer="membership_fields")
+    @description.operation("Show the fields that you have filled in for a group", answer="membership_fields")
     def get(self, request: Request, group: str) -> Response:
         return Response(documents.membership_fields(groups.get(self.user, group_id(group))))
 
-    @description.operation("Tell a group of yourself", body="membership_fields", answer="membership_fields")
+    @description.operation(
+        "Fill in the fields of a group about yourself", body="membership_fields", answer="membership_fields"
+    )
     def put(self, request: Request, group: str) -> Response:
         given = _of_one_identity(request, self.user.pk).fields
         if not given:

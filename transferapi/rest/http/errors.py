@@ -95,7 +95,7 @@ class ConsentRequired(ApiError):  # noqa: N818
     """Clients fetch a token for `scope` and try again."""
 
     def __init__(self, scope: str) -> None:
-        super().__init__(403, "ConsentRequired", f"The token is not good for this: it lacks the scope {scope}")
+        super().__init__(403, "ConsentRequired", f"The token does not allow this: it lacks the scope {scope}")
         self.scope = scope
 
 
@@ -201,11 +201,7 @@ _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UnreadablePostError,): (400, "ClientError.BadRequest", "The request ended before its body did"),
     # Raised by DRF for a `format` that does not exist.
     (Http404,): (404, "ClientError.NotFound", "There is no such resource in this API"),
-    (InterfaceError, OperationalError, RedisError): (
-        503,
-        "ServiceUnavailable",
-        "The service is busy or restarts; try again",
-    ),
+    (InterfaceError, OperationalError, RedisError): (503, "ServiceUnavailable", BUSY),
 }
 
 #: The names of operations in codes, by the flag of the pause rule that stops them.
@@ -302,7 +298,7 @@ def meaning(error: Exception, request_name: str) -> tuple[int, str, str]:
     if isinstance(error, exceptions.APIException):
         code = _STATUS_CODES.get(error.status_code, "ClientError")
         return error.status_code, code, _ADVICE.get(error.status_code, str(error.detail))
-    return 500, "InternalError", f"The service failed; tell its operator this request id: {request_name}"
+    return 500, "InternalError", f"The service failed; give its operator this request id: {request_name}"
 
 
 #: The last part of the code, after `ExternalError.DirListingFailed` or another family, by the kind of the fault.

@@ -20,7 +20,7 @@ def read(request: HttpRequest) -> list[tuple[str, str]]:
     if length > MAX_BYTES:
         raise RequestTooLarge(f"A form has at most {MAX_BYTES} octets")
     if length and request.content_type != _TYPE:
-        raise UnsupportedMediaType(f"A form is wanted here, as {_TYPE}")
+        raise UnsupportedMediaType(f"Expected a form, as {_TYPE}")
     try:
         return parse_qsl(
             request.read(MAX_BYTES).decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS

@@ -31,7 +31,7 @@ VALUES = 20
 #: Octets of memory for the texts of one item, besides their own: ASCII paths never exceed the bound on memory.
 TEXT_COST = 4 * 64
 #: A body with more octets is a large one: a process reads one at a time. Seconds that the next one waits for its turn.
-LARGE, PATIENCE = 1 << 20, 5.0
+LARGE, WAIT_SECONDS = 1 << 20, 5.0
 #: The fields of items. Other fields are ignored.
 FIELDS = (
     "DATA_TYPE", "source_path", "destination_path", "recursive", "external_checksum", "checksum_algorithm", "path",
@@ -81,10 +81,10 @@ class _Turns:
         """Raises TooManyRequests, Unavailable."""
         with self._guard:
             if user in self._users:
-                raise TooManyRequests("Another large submission of yours is being read", int(PATIENCE))
+                raise TooManyRequests("Another large submission of yours is being read", int(WAIT_SECONDS))
             self._users.add(user)
         try:
-            if not self._one.acquire(timeout=PATIENCE):
+            if not self._one.acquire(timeout=WAIT_SECONDS):
                 raise Unavailable("Other large submissions are being read; try again")
             try:
                 yield

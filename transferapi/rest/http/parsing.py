@@ -103,7 +103,7 @@ class Document:
         # A submission has many thousands: the first test is the fast one.
         if type(value) is not dict and not isinstance(value, Mapping):
             name = where.rstrip(".") or "the document"
-            raise BadRequest(f"{name}: a JSON object is wanted here")
+            raise BadRequest(f"{name}: expected a JSON object")
         self._fields = value
         self._where = where
         if self.text("DATA_TYPE") not in (None, *data_types):
@@ -193,7 +193,7 @@ class Document:
         return moment
 
     def _wrong(self, name: str, words: str) -> NoReturn:
-        raise BadRequest(f"{self._where}{name}: {words} is wanted here")
+        raise BadRequest(f"{self._where}{name}: expected {words}")
 
 
 def part(document: Document, name: str, *data_types: str) -> Document:
@@ -221,7 +221,7 @@ def query_number(text: str | None, name: str, default: int | None, *, most: int)
     if text is None or text == "":
         return default
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        raise BadRequest(f"{name}: a whole number is wanted here")
+        raise BadRequest(f"{name}: expected a whole number")
     return min(int(text), most)
 
 

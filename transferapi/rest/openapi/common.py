@@ -20,7 +20,7 @@ ERROR = ResponseDocument[None](
     "error",
     *DONE,
     Field(
-        "required_scopes", about("with ConsentRequired: what a token must be good for", list_of(TEXT)), sometimes=True
+        "required_scopes", about("with ConsentRequired: the scopes that a token needs", list_of(TEXT)), sometimes=True
     ),
     Field(
         "authorization_parameters",

@@ -156,7 +156,7 @@ def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
         parameters=[*places, _ERROR_HEADER],
         responses={
             (200, "text/event-stream"): shape,
-            204: OpenApiResponse(description="the task is done, and all was told"),
+            204: OpenApiResponse(description="the task is done, and all its events were sent"),
             ("4XX", "application/json"): ref("error"),
             ("5XX", "application/json"): ref("error"),
         },

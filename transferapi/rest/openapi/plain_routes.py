@@ -90,7 +90,7 @@ PATHS: dict[str, Any] = {
         "a token, and in other_tokens those of other resource servers",
     ),
     "/v2/oauth2/token/revoke": _form(
-        "revoke", "Take a token back (RFC 7009)", "token", "client_id client_secret", "it is good for nothing"
+        "revoke", "Take a token back (RFC 7009)", "token", "client_id client_secret", "the token is not valid"
     ),
     "/v2/oauth2/token/introspect": _form(
         "introspect", "What a token is (RFC 7662)", "token", "include client_id client_secret", "active, or not"

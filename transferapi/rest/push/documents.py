@@ -26,12 +26,12 @@ _URL = Field[Webhook](
 )
 _STATUSES = Field[Webhook](
     "statuses",
-    t.about("to be told of; absent: all of them", t.list_of(t.one_of(*Status.values))),
+    t.about("states for which it is called; absent: all of them", t.list_of(t.one_of(*Status.values))),
     example=["SUCCEEDED", "FAILED"],
 )
 _ENABLED = Field[Webhook](
     "enabled",
-    t.about("true: it is told again of what happens from now on", t.FLAG),
+    t.about("true: calls begin again with the next change", t.FLAG),
     lambda row: row.disabled_at is None,
     True,
 )
@@ -47,7 +47,7 @@ WEBHOOK = ResponseDocument[Webhook](
     Field("failing_since", t.MAYBE_TIME, example=None),
     Field(
         "last_error",
-        t.about("what was wrong with the last try, while it fails", t.MAYBE_TEXT),
+        t.about("the error of the last call; null: none", t.MAYBE_TEXT),
         lambda row: row.last_error or None,
     ),
 )
@@ -63,7 +63,7 @@ WEBHOOK_CREATED = done(
     Field("id", t.UUID, example=_ID),
     Field(
         "secret",
-        t.about("what it is told is signed with; shown this once", t.TEXT),
+        t.about("the key of the signatures of its calls; shown this once", t.TEXT),
         example="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=",
     ),
     message="Webhook created successfully. Keep its secret: it is not shown again",
@@ -99,14 +99,14 @@ DELIVERY = ResponseDocument[Delivery](
     Field("attempts", t.NUMBER, example=2),
     Field("next_try_at", t.MAYBE_TIME),
     Field("delivered_at", t.MAYBE_TIME, example=None),
-    Field("last_status", t.about("of HTTP, that it answered to the last try", t.MAYBE_NUMBER), example=503),
+    Field("last_status", t.about("HTTP status of the last call", t.MAYBE_NUMBER), example=503),
     Field("last_error", t.MAYBE_TEXT, lambda row: row.last_error or None, "It answered with status 503."),
 )
 DELIVERY_LIST = Page("webhook_delivery_list", DELIVERY, *LISTED, Field("total", t.NUMBER, example=1))
 
 _MAILS = Field[User]("enabled", t.about("false: no mail about tasks is sent", t.FLAG), mail_preferences.enabled, True)
 _LANGUAGE = Field[User](
-    "language", t.about("of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
+    "language", t.about("language of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
 )
 MAIL_PREFERENCE = ResponseDocument[User]("mail_preference", _MAILS, _LANGUAGE)
 MAIL_PREFERENCE_REQUEST = RequestDocument("mail_preference", "enabled", _MAILS, *optional(_LANGUAGE))

@@ -25,7 +25,6 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from identity.error_categories import Category, LimitExceededError
 from transferapi.outages.log_filter import is_told
-from transferapi.rest.http.json_documents import dumps
 from transferapi.rest.transfer.tasks.documents import EVENT, task
 from transferapi.tasks import events
 from transferapi.tasks.models import Task
@@ -33,7 +32,8 @@ from transferapi.tasks.notify import feed
 from transferapi.tasks.notify.feed import PAGE, Cursor, FeedLine, FeedScope, Snapshot
 from transferapi.tasks.states import Phase
 
-from .stream_transport import SocketTransport, SocketWriter, StreamTransport, ThreadTransport
+from .stream_messages import message, position
+from .stream_transport import SocketWriter, StreamTransport, ThreadTransport
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,10 @@ class Stream:
     checked_at: float = field(default_factory=time.monotonic)
     #: For each task the state and the numbers that were sent last, and the time.
     sent: dict[uuid.UUID, tuple[object, object, float]] = field(default_factory=dict)
+
+    @property
+    def has_room(self) -> bool:
+        return self.transport.pending < ROOM
 
     def hears(self, task_id: uuid.UUID, owner_id: uuid.UUID) -> bool:
         return self.scope.owner_id == owner_id and self.scope.task_id in (None, task_id)
@@ -173,7 +177,7 @@ class EventBroadcaster:
                 time.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
                 retry = min(LONGEST_RETRY, retry * 2)
             except Exception:
-                log.exception("streams are hung up")
+                log.exception("all streams are closed after an error")
                 connection.close()
                 self._hang_up()
         connection.close()
@@ -199,7 +203,7 @@ class EventBroadcaster:
         raw = connection.connection
         with selectors.DefaultSelector() as selector:
             selector.register(raw.fileno(), selectors.EVENT_READ, "database")
-            selector.register(self._awake_read, selectors.EVENT_READ, "hub")
+            selector.register(self._awake_read, selectors.EVENT_READ, "wake")
             changed: set[uuid.UUID] = set()
             whole, progress_at, safety_at = True, 0.0, 0.0
             while (streams := self._current()) and not self._stopping:
@@ -223,24 +227,22 @@ class EventBroadcaster:
             timeout = until - time.monotonic()
             if changed or timeout <= 0:
                 return changed
-            streams = self._current()
-            if not all(stream.live for stream in streams):
+            if lagging := _lagging(self._current()):
                 # A new stream is read for at once; a slow one when its client has taken something.
-                if any(not stream.live and stream.transport.pending < ROOM for stream in streams):
+                if any(stream.has_room for stream in lagging):
                     return changed
                 timeout = min(timeout, LAG_SECONDS)
-            for key, _ in selector.select(timeout):
-                if key.data == "hub":
-                    os.read(self._awake_read, 4096)
-                    if not self._current() or self._stopping:
-                        return changed
+            if any(key.data == "wake" for key, _ in selector.select(timeout)):
+                os.read(self._awake_read, 4096)
+                if self._stopping or not self._current():
+                    return changed
 
     def _heard(self, raw: object) -> set[uuid.UUID]:
         with connection.wrap_database_errors:
             raw.poll()  # type: ignore[attr-defined]  # psycopg2's connection; raises when it broke
-        told, raw.notifies[:] = list(raw.notifies), []  # type: ignore[attr-defined]
-        owners = {stream.scope.owner_id for stream in self._current()}
-        found = [json.loads(one.payload) for one in told if one.channel == events.CHANNEL]
+        received, raw.notifies[:] = list(raw.notifies), []  # type: ignore[attr-defined]
+        owners = _owners(self._current())
+        found = [json.loads(one.payload) for one in received if one.channel == events.CHANNEL]
         return {uuid.UUID(one["task"]) for one in found if uuid.UUID(one["owner"]) in owners}
 
     def _turn(self, streams: list[Stream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> None:
@@ -266,20 +268,15 @@ class EventBroadcaster:
                         self._end(stream)
 
     def _look(self, streams: list[Stream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> FeedResult:
-        lagging = [stream for stream in streams if not stream.live]
-        of_users = {stream.scope.owner_id for stream in streams if stream.scope.task_id is None}
-        owners = {stream.scope.owner_id for stream in streams}
-        ids = {
-            stream.scope.task_id
-            for stream in (streams if whole or progress else lagging)
-            if stream.scope.task_id is not None
-        }
-        unfinished = of_users if whole else {stream.scope.owner_id for stream in lagging} & of_users
+        lagging, of_users = _lagging(streams), [stream for stream in streams if stream.scope.task_id is None]
+        ids = _single_tasks(streams if whole or progress else lagging)
+        running = _owners(of_users) if progress else set()
+        unfinished = _owners(of_users) if whole else _owners(lagging) & _owners(of_users)
         with feed.look() as now:
-            news = feed.news(self._seen, now, owners) if self._seen else []
-            readings = [_read(stream, now) for stream in lagging if stream.transport.pending < ROOM]
-            told = {line.event.task_id for line in news}
-            tasks = feed.tasks(ids=ids | changed | told, running=of_users if progress else set(), unfinished=unfinished)
+            news = feed.news(self._seen, now, _owners(streams)) if self._seen else []
+            readings = [_read(stream, now) for stream in lagging if stream.has_room]
+            with_news = {line.event.task_id for line in news}
+            tasks = feed.tasks(ids=ids | changed | with_news, running=running, unfinished=unfinished)
         return FeedResult(now, news, readings, tasks)
 
     def _check(self, streams: Sequence[Stream]) -> None:
@@ -297,11 +294,23 @@ class EventBroadcaster:
             self._streams.discard(stream)
 
 
+def _lagging(streams: Sequence[Stream]) -> list[Stream]:
+    return [stream for stream in streams if not stream.live]
+
+
+def _single_tasks(streams: Sequence[Stream]) -> set[uuid.UUID]:
+    return {stream.scope.task_id for stream in streams if stream.scope.task_id is not None}
+
+
+def _owners(streams: Sequence[Stream]) -> set[uuid.UUID]:
+    return {stream.scope.owner_id for stream in streams}
+
+
 def _bring_news(streams: Sequence[Stream], found: FeedResult, before: Snapshot) -> None:
     """Send new events to the live streams. Where there are too many, or a client is slow, it catches up by pages."""
     overflow = len(found.news) == PAGE
     for stream in streams:
-        if stream.live and (overflow or stream.transport.pending >= ROOM):
+        if stream.live and (overflow or not stream.has_room):
             stream.live, stream.at = False, Cursor(stream.last, before)
         elif stream.live:
             mine = [line for line in found.news if stream.hears(line.event.task_id, line.owner_id)]
@@ -332,9 +341,9 @@ def _catch_up(reading: Reading, now: Snapshot) -> None:
     stream = reading.stream
     if not stream.begun:
         stream.begun = True
-        stream.transport.write(b"id: %b\n\n" % str(reading.before).encode())
+        stream.transport.write(position(reading.before))
     if reading.missed:
-        stream.transport.write(_message("missed", {"DATA_TYPE": "missed", "kept": feed.MOST_REPLAYED}))
+        stream.transport.write(message("missed", {"DATA_TYPE": "missed", "kept": feed.MOST_REPLAYED}))
     for lines, at, then in reading.parts:
         _bring(stream, lines, at.seen, at.within or now, then)
         stream.at = then
@@ -347,7 +356,7 @@ def _bring(stream: Stream, lines: Sequence[FeedLine], seen: Snapshot, within: Sn
     for line in lines:
         row = line.event
         at = then if line is lines[-1] else Cursor(row.pk, seen, within)
-        parts.append(_message(row.code, {**EVENT.document(row), "task_id": str(row.task_id)}, at))
+        parts.append(message(row.code, {**EVENT.document(row), "task_id": str(row.task_id)}, at))
         stream.last = row.pk
     if parts:
         stream.transport.write(b"".join(parts))
@@ -363,26 +372,20 @@ def _show(stream: Stream, row: Task) -> None:
     was_state, was_numbers, at = stream.sent.get(row.pk, (None, None, 0.0))
     now = time.monotonic()
     if state != was_state or (numbers != was_numbers and now - at >= PROGRESS_SECONDS * 0.9):
-        stream.transport.write(_message("task", task(row)))
+        stream.transport.write(message("task", task(row)))
         stream.sent[row.pk] = (state, numbers, now)
     for old in list(stream.sent)[:-MOST_SHOWN]:
         del stream.sent[old]
 
 
-def _message(name: str, document: object, at: Cursor | None = None) -> bytes:
-    """A message in the form of the HTML standard (9.2.5). JSON in ASCII has no line ends."""
-    place = f"id: {at}\n" if at else ""
-    return f"{place}event: {name}\ndata: ".encode() + dumps(document) + b"\n\n"
-
-
 _broadcaster: EventBroadcaster | None = None
-_hub_lock = threading.Lock()
+_broadcaster_lock = threading.Lock()
 
 
 def current() -> EventBroadcaster:
     """The broadcaster of this process, created at the first call (never before a fork)."""
     global _broadcaster
-    with _hub_lock:
+    with _broadcaster_lock:
         if _broadcaster is None:
             _broadcaster = EventBroadcaster()
         return _broadcaster
@@ -391,10 +394,7 @@ def current() -> EventBroadcaster:
 def stop() -> None:
     """Close all streams; the next stream begins anew. For tests."""
     global _broadcaster
-    with _hub_lock:
+    with _broadcaster_lock:
         if _broadcaster is not None:
             _broadcaster.stop()
             _broadcaster = None
-
-
-__all__ = ["EventBroadcaster", "SocketTransport", "Stream", "ThreadTransport", "TooManyStreamsError", "current", "stop"]

@@ -81,7 +81,7 @@ def _cursor(request: Request) -> Cursor | None:
         return None
     at = Cursor.parse(text)
     if at is None:
-        raise BadRequest("last_event_id: an id of this stream is wanted here, or 0 for all from the beginning")
+        raise BadRequest("last_event_id: expected an id of this stream, or 0 for all from the beginning")
     return at
 
 

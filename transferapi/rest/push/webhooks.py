@@ -61,7 +61,7 @@ class WebhookTest(View):
 
 
 class DeliveryList(View):
-    @description.operation("List what a webhook was told", answer="webhook_delivery_list", query=["limit", "offset"])
+    @description.operation("List the calls of a webhook", answer="webhook_delivery_list", query=["limit", "offset"])
     def get(self, request: Request, webhook: str) -> Response:
         limit = query_limit(request, 10, MAX_LIMIT)
         offset = query_number(request.query_params.get("offset"), "offset", 0, most=10**9)

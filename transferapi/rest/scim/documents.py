@@ -130,7 +130,7 @@ def read_group(document: object) -> GroupChange:
 def lowered(document: object) -> dict[str, object]:
     """An object; names of attributes do not depend on the case of their letters (RFC 7643, section 2.1)."""
     if not isinstance(document, Mapping):
-        raise ScimRequestError("invalidSyntax", "An object of JSON is wanted here")
+        raise ScimRequestError("invalidSyntax", "Expected an object of JSON")
     return {str(name).lower(): value for name, value in document.items()}
 
 
@@ -139,7 +139,7 @@ def listed(value: object, name: str) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ScimRequestError("invalidValue", f"{name}: a list is wanted here")
+        raise ScimRequestError("invalidValue", f"{name}: expected a list")
     return value
 
 
@@ -148,7 +148,7 @@ def text(value: object, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise ScimRequestError("invalidValue", f"{name}: a string is wanted here")
+        raise ScimRequestError("invalidValue", f"{name}: expected a string")
     return value
 
 
@@ -157,7 +157,7 @@ def flag(value: object, name: str) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
-        raise ScimRequestError("invalidValue", f"{name}: true or false is wanted here")
+        raise ScimRequestError("invalidValue", f"{name}: expected true or false")
     return value
 
 
@@ -189,7 +189,7 @@ def members(values: object) -> frozenset[Id]:
     try:
         return frozenset(uuid.UUID(text(lowered(row).get("value"), "members.value")) for row in rows)
     except ValueError:
-        raise ScimRequestError("invalidValue", "members.value: the id of a user is wanted here") from None
+        raise ScimRequestError("invalidValue", "members.value: expected the id of a user") from None
 
 
 def _member(row: Membership) -> dict[str, str]:

@@ -55,7 +55,7 @@ def _comparison(text: str, at: int) -> tuple[Condition, int]:
     name = _NAME.match(text, at)
     operator = _OPERATOR.match(text, name.end()) if name else None
     if name is None or operator is None or operator[1].lower() != "eq":
-        raise _wrong('A comparison such as userName eq "alice" is wanted here')
+        raise _wrong('Expected a comparison such as userName eq "alice"')
     value = _VALUE.match(text, operator.end())
     if value is None:
         raise _wrong("The value of a comparison is a string in double quotes, true or false")

@@ -50,10 +50,10 @@ def group_change(document: object) -> GroupChange:
 def _changed(document: object, change: C, apply: Callable[[C, Operation], None]) -> C:
     given = documents.lowered(document)
     if SCHEMA.lower() not in [str(name).lower() for name in documents.listed(given.get("schemas"), "schemas")]:
-        raise ScimRequestError("invalidSyntax", f"schemas: {SCHEMA} is wanted here")
+        raise ScimRequestError("invalidSyntax", f"schemas: expected {SCHEMA}")
     operations = documents.listed(given.get("operations"), "Operations")
     if not 1 <= len(operations) <= MAX_OPERATIONS:
-        raise ScimRequestError("invalidSyntax", f"Operations: 1 to {MAX_OPERATIONS} operations are wanted here")
+        raise ScimRequestError("invalidSyntax", f"Operations: expected 1 to {MAX_OPERATIONS} operations")
     for operation in operations:
         for one in _operations(documents.lowered(operation)):
             apply(change, one)
@@ -64,7 +64,7 @@ def _operations(given: dict[str, object]) -> list[Operation]:
     """One operation; without a path one for each attribute in the value."""
     verb, path, value = given.get("op"), given.get("path"), given.get("value")
     if not isinstance(verb, str) or verb.lower() not in _VERBS:
-        raise ScimRequestError("invalidSyntax", f"op: one of {', '.join(_VERBS)} is wanted here")
+        raise ScimRequestError("invalidSyntax", f"op: expected one of {', '.join(_VERBS)}")
     verb = verb.lower()
     if path is not None and path != "":
         found = _at(verb, path, value)
@@ -72,7 +72,7 @@ def _operations(given: dict[str, object]) -> list[Operation]:
     if verb == "remove":
         raise ScimRequestError("noTarget", "path: a removal needs one")
     if not isinstance(value, dict):
-        raise ScimRequestError("invalidValue", "value: an object is wanted here, as there is no path")
+        raise ScimRequestError("invalidValue", "value: expected an object, as there is no path")
     return [found for name, part in value.items() if (found := _at(verb, name, part))]
 
 

@@ -215,7 +215,7 @@ def _number(request: HttpRequest, name: str, usual: int) -> int:
     text = request.GET.get(name, "")
     digits = text.removeprefix("-")
     if text and not (digits.isascii() and digits.isdecimal() and len(digits) <= 9):
-        raise ScimRequestError("invalidValue", f"{name}: a whole number is wanted here")
+        raise ScimRequestError("invalidValue", f"{name}: expected a whole number")
     return int(text) if text else usual
 
 

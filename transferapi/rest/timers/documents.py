@@ -71,7 +71,7 @@ TIMER = ResponseDocument[Timer](
     Field("inactive_reason", t.about("paused by its owner, refused (by what), or held", t.maybe(_INACTIVE))),
     Field(
         "activity",
-        t.about("null: it has ended", t.maybe(_ACTIVITY)),
+        t.about("null: the timer has ended", t.maybe(_ACTIVITY)),
         _activity,
         {"code": "awaiting_next_run", "start_timestamp": None},
     ),
@@ -90,8 +90,8 @@ TIMER = ResponseDocument[Timer](
     Field("last_ran_at", t.MAYBE_TIME),
     Field("number_of_runs", t.NUMBER, example=1),
     Field("number_of_errors", t.NUMBER),
-    Field("last_task_id", t.about("what the last run submitted", t.MAYBE_UUID)),
-    Field("last_error", t.about("what refused the last run", t.maybe(_ERROR))),
+    Field("last_task_id", t.about("the task that the last run submitted", t.MAYBE_UUID)),
+    Field("last_error", t.about("the error that refused the last run", t.maybe(_ERROR))),
     Field(
         "body",
         t.about("the transfer document; null in lists", {"type": "object", "nullable": True}),
@@ -99,7 +99,7 @@ TIMER = ResponseDocument[Timer](
         TRANSFER_OF_TIMER.example,
     ),
     # ---- by their older names
-    Field("callback_url", t.about("says that it is a transfer", t.TEXT), Always(_TRANSFER), _TRANSFER),
+    Field("callback_url", t.about("always that of a transfer", t.TEXT), Always(_TRANSFER), _TRANSFER),
     Field("callback_body", {"type": "object", "nullable": True}, Always(None)),
     Field("scope", t.MAYBE_TEXT, Always(None)),
     Field("start", t.TIME, lambda row: schedule.read(row.schedule).start),
@@ -137,16 +137,16 @@ _SCHEDULE: t.Schema = t.object_with(
     "type",
     {
         "type": t.one_of("once", "recurring"),
-        "datetime": t.about("of once; now when it is not given", t.MAYBE_TEXT),
-        "interval_seconds": t.about("of recurring", t.maybe(_INTERVAL)),
-        "start": t.about("of recurring; now when it is not given", t.MAYBE_TEXT),
+        "datetime": t.about("for `once`: the time of the run; absent: now", t.MAYBE_TEXT),
+        "interval_seconds": t.about("for `recurring`: seconds between two runs", t.maybe(_INTERVAL)),
+        "start": t.about("for `recurring`: the time of the first run; absent: now", t.MAYBE_TEXT),
         "end": t.maybe(
             t.object_with(
                 "",
                 {
                     "condition": t.maybe(t.one_of("time", "iterations")),
                     "datetime": t.MAYBE_TEXT,
-                    "iterations": t.about("or `count`", t.maybe(_ITERATIONS)),
+                    "iterations": t.about("the number of runs; `count` means the same", t.maybe(_ITERATIONS)),
                     "count": t.maybe(_ITERATIONS),
                 },
             )

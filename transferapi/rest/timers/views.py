@@ -56,7 +56,7 @@ def _plan(document: Document) -> Schedule:
     if kind == "once":
         return Schedule(_moment(document, "datetime", now))
     if kind != "recurring":
-        raise BadRequest(f"{document.where}type: once or recurring is wanted here")
+        raise BadRequest(f"{document.where}type: expected once or recurring")
     interval = document.number("interval_seconds")
     if interval is None:
         raise BadRequest(f"{document.where}interval_seconds: is missing")
@@ -72,7 +72,7 @@ def _until(plan: Schedule, end: Document) -> Schedule:
         return replace(plan, end=moment.replace(microsecond=0))
     if condition == "iterations" and count is not None:
         return replace(plan, iterations=count)
-    raise BadRequest(f"{end.where}condition: time (with datetime) or iterations (with iterations) is wanted here")
+    raise BadRequest(f"{end.where}condition: expected time (with datetime) or iterations (with iterations)")
 
 
 class TimerCreate(TimersView):

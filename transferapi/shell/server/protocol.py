@@ -274,7 +274,7 @@ class ShellTransport(paramiko.Transport):
             self.connection.ended()
 
     def disconnect(self, reason: int, text: str) -> None:
-        """Tell the client why the connection ends, and end it."""
+        """Send the reason to the client, and end the connection."""
         message = Message()
         message.add_byte(cMSG_DISCONNECT)
         message.add_int(reason)

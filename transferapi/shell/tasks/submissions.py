@@ -33,7 +33,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
         if not (text.isascii() and text.isdigit() and len(text) <= 9):
             raise ShellError(f"Invalid Number '{text}'")
         if not least <= int(text) <= most:
-            raise ShellError(f"Invalid Number '{text}': a number from {least} to {most} is wanted")
+            raise ShellError(f"Invalid Number '{text}': expected a number from {least} to {most}")
         return int(text)
 
     return read

@@ -21,7 +21,7 @@ from transferapi.tasks.queries import TaskFilter
 log = logging.getLogger(__name__)
 
 #: Seconds that an answer is kept, and that a key waits for it.
-KEPT, PATIENCE = 5.0, 3.0
+KEPT, ANSWER_SECONDS = 5.0, 3.0
 _MOST_ENDPOINTS = 200
 _MOST_ENTRIES = 2000
 _MOST_TASKS = 20
@@ -69,7 +69,7 @@ class Places:
                 answered.set()
 
         threading.Thread(target=ask, name="completion", daemon=True).start()
-        answered.wait(PATIENCE)
+        answered.wait(ANSWER_SECONDS)
         found = self._answers.get(key)
         return found[1] if found is not None else []
 

@@ -102,7 +102,7 @@ def _controlled(user: User, task_ids: Sequence[uuid.UUID]) -> list[tuple[Task, l
     """The unfinished tasks, locked, each with the keys of `Task.admin_pauses` that this user may set."""
     wanted = list(dict.fromkeys(task_ids))
     if not 1 <= len(wanted) <= MAX_TASKS:
-        raise RequestError("task_id_list", f"From 1 to {MAX_TASKS} ids of tasks are wanted here.")
+        raise RequestError("task_id_list", f"Expected from 1 to {MAX_TASKS} ids of tasks.")
     rows = Task.objects.select_related("source__host", "destination__host").select_for_update(of=("self",))
     tasks = list(rows.filter(pk__in=wanted).order_by("pk"))
     overseen, held = (managed_tasks.held(user, verb, tasks) for verb in (Permission.OVERSEE, Permission.CONTROL))

@@ -33,7 +33,7 @@ from . import pauses
 #: Ids in one filter, or in one request to pause, resume or cancel.
 MAX_TASKS = 50
 #: Milliseconds after which the query of a list is canceled.
-PATIENCE = 10_000
+STATEMENT_TIMEOUT = 10_000
 SIDES = ("source", "destination")
 _UNFINISHED = frozenset({Status.ACTIVE.value, Status.INACTIVE.value})
 #: Events whose details hold no path. Details of PROGRESS may list skipped or deleted paths.
@@ -121,16 +121,20 @@ def _check(wanted: ManagedTaskFilter) -> None:
             raise RequestError("filter_task_id", f"At most {MAX_TASKS} ids are looked for at a time.")
         return
     if wanted.endpoint is None:
-        for name, value in (("filter_endpoint_use", wanted.use), ("filter_local_user", wanted.local_user)):
-            if value is not None:
-                raise RequestError(name, "This filter needs filter_endpoint beside it.")
-        if not wanted.of_unfinished:
-            reason = "Needed, or filter_task_id, where filter_status is not within ACTIVE,INACTIVE."
-            raise RequestError("filter_endpoint", reason)
+        _check_without_endpoint(wanted)
     if wanted.is_paused is not None and not wanted.of_unfinished:
         raise RequestError("filter_is_paused", "This filter needs a filter_status within ACTIVE,INACTIVE beside it.")
     if wanted.owner_id is not None and not User.objects.filter(pk=wanted.owner_id).exists():
         raise OwnerNotFoundError(wanted.owner_id)
+
+
+def _check_without_endpoint(wanted: ManagedTaskFilter) -> None:
+    for name, value in (("filter_endpoint_use", wanted.use), ("filter_local_user", wanted.local_user)):
+        if value is not None:
+            raise RequestError(name, "This filter needs filter_endpoint beside it.")
+    if not wanted.of_unfinished:
+        reason = "Needed, or filter_task_id, where filter_status is not within ACTIVE,INACTIVE."
+        raise RequestError("filter_endpoint", reason)
 
 
 def _by_ids(user: User, task_ids: Sequence[uuid.UUID]) -> list[ManagedTask]:
@@ -166,10 +170,10 @@ def _page(
 
 @contextmanager
 def bounded_time() -> Iterator[CursorWrapper]:
-    """Each query in this block is canceled after PATIENCE; then RequestError is raised."""
+    """Each query in this block is canceled after STATEMENT_TIMEOUT; then RequestError is raised."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout TO %s", [PATIENCE])
+            cursor.execute("SET LOCAL statement_timeout TO %s", [STATEMENT_TIMEOUT])
             yield cursor
             cursor.execute("SET LOCAL statement_timeout TO DEFAULT")
     except OperationalError as error:
@@ -191,13 +195,17 @@ def _conditions(wanted: ManagedTaskFilter, after: LastKey | None) -> tuple[str, 
     conditions = [_CONDITIONS[name] for name, value in values.items() if value is not None]
     if wanted.of_unfinished:
         conditions.append("t.completion_time IS NULL")
-    if wanted.is_paused is not None:
-        conditions.append(f"t.phase {'=' if wanted.is_paused else '<>'} '{Phase.PAUSED.value}'")
     if after is not None:
         values |= {"completed": after.completion_time, "requested": after.request_time, "id": after.id}
         conditions.append(_AFTER_UNFINISHED if after.completion_time is None else _AFTER_DONE)
-    return " AND ".join(["TRUE", *conditions]), values
+    return " AND ".join(["TRUE", _PAUSED[wanted.is_paused], *conditions]), values
 
+
+_PAUSED = {
+    None: "TRUE",
+    True: f"t.phase = '{Phase.PAUSED.value}'",
+    False: f"t.phase <> '{Phase.PAUSED.value}'",
+}
 
 _CONDITIONS = {
     "statuses": "t.status = ANY(%(statuses)s::varchar[])",

@@ -36,7 +36,8 @@ from identity.vault.errors import VaultError
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Delivery, Webhook
 
-from . import mails, webhooks
+from . import webhooks
+from .mails import task as task_mails
 
 log = logging.getLogger(__name__)
 
@@ -204,5 +205,5 @@ def _failed(row: Webhook, outcome: DeliveryResult, now: datetime) -> None:
         webhooks.disable(row, "It answered that it is gone (410).", now)
     elif now - row.failing_since >= DISABLE_AFTER:
         webhooks.disable(row, outcome.error, now)
-        mails.webhook_disabled(row, outcome.error, now)
+        task_mails.webhook_disabled(row, outcome.error, now)
     row.save()

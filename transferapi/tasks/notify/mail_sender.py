@@ -20,7 +20,7 @@ from identity.clock import moment
 from transferapi.tasks.models import Mail
 from transferapi.tasks.tracing import task_spans
 
-from . import account_mails
+from .mails import account as account_mails
 
 log = logging.getLogger(__name__)
 

@@ -75,11 +75,11 @@ def target_of(text: str) -> Target:
     """Read the URL of a webhook. Raises RequestError."""
     base, _, query = text.partition("?")
     if len(text) > MAX_URL or not _QUERY.fullmatch(query):
-        raise RequestError("url", f"A web address of at most {MAX_URL} characters, percent-encoded, is wanted here.")
+        raise RequestError("url", f"Expected a web address of at most {MAX_URL} characters, percent-encoded.")
     try:
         url = parse_url(base, keep_slash=True)
     except WebAddressError:
-        raise RequestError("url", "A web address is wanted here: https://host/path, without user and #.") from None
+        raise RequestError("url", "Expected a web address: https://host/path, without user and #.") from None
     return Target(url, (url.path or "/") + (f"?{query}" if query else ""))
 
 
@@ -213,7 +213,7 @@ def _statuses(chosen: Sequence[str] | None) -> list[str]:
         return list(Status.values)
     for number, word in enumerate(chosen):
         if word not in Status.values:
-            raise RequestError(f"statuses[{number}]", f"One of {', '.join(Status.values)} is wanted here.")
+            raise RequestError(f"statuses[{number}]", f"Expected one of {', '.join(Status.values)}.")
     return [status for status in Status.values if status in chosen]
 
 

@@ -15,7 +15,7 @@ from endpoints.models import Endpoint, Server
 from endpoints.registry import canonical_name
 from transferapi.tasks import events, moves
 from transferapi.tasks.models import WITH_HOSTS, Task
-from transferapi.tasks.notify import host_key_mails
+from transferapi.tasks.notify.mails import host_key as host_key_mails
 from transferapi.tasks.states import Phase
 
 

@@ -32,7 +32,8 @@ from transferapi.tasks import events, moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.models import WITH_HOSTS, Event, Task
-from transferapi.tasks.notify import mails, reasons
+from transferapi.tasks.notify import reasons
+from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.states import Phase
 
 from . import host_keys
@@ -62,7 +63,7 @@ def suspend(task: Task, fault: Fault, had_credential: datetime | None, now: date
     waits_at = _endpoint(task, fault.side)
     text = _in_english(task, waits_at, fault)
     # A server's reply about another user's credential is not shown to this one.
-    raw = fault.raw if mails.giver(task, waits_at).pk == task.owner_id else ""
+    raw = fault.raw if task_mails.giver(task, waits_at).pk == task.owner_id else ""
     event = events.NewEvent(fault.kind, text, raw, is_error=True)
     changes = {
         "nice_status": fault.kind,
@@ -83,7 +84,7 @@ def _in_english(task: Task, waits_at: Endpoint, fault: Fault) -> str:
 
 def _tell(task: Task, waits_at: Endpoint, fault: Fault, now: datetime) -> None:
     """Write the mails, each in the language of its reader."""
-    mails.waiting(task, waits_at, lambda: _why(task, waits_at, fault), lambda: how_to_renew(_host(waits_at)), now)
+    task_mails.waiting(task, waits_at, lambda: _why(task, waits_at, fault), lambda: how_to_renew(_host(waits_at)), now)
 
 
 def _endpoint(task: Task, side: str) -> Endpoint:
@@ -138,12 +139,12 @@ def _where(task: Task, endpoint: Endpoint) -> str:
 
 
 def _active(task: Task, endpoint: Endpoint) -> bool:
-    return activation.activation_status(mails.giver(task, endpoint).pk, _host(endpoint)).active
+    return activation.activation_status(task_mails.giver(task, endpoint).pk, _host(endpoint)).active
 
 
 def _who_renews(task: Task, endpoint: Endpoint) -> str:
     """Instructions for the owner of the task, without details of the host of a shared endpoint."""
-    giver = mails.giver(task, endpoint)
+    giver = task_mails.giver(task, endpoint)
     if giver.pk == task.owner_id:
         return how_to_renew(_host(endpoint))
     text = _("%(user)s, the owner of this shared endpoint, must activate its host.")
@@ -203,7 +204,7 @@ def _resume_at(giver_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: date
             waiting = waiting.filter(Q(had_credential=None) | ~Q(had_credential=activation_status.credential.stored_at))
         found = list(waiting.select_related(*WITH_HOSTS))
         for user_id in {giver_id, *(task.owner_id for task in found)} if found else ():
-            mails.end_wave(user_id, endpoint)
+            task_mails.end_wave(user_id, endpoint)
         resumed += sum(_go_on(task, endpoint, now) for task in found)
     return resumed
 
@@ -258,7 +259,7 @@ def foresee(
     with hold(task_id, epoch) as at:
         if not Event.objects.filter(task=task_id, code=EXPIRES_SOON, details=events.text(details)).exists():
             events.append(task_id, [new], at)
-            mails.expiring(task, endpoint, held, soon, lambda: how_to_renew(_host(endpoint)), at)
+            task_mails.expiring(task, endpoint, held, soon, lambda: how_to_renew(_host(endpoint)), at)
     return True
 
 

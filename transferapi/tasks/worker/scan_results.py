@@ -184,24 +184,32 @@ def _file_row(id_: int, item_id: int, file: FoundFile) -> FileRow:
 
 def _insert(task_id: uuid.UUID, by_key: Mapping[bytes, _Found], now: datetime) -> dict[bytes, int]:
     """Insert the rows that are not there yet; return their ids by key."""
+    items = arrays.integers(item_id for item_id, _ in by_key.values())
     files = [file for _, file in by_key.values()]
     with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [
-            task_id,
-            now,
-            arrays.integers(item_id for item_id, _ in by_key.values()),
-            arrays.integers(file.kind for file in files),
-            arrays.octets(encoded(file.source_path) for file in files),
-            arrays.octets(encoded(file.destination_path) for file in files),
-            arrays.octets(by_key),
-            arrays.integers(file.size for file in files),
-            arrays.moments(file.modified for file in files),
-            arrays.integers(FileState.SKIPPED if file.skipped else FileState.PENDING for file in files),
-            arrays.octets(encoded(file.link_target) for file in files),
-            [file.checksum and file.checksum.algorithm for file in files],
-            [(file.checksum and file.checksum.value) or None for file in files],
-        ])  # fmt: skip
+        cursor.execute(_INSERT, [task_id, now, items, *_path_columns(files), arrays.octets(by_key), *_columns(files)])
         return {bytes(key): id_ for id_, key in cursor.fetchall()}
+
+
+def _path_columns(files: Sequence[FoundFile]) -> list[str]:
+    """The kinds and paths of new rows, in the order of `_INSERT`."""
+    return [
+        arrays.integers(file.kind for file in files),
+        arrays.octets(encoded(file.source_path) for file in files),
+        arrays.octets(encoded(file.destination_path) for file in files),
+    ]
+
+
+def _columns(files: Sequence[FoundFile]) -> list[str | list[str | None]]:
+    """The columns of new rows behind the key, in the order of `_INSERT`."""
+    return [
+        arrays.integers(file.size for file in files),
+        arrays.moments(file.modified for file in files),
+        arrays.integers(FileState.SKIPPED if file.skipped else FileState.PENDING for file in files),
+        arrays.octets(encoded(file.link_target) for file in files),
+        [file.checksum and file.checksum.algorithm for file in files],
+        [(file.checksum and file.checksum.value) or None for file in files],
+    ]
 
 
 def _check_same_sources(task_id: uuid.UUID, by_key: Mapping[bytes, _Found], new: Collection[bytes]) -> None:

@@ -82,18 +82,21 @@ def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | Non
 def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem], now: datetime | None = None) -> None:
     """Write faults of scans. An item that has failed or is skipped gets a file row, which the user's lists show."""
     with hold(task_id, epoch, now) as now:
-        waiting = [one for one in faulted if one.retry_at]
         failed = _give_up(task_id, [one for one in faulted if not one.retry_at and not one.skipped], now)
         skipped = _give_up(task_id, [one for one in faulted if one.skipped], now, FileState.SKIPPED)
-        if waiting:
-            with connection.cursor() as cursor:
-                tries = arrays.moments(one.retry_at for one in waiting)
-                cursor.execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
+        _try_later(task_id, [one for one in faulted if one.retry_at])
         changes = _Changes(files=failed + skipped, failed=failed, skipped=skipped, skipped_errors=skipped)
         faults = [one.fault for one in faulted if not one.skipped]
         retry_at = _earliest(one.retry_at for one in faulted)
         _count(task_id, changes, now, progressed=False, faults=faults, items=failed + skipped, retry_at=retry_at)
         _report(task_id, [(one.item.source_path, one.fault, _fate(one)) for one in faulted], now)
+
+
+def _try_later(task_id: uuid.UUID, waiting: Sequence[FaultedItem]) -> None:
+    if waiting:
+        with connection.cursor() as cursor:
+            tries = arrays.moments(one.retry_at for one in waiting)
+            cursor.execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
 
 
 def skip_sources(

@@ -25,7 +25,7 @@ function askName(title, label, act, value = "") {
       event.preventDefault();
       const text = input.value;
       if (!text.trim() || text.includes("/") || text === "." || text === "..") {
-        wrong.textContent = t("A name without slashes is wanted here.");
+        wrong.textContent = t("Expected a name without slashes.");
         return;
       }
       name = text;

@@ -180,15 +180,7 @@ class MemoryLane:
         """Refuse the first file, and return those behind it."""
         lost = fault.scope is not FaultScope.FILE
         file = self._queue.popleft()
-        trusted: RangeSet | None = None
-        if self._moved and self._sessions.trusted and self._sessions.chunk is not None:
-            trusted = self._on_disk(file)
-        elif lost:
-            self._start_stale_writer(file)
-        elif self._moved:
-            self._sessions.trees[Side.DESTINATION].remove(
-                file.temporary_path or file.destination_path or "", directory=False
-            )
+        trusted = self._left_behind(file, lost=lost)
         self._moved = 0
         self._events.append(FileRefused(file, fault, trusted, begun=lost and not file.temporary_path))
         if lost:
@@ -199,6 +191,17 @@ class MemoryLane:
             FileReturned(later, suspect=lost, begun=lost and not later.temporary_path) for later in self._queue
         ]
         self._queue.clear()
+
+    def _left_behind(self, file: FileRow, *, lost: bool) -> RangeSet | None:
+        """Leave the destination as a server does after a fault; return the ranges on its disk that can be trusted."""
+        if self._moved and self._sessions.trusted and self._sessions.chunk is not None:
+            return self._on_disk(file)
+        if lost:
+            self._start_stale_writer(file)
+        elif self._moved:
+            path = file.temporary_path or file.destination_path or ""
+            self._sessions.trees[Side.DESTINATION].remove(path, directory=False)
+        return None
 
     def _overtake(self, file: FileRow) -> None:
         """Report that the next file has begun; when the lane is drained, its octets are removed."""

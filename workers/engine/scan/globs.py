@@ -73,14 +73,17 @@ class Expansion:
             at += 1
         if at == len(components):
             yield above, self._filter_last([replace(await self._stat(folder), name=name)])
-        elif not name or name == "~" or (await self._stat(folder)).is_directory:
-            matches = matcher(components[at])
-            async for entries in self._control_sessions.listing(Side.SOURCE, folder or "/"):
-                found = [entry for entry in entries if is_a_name(entry.name) and matches(entry.name)]
+        elif name in ("", "~") or (await self._stat(folder)).is_directory:
+            async for found in self._matching(folder, components[at]):
                 if at == len(components) - 1:
                     yield folder, self._filter_last(found)
                 else:
                     self._enter(folder, found, at + 1)
+
+    async def _matching(self, folder: str, pattern: str) -> AsyncIterator[Sequence[Entry]]:
+        matches = matcher(pattern)
+        async for entries in self._control_sessions.listing(Side.SOURCE, folder or "/"):
+            yield [entry for entry in entries if is_a_name(entry.name) and matches(entry.name)]
 
     def _filter_last(self, found: Sequence[Entry]) -> Sequence[Entry]:
         """Keep only folders if the path ends with a slash; a symlink to a folder is none."""

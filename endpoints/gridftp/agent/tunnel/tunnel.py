@@ -89,7 +89,7 @@ class Tunnel:
         self._call(self._wake)
 
     def pause(self, paused: bool) -> None:
-        """Tell the service that the user has paused the agent, or not any more."""
+        """Report to the service that the user has paused the agent, or not any more."""
         self._state.paused = paused
         self._call(self._tell_paused)
 

@@ -27,11 +27,11 @@ REQUIREMENT = ResponseDocument[Requirement](
     Field("description", t.TEXT, example="Your name at the MyProxy server"),
     Field(
         "value",
-        t.about("filled in by the service, and always null where it is private", t.MAYBE_TEXT),
+        t.about("the value that the service knows; null where the field is private", t.MAYBE_TEXT),
         lambda row: None if row.private else row.value,
     ),
-    Field("required", t.about("in its form", t.FLAG), example=True),
-    Field("private", t.about("not to be shown or kept", t.FLAG)),
+    Field("required", t.about("whether this field of the form must be filled in", t.FLAG), example=True),
+    Field("private", t.about("whether clients must neither show nor store the value", t.FLAG)),
 )
 _STATUS = (
     Field[Any]("endpoint", t.TEXT, example="go#ep1"),
@@ -54,7 +54,7 @@ RESULT = Page(
     REQUIREMENT,
     *DONE,
     *_STATUS,
-    Field("subject", t.about("whom the credential is for", t.MAYBE_TEXT), example="/O=Grid/CN=alice"),
+    Field("subject", t.about("subject of the credential", t.MAYBE_TEXT), example="/O=Grid/CN=alice"),
     LENGTH,
     example={
         "code": "Activated.MyProxyCredential",
@@ -75,7 +75,7 @@ GIVEN_REQUIREMENT = RequestDocument(
     "activation_requirement",
     "type name",
     Field("type", t.about("the form; one of those that the endpoint offers", t.TEXT), example="myproxy"),
-    Field("name", t.about("of the row in this form", t.TEXT), example="username"),
+    Field("name", t.about("name of the field in this form", t.TEXT), example="username"),
     Field(
         "value",
         {"oneOf": [t.TEXT, t.NUMBER], "nullable": True, "description": "null or empty: not filled in"},

@@ -31,12 +31,12 @@ def _answer(request: Request, outcome: ActivationResult) -> Response:
 def _given(document: Document) -> Iterator[GivenField]:
     for number, row in enumerate(document.documents("DATA", "activation_requirement")):
         if number >= MAX_ROWS:
-            raise BadRequest(f"DATA: at most {MAX_ROWS} requirements are wanted here")
+            raise BadRequest(f"DATA: expected at most {MAX_ROWS} requirements")
         yield GivenField(**documents.GIVEN_REQUIREMENT.values(row))
 
 
 class RequirementsView(View):
-    @description.operation("Show what an endpoint wants to be activated", answer="activation_requirements")
+    @description.operation("Show what an endpoint requires to be activated", answer="activation_requirements")
     def get(self, request: Request, endpoint: str) -> Response:
         found = services.requirements(self.user, endpoint)
         more = documents.place(found.endpoint, found.activation_status, found.rows)

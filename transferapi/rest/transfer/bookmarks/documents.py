@@ -10,7 +10,7 @@ from transferapi.rest.openapi.document_types import Field, Page, RequestDocument
 _ATTRIBUTES = (
     Field[Bookmark](
         "name",
-        t.about("your own word for it, of at most 128 characters; no other bookmark of yours has it", t.TEXT),
+        t.about("at most 128 characters; unique among your bookmarks", t.TEXT),
         example="the archive",
     ),
     Field[Bookmark]("path", t.about("of a folder; comes back with a slash at its end", t.TEXT), example="/projects/"),

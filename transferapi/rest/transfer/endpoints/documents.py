@@ -47,7 +47,10 @@ SERVER = ResponseDocument[Server](
     Field("uri", t.TEXT, server_uri, "gsiftp://dtn1.example.org:2811"),
     Field(
         "subject",
-        t.about("of the server's certificate, where it is not its host name; ssh, ftpes: of its key", t.MAYBE_TEXT),
+        t.about(
+            "subject of the certificate, where it differs from the host name; ssh, ftpes: fingerprint of the key",
+            t.MAYBE_TEXT,
+        ),
         lambda row: row.subject or None,
     ),
     Field(
@@ -75,12 +78,13 @@ SERVER_ADDED = done(
 SERVER_REQUEST = RequestDocument(
     "server",
     "",
-    Field("hostname", t.about("or `uri` in its place", t.MAYBE_TEXT)),
+    Field("hostname", t.about("give this or `uri`", t.MAYBE_TEXT)),
     Field("scheme", t.maybe({**_SCHEME, "default": "gsiftp"})),
     Field("uri", t.about("gsiftp://host:port, in place of hostname, port and scheme", t.MAYBE_TEXT)),
     *optional(*SERVER.pick(["port", "subject"])),
     Field(
-        "host_key_confirmed", t.about("true: you have compared the key in `subject`, which is given too", t.MAYBE_FLAG)
+        "host_key_confirmed",
+        t.about("true: you have compared the host key with `subject`, which must be given", t.MAYBE_FLAG),
     ),
     example={"hostname": "dtn2.example.org", "port": 2811},
 )
@@ -147,14 +151,14 @@ ACTIVATION = part(
     ),
     Field[ActivationStatus]("expire_time", t.MAYBE_TIME, "expires_at", None),
 )
-_ELSEWHERE = t.about("there are no such endpoints here: true is refused", t.FLAG)
+_ELSEWHERE = t.about("not supported: true is refused", t.FLAG)
 
 ENDPOINT = ResponseDocument[ShownEndpoint](
     "endpoint",
     Field("id", t.UUID, "row.pk"),
     Field("entity_type", t.TEXT, lambda shown: entity_type(shown.row), "GCP_mapped_collection"),
     Field("display_name", t.TEXT, lambda shown: shown_name(shown.row), "Sample endpoint 1"),
-    Field("name", t.about("the part after `#`; the endpoint's id when it is not given", t.TEXT), "row.name", "ep1"),
+    Field("name", t.about("the part after `#`; absent: the endpoint's id", t.TEXT), "row.name", "ep1"),
     Field("canonical_name", t.TEXT, lambda shown: canonical_name(shown.row), "go#ep1"),
     Field("username", t.TEXT, "row.owner.username", "go"),
     Field("owner_id", t.UUID, "row.owner_id", "5b7c1f52-0b3a-4c58-8f7a-2f0a0a6e1c10"),
@@ -174,17 +178,20 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     Field("force_verify", t.about("every transfer from or to it compares checksums", t.FLAG), "row.force_verify"),
     Field("disable_verify", t.about("no transfer from or to it compares checksums", t.FLAG), "row.disable_verify"),
     Field(
-        "default_directory", t.about("where a listing without a path begins", t.TEXT), "row.default_directory", "/~/"
+        "default_directory", t.about("the path of a listing that names none", t.TEXT), "row.default_directory", "/~/"
     ),
     Field("public", t.about("others may see it and move data from and to it", t.FLAG), "row.public", True),
     Field(
         "network_use",
-        t.about("how hard one task may work it; custom: by the four numbers beside it", t.one_of(*WORDS, CUSTOM)),
+        t.about(
+            "limits of one task at this endpoint; custom: the four fields `max_` and `preferred_`",
+            t.one_of(*WORDS, CUSTOM),
+        ),
         lambda shown: (shown.host or shown.row).network_use,
     ),
     *each(
         " ".join(NetworkLimits._fields),
-        t.about("null: no word about it", t.maybe({"type": "integer", "minimum": 1, "maximum": MOST})),
+        t.about("null: not set", t.maybe({"type": "integer", "minimum": 1, "maximum": MOST})),
         of="limits",
     ),
     Field("in_use", t.FLAG),
@@ -222,7 +229,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     Field("shareable", t.FLAG, "seen.shareable", True),
     Field(
         "allow_guest_collections",
-        t.about("who may use it, public as it is, may share folders of it", t.FLAG),
+        t.about("whether users who may use this public endpoint may share its folders", t.FLAG),
         "row.allow_guest_collections",
         True,
     ),
@@ -239,12 +246,20 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
         t.MAYBE_TEXT,
         lambda shown: shown.host_name if shown.seen.non_functional else None,
     ),
-    Field(rules.PERSONAL, t.about("an agent serves it: a program on a laptop, say", t.FLAG), "row.personal"),
-    Field("gcp_connected", t.about("of its agent; null: it has none", t.MAYBE_FLAG), _of_agent("connected")),
-    Field("gcp_paused", t.about("of its agent; null: it has none", t.MAYBE_FLAG), _of_agent("paused")),
+    Field(
+        rules.PERSONAL, t.about("whether an agent serves it, a program for example on a laptop", t.FLAG), "row.personal"
+    ),
+    Field(
+        "gcp_connected",
+        t.about("state of its agent; null: the endpoint has no agent", t.MAYBE_FLAG),
+        _of_agent("connected"),
+    ),
+    Field(
+        "gcp_paused", t.about("state of its agent; null: the endpoint has no agent", t.MAYBE_FLAG), _of_agent("paused")
+    ),
     Field(
         "authentication_timeout_mins",
-        t.about("how old the sign-in of its users may be, in minutes; null: any age", t.MAYBE_NUMBER),
+        t.about("most minutes since the sign-in of its users; null: no limit", t.MAYBE_NUMBER),
         "row.authentication_timeout_mins",
     ),
     Field(
@@ -253,7 +268,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
         "row.authentication_domains",
         None,
     ),
-    Field("mfa_required", t.about("its users sign in with a second factor", t.FLAG), "row.mfa_required"),
+    Field("mfa_required", t.about("whether its users must sign in with a second factor", t.FLAG), "row.mfa_required"),
     # ---- fields of other kinds of endpoints
     *each(
         "preserve_modtime disable_anonymous_writes high_assurance requester_pays",

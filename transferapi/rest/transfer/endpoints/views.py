@@ -136,7 +136,7 @@ class EndpointSearch(View):
         try:
             return uuid.UUID(text) if text else None
         except ValueError:
-            raise BadRequest("filter_owner_id: a UUID is wanted here") from None
+            raise BadRequest("filter_owner_id: expected a UUID") from None
 
 
 class EndpointList(View):

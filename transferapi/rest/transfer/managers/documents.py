@@ -42,14 +42,16 @@ _FLAGS = " ".join(pause_rules.FLAGS)
 _RULE = (
     Field[ShownRule]("id", t.UUID, "row.pk"),
     Field[ShownRule]("message", t.TEXT, "row.message", _MESSAGE),
-    Field[ShownRule]("start_time", t.about("from when on it holds", t.TIME), "row.start_time"),
+    Field[ShownRule]("start_time", t.about("the time from which it applies", t.TIME), "row.start_time"),
     Field[ShownRule]("endpoint_id", t.UUID, "row.endpoint_id"),
     Field[ShownRule]("endpoint_display_name", t.TEXT, lambda rule: shown_name(rule.row.endpoint), "Sample endpoint 1"),
-    Field[ShownRule]("identity_id", t.about("whom it stops; null: everybody", t.MAYBE_UUID), "row.identity_id"),
+    Field[ShownRule](
+        "identity_id", t.about("the user whose tasks it pauses; null: all users", t.MAYBE_UUID), "row.identity_id"
+    ),
     Field[ShownRule]("modified_time", t.TIME, "row.modified_time"),
     Field[ShownRule](
         "created_by_host_manager",
-        t.about("those who run the host of the shared endpoint made it, for it or for all", t.FLAG),
+        t.about("whether it was made by the managers of the shared endpoint's host", t.FLAG),
         "of_host",
     ),
     *each(_FLAGS, t.FLAG, of="row"),
@@ -59,13 +61,15 @@ PAUSE_RULE = ResponseDocument[ShownRule](
     "pause_rule",
     *_RULE,
     Field("modified_by_id", t.MAYBE_UUID, "row.modified_by_id"),
-    Field("editable", t.about("you may change it and take it back", t.FLAG), example=True),
+    Field("editable", t.about("whether you may change and delete it", t.FLAG), example=True),
 )
 PAUSE_RULE_LIMITED_LIST = Page("pause_rule_limited_list", PAUSE_RULE_LIMITED, LENGTH)
 PAUSE_RULE_LIST = Page("pause_rule_list", PAUSE_RULE, LENGTH)
 _WRITTEN = (
     Field[Any](
-        "message", t.about("for users", {**t.MAYBE_TEXT, "maxLength": pause_rules.MAX_MESSAGE}), example=_MESSAGE
+        "message",
+        t.about("shown to the owners of paused tasks", {**t.MAYBE_TEXT, "maxLength": pause_rules.MAX_MESSAGE}),
+        example=_MESSAGE,
     ),
     Field[Any]("start_time", t.about("null: now", t.MAYBE_TIME), example=None),
 )
@@ -73,7 +77,7 @@ PAUSE_RULE_REQUEST = RequestDocument(
     "pause_rule",
     "endpoint_id",
     Field("endpoint_id", t.ENDPOINT, example="go#ep1"),
-    Field("identity_id", t.about("whom it stops; null: everybody", t.MAYBE_UUID)),
+    Field("identity_id", t.about("the user whose tasks it pauses; null: all users", t.MAYBE_UUID)),
     *_WRITTEN,
     *each(_FLAGS, t.about("true when it is not given", t.MAYBE_FLAG)),
     example={"identity_id": None, "start_time": None, "message": _MESSAGE, "pause_ls": False},
@@ -93,7 +97,7 @@ PAUSE_RULE_CHANGE = RequestDocument(
 def _message(side: str, share: str) -> Field[Causes]:
     return Field(
         f"{side}_pause_message{share}",
-        t.about("of who paused this task by its id; null: nobody did", t.MAYBE_TEXT),
+        t.about("message of the manager who paused this task by its id; null: nobody did", t.MAYBE_TEXT),
         lambda found: found.messages.get(f"{side}{share}"),
     )
 
@@ -177,7 +181,7 @@ MANAGED_TASK_LIST = Page(
     Field("has_next_page", t.FLAG, example=True),
     Field(
         "last_key",
-        t.about("of this page; null: nothing comes after it", t.MAYBE_TEXT),
+        t.about("the key of the next page; null: this is the last one", t.MAYBE_TEXT),
         example="active,2026-01-15T12:00:00.123456+00:00,3f4c9c1e-8a5b-4f0e-9d5c-2f1d7c0b6a11",
     ),
     data_type="task_list",
@@ -202,7 +206,7 @@ def last_key(key: LastKey | None) -> str | None:
 ADMIN_CANCEL = ResponseDocument[tuple[AdminCancel, bool]](
     "admin_cancel",
     Field("id", t.UUID, lambda found: found[0].pk),
-    Field("done", t.about("none of the tasks goes on", t.FLAG), lambda found: found[1]),
+    Field("done", t.about("whether none of the tasks is still running", t.FLAG), lambda found: found[1]),
 )
 _IDS = Field[Any](
     "task_id_list",
@@ -212,7 +216,9 @@ _IDS = Field[Any](
 )
 
 
-_TO_OWNERS = Field[Any]("message", t.about("for the owners", {**t.MAYBE_TEXT, "maxLength": MAX_MESSAGE}))
+_TO_OWNERS = Field[Any](
+    "message", t.about("shown to the owners of the tasks", {**t.MAYBE_TEXT, "maxLength": MAX_MESSAGE})
+)
 ADMIN_CANCEL_REQUEST = RequestDocument(
     "admin_cancel", "task_id_list", _IDS, _TO_OWNERS, example={"message": "This fills the disks."}
 )

@@ -140,7 +140,7 @@ class AdminResume(View):
 
 def _task_ids(value: object) -> list[uuid.UUID]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise BadRequest("task_id_list: a list of task ids is wanted here")
+        raise BadRequest("task_id_list: expected a list of task ids")
     return [task_id(one) for one in value[: managed_tasks.MAX_TASKS + 1]]
 
 
@@ -175,7 +175,7 @@ def _ids(text: str | None) -> list[uuid.UUID] | None:
     try:
         return [uuid.UUID(word) for word in words]
     except ValueError:
-        raise BadRequest("filter_task_id: ids of tasks are wanted here, with commas") from None
+        raise BadRequest("filter_task_id: expected ids of tasks, with commas") from None
 
 
 def _owner(text: str | None) -> uuid.UUID | None:

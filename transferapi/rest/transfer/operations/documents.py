@@ -28,7 +28,7 @@ def _modified(entry: Entry) -> str | None:
 FILE = ResponseDocument[Entry](
     "file",
     Field("name", t.about("an octet that is no UTF-8 is a lone surrogate (\\udcff)", t.TEXT), example="file1.txt"),
-    Field("type", t.about("file, dir, or what else the server calls it", t.TEXT), file_type, "file"),
+    Field("type", t.about("file, dir, or another type that the server reports", t.TEXT), file_type, "file"),
     Field("size", t.NUMBER, example=5),
     Field("permissions", t.MAYBE_TEXT, lambda entry: entry.mode or None, "0644"),
     Field("user", t.MAYBE_TEXT, lambda entry: entry.owner or None, "tutorial"),
@@ -66,7 +66,7 @@ MADE_SYMLINK = done(
 UPLOAD = ResponseDocument[Any](
     "upload",
     Field("path", t.PATH, example="/~/results.csv"),
-    Field("received", t.about("octets that have arrived: where it goes on", t.NUMBER), example=8),
+    Field("received", t.about("octets that have arrived: the offset of the next request", t.NUMBER), example=8),
 )
 UPLOADED = done(
     "upload_result",

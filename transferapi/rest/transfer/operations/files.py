@@ -51,14 +51,14 @@ def _file_path(request: Request) -> str:
     if path is None:
         raise BadRequest("path: is missing")
     if path.endswith("/"):
-        raise BadRequest("path: the path of a file is wanted here, without a slash at its end")
+        raise BadRequest("path: expected the path of a file, without a slash at its end")
     return path
 
 
 def _upload(request: Request, view: View, endpoint: str) -> Upload:
     upload_id = request.query_params.get("upload_id", "")
     if not _UPLOAD_ID.fullmatch(upload_id):
-        raise BadRequest("upload_id: at most 64 letters, digits, _ and - are wanted here")
+        raise BadRequest("upload_id: expected at most 64 letters, digits, _ and -")
     return Upload(view.user, endpoint, _file_path(request), upload_id)
 
 

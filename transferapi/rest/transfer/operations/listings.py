@@ -1,6 +1,6 @@
 """The entries of a listing that are shown, and their order: `filter` and `orderby`.
 
-All is done in portions of some milliseconds, each in `patience.turn`, so that other requests go on meanwhile.
+All is done in portions of some milliseconds: one long call into C would stop all other threads of the process.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def sent_part(content_range: str | None, length: int) -> Part:
         return Part(0, length, length)
     match = _CONTENT_RANGE.fullmatch(content_range.strip())
     if match is None:
-        raise BadRequest("Content-Range: bytes first-last/total is wanted here")
+        raise BadRequest("Content-Range: expected bytes first-last/total")
     first, last, total = map(int, match.groups())
     if last < first or last >= total or last - first + 1 != length:
         raise BadRequest("Content-Range: does not fit to the length of the body, or to the total")

@@ -159,5 +159,5 @@ class Symlink(View):
 def _link_text(text: str) -> str:
     """Any text without control characters: the target need not exist, and may contain ".."."""
     if not text or len(text) > 4096 or CONTROL_IN_PATH.search(text):
-        raise BadRequest("symlink_target: a path of at most 4096 characters is wanted here, without control characters")
+        raise BadRequest("symlink_target: expected a path of at most 4096 characters, without control characters")
     return text

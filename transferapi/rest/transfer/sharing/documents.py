@@ -28,7 +28,9 @@ SHARED_ENDPOINT = RequestDocument(
         t.about("the endpoint that the folder lies on: id, owner#name, or a name of your own", t.MAYBE_TEXT),
     ),
     Field("host_endpoint_id", t.about("the same", t.MAYBE_TEXT)),
-    Field("host_path", t.about("of the folder on that endpoint; absolute, or from your home there as /~/...", t.TEXT)),
+    Field(
+        "host_path", t.about("path of the folder on the host endpoint: absolute, or from your home as /~/...", t.TEXT)
+    ),
     *WRITABLE,
     example={"host_endpoint": "go#ep1", "host_path": "/share/godata/", "display_name": "The sample data"},
 )
@@ -46,12 +48,12 @@ _PATH = Field[AccessRule](
 _PERMISSIONS = Field[AccessRule]("permissions", t.about("read, or read and write", t.one_of("r", "rw")), example="rw")
 _EXPIRATION = Field[Any](
     "expiration_date",
-    t.about("a time to come, ISO 8601; null: until it is taken back", t.MAYBE_TEXT),
+    t.about("a future time, ISO 8601; null: it does not expire", t.MAYBE_TEXT),
     read=Document.moment,
 )
 ACCESS = ResponseDocument[AccessRule](
     "access",
-    Field("id", t.about("null: somebody's by his role, without a rule", t.MAYBE_UUID), "pk"),
+    Field("id", t.about("null: somebody has access by a role, without a rule", t.MAYBE_UUID), "pk"),
     _PRINCIPAL_TYPE,
     Field(
         "principal",
@@ -62,7 +64,7 @@ ACCESS = ResponseDocument[AccessRule](
     _PATH,
     _PERMISSIONS,
     Field("create_time", t.MAYBE_TIME, "created_at"),
-    Field("expiration_date", t.about("null: until it is taken back", t.MAYBE_TIME), "expires_at"),
+    Field("expiration_date", t.about("null: it does not expire", t.MAYBE_TIME), "expires_at"),
     Field("notify_email", t.MAYBE_TEXT, lambda row: row.notify_email or None, "bob@example.org"),
     Field("notify_message", t.MAYBE_TEXT, lambda row: row.notify_message or None, "The results of the second run"),
     Field("role_id", t.MAYBE_UUID, Always(None)),
@@ -84,9 +86,10 @@ ACCESS_REQUEST = RequestDocument(
     _PERMISSIONS,
     _EXPIRATION,
     Field(
-        "notify_email", t.about("gets a mail if it is of somebody whom the rule is for; not told which", t.MAYBE_TEXT)
+        "notify_email",
+        t.about("gets a mail if it is of somebody whom the rule is for; which one is not shown", t.MAYBE_TEXT),
     ),
-    Field("notify_message", t.about("what the mail says besides", t.MAYBE_TEXT)),
+    Field("notify_message", t.about("text that is added to the mail", t.MAYBE_TEXT)),
     example={"principal": _BOB, "expiration_date": "2090-01-31T00:00:00+00:00"},
 )
 ACCESS_CHANGE = RequestDocument(

@@ -42,14 +42,17 @@ DEADLINE = Field[Any](
 #: `transferapi.tasks.options` reads these, and says what each may be.
 _COMMON_OPTIONS = unchecked(
     *each("notify_on_succeeded notify_on_failed notify_on_inactive", t.MAYBE_FLAG),
-    Field[Any]("skip_activation_check", t.about("accept it without a credential; it waits for one", t.MAYBE_FLAG)),
+    Field[Any](
+        "skip_activation_check",
+        t.about("accept the task without a credential; it waits until there is one", t.MAYBE_FLAG),
+    ),
 )
 FILTER_RULE = RequestDocument(
     "filter_rule",
     "method name",
     Field("method", t.one_of("include", "exclude"), example="exclude"),
     Field("name", t.about("a pattern: * ? [abc] [!abc]", t.TEXT), example="*.tmp"),
-    Field("type", t.about("absent: both", t.maybe(t.one_of("file", "dir")))),
+    Field("type", t.about("absent: files and folders", t.maybe(t.one_of("file", "dir")))),
     example={"type": "file"},
 )
 _LEVEL = {"type": "integer", "minimum": 0, "maximum": 3}
@@ -62,14 +65,17 @@ _TRANSFER_OPTIONS = unchecked(
             ),
         ),
         Field("verify_checksum", t.about("compare checksums of both sides after the transfer", t.FLAG)),
-        Field("encrypt_data", t.about("nobody reads the data on their way", t.FLAG)),
+        Field("encrypt_data", t.about("encrypt the data channels", t.FLAG)),
         Field("preserve_timestamp", t.about("files keep their modification times", t.FLAG)),
-        Field("skip_source_errors", t.about("go on without what cannot be read at the source", t.FLAG)),
-        Field("fail_on_quota_errors", t.about("end the task when a quota is used up", t.FLAG)),
-        Field("delete_destination_extra", t.about("in the end delete what only the destination has", t.FLAG)),
+        Field("skip_source_errors", t.about("skip files that cannot be read at the source", t.FLAG)),
+        Field("fail_on_quota_errors", t.about("end the task when a quota is exceeded", t.FLAG)),
+        Field(
+            "delete_destination_extra",
+            t.about("after the transfer, delete files that only the destination has", t.FLAG),
+        ),
         Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
         Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
-        Field("store_base_path_info", t.about("tell the folders that all items lie in", t.FLAG)),
+        Field("store_base_path_info", t.about("events name the folders that all items lie in", t.FLAG)),
     ),
     Field[Any]("perf_cc", t.about("sessions side by side", t.MAYBE_NUMBER)),
     Field[Any]("perf_p", t.about("streams for each file", t.MAYBE_NUMBER)),
@@ -88,8 +94,14 @@ TRANSFER_ITEM = RequestDocument(
     "source_path destination_path",
     *each("source_path destination_path", t.PATH),
     Field("recursive", t.about("absent: the service looks whether the source is a folder", t.MAYBE_FLAG)),
-    Field("external_checksum", t.about("what the content has, hexadecimal: compared on both sides", t.MAYBE_TEXT)),
-    Field("checksum_algorithm", t.about("of it, or to verify with; MD5 when absent", t.MAYBE_TEXT)),
+    Field(
+        "external_checksum",
+        t.about("expected checksum of the content, hexadecimal; compared on both sides", t.MAYBE_TEXT),
+    ),
+    Field(
+        "checksum_algorithm",
+        t.about("algorithm of `external_checksum`, or of the verification; absent: MD5", t.MAYBE_TEXT),
+    ),
     example=_FILES,
 )
 SYMLINK_ITEM = RequestDocument(
@@ -109,7 +121,7 @@ RETRY = RequestDocument(
     "retry",
     "",
     Field[Any](
-        "submission_id", t.about("as of a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
+        "submission_id", t.about("as for a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
     ),
     Field[Any]("label", t.about("absent: the label of the other task", t.MAYBE_TEXT)),
     DEADLINE,
@@ -120,7 +132,7 @@ RUN_AGAIN = RequestDocument(
     "run_again",
     "",
     Field[Any](
-        "submission_id", t.about("as of a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
+        "submission_id", t.about("as for a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
     ),
     example={"submission_id": "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d40"},
 )
@@ -168,8 +180,8 @@ DELETE = RequestDocument(
     *_COMMON_OPTIONS,
     Field("endpoint", t.ENDPOINT, example="go#ep2"),
     *unchecked(
-        Field("recursive", t.about("folders too, with all that is in them", t.MAYBE_FLAG)),
-        Field("ignore_missing", t.about("what is not there is as good as deleted", t.MAYBE_FLAG)),
+        Field("recursive", t.about("delete folders with their content", t.MAYBE_FLAG)),
+        Field("ignore_missing", t.about("a missing file counts as deleted", t.MAYBE_FLAG)),
         Field("interpret_globs", t.about("paths are patterns as in a shell", t.MAYBE_FLAG)),
     ),
     Field("DATA", t.list_of(DELETE_ITEM.schema, minItems=1), read=any_list, example=[DELETE_ITEM.example]),

@@ -104,7 +104,7 @@ RANGE: t.Schema = {
     "required": ["low", "expected", "high"],
     "description": "one in ten is below low, and one in ten above high",
 }
-_BASIS = t.about("what the forecast is made from", t.TEXT)
+_BASIS = t.about("the data on which the forecast is based", t.TEXT)
 
 #: An extension of ours: the fields of a task that a forecast fills in; null in lists, and where nothing is known.
 FORECAST_OF_TASK = part(
@@ -134,7 +134,7 @@ FORECAST = ResponseDocument[tuple[Endpoint, Endpoint, Forecast]](
         {"low": 33_333_333, "expected": 81_632_653, "high": 117_647_058},
     ),
     Field("basis", _BASIS, lambda found: found[2].basis, "3 runs between these endpoints"),
-    Field("runs", t.about("how many between these endpoints are among them", t.NUMBER), lambda found: found[2].runs, 3),
+    Field("runs", t.about("how many of them were between these endpoints", t.NUMBER), lambda found: found[2].runs, 3),
 )
 
 TASK = ResponseDocument[Task](
@@ -214,7 +214,7 @@ TASK = ResponseDocument[Task](
     ),
     Field(
         "is_ok",
-        t.about("null: it is done", t.MAYBE_FLAG),
+        t.about("null: the task is done", t.MAYBE_FLAG),
         lambda row: None if row.phase == _DONE else row.nice_status is None,
         False,
     ),
@@ -268,7 +268,7 @@ EVENT_LIST = Page("event_list", EVENT, *LISTED, Field("total", t.NUMBER, example
 
 _SOURCE = Field[File]("source_path", t.PATH, example="/share/godata/file1.txt")
 _DESTINATION = Field[File]("destination_path", t.maybe(t.PATH), example="/copy/file1.txt")
-_HIDDEN = t.about("null: on a side that you do not run", t.MAYBE_TEXT)
+_HIDDEN = t.about("null: the side of an endpoint that you do not manage", t.MAYBE_TEXT)
 #: The paths as the manager of the source sees them.
 _MANAGED_PATHS = (
     Field[File]("source_path", _HIDDEN, example="/share/godata/file1.txt"),

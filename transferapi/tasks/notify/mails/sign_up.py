@@ -12,9 +12,9 @@ from django.conf import settings
 
 from identity.sign_up import requests
 from identity.sign_up.requests import DueMail
+from transferapi.tasks.notify import mail_sender
 
-from . import mail_sender
-from .mails import printable, subject_line
+from .task import printable, subject_line
 
 log = logging.getLogger(__name__)
 LINK, SIGN_IN = "/signup/link?code=", "/signin"

@@ -29,9 +29,8 @@ from identity.languages.preferences import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
 from transferapi.tasks.models import WITH_OWNERS, Event, Mail, Task, Webhook
+from transferapi.tasks.notify import mail_preferences, reasons
 from transferapi.tasks.states import Phase, Status, TaskType
-
-from . import mail_preferences, reasons
 
 #: A task that has waited more often than this causes no further mails.
 MAX_WAITS = 30

@@ -14,7 +14,7 @@ from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.languages.preferences import speaking_to
 
-from . import mails
+from . import task as task_mails
 
 #: A clone tries again and again; its endpoint's owner gets one mail in this time.
 QUIET = timedelta(days=1)
@@ -45,4 +45,6 @@ def clone_refused(endpoint_id: uuid.UUID, address: str, now: datetime | None = N
             f"{settings.PUBLIC_URL}/endpoints/{endpoint.pk}#agent",
         ]
         key = f"clone:{endpoint.pk}:{time.isoformat()}"
-        mails.put(endpoint.owner, None, key, _("a second computer uses the key of %(endpoint)s") % name, lines, time)
+        task_mails.put(
+            endpoint.owner, None, key, _("a second computer uses the key of %(endpoint)s") % name, lines, time
+        )

@@ -19,7 +19,7 @@ from identity.models import User
 from identity.passwords import recovery
 from transferapi.tasks.models import Mail
 
-from .mails import printable, subject_line
+from .task import printable, subject_line
 
 #: Mails a day to one user about changes; more changes cause none.
 MOST_A_DAY = 30

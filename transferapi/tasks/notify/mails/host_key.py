@@ -15,7 +15,7 @@ from identity.languages.preferences import speaking_to
 from identity.models import User
 from transferapi.tasks.models import Task
 
-from . import mails
+from . import task as task_mails
 
 PAGE = "/endpoints/{}"
 
@@ -31,7 +31,7 @@ def changed(task: Task, endpoint: Endpoint, fault: Fault, why: str, now: datetim
         _once(host.owner, None, host, fault, _("the host key of %(endpoint)s has changed") % name, lines, now)
     if task.owner_id != host.owner_id:
         with speaking_to(task.owner):
-            lines = [_("A task of yours waits: %(way)s.") % {"way": mails.way(task)}, "", why, ""]
+            lines = [_("A task of yours waits: %(way)s.") % {"way": task_mails.way(task)}, "", why, ""]
             lines.append(_("%(user)s must act.") % {"user": host.owner.username})
             subject = _("a task waits for %(endpoint)s") % {"endpoint": canonical_name(endpoint)}
             _once(task.owner, task, host, fault, subject, lines, now)
@@ -41,4 +41,4 @@ def _once(
     user: User, task: Task | None, host: Endpoint, fault: Fault, subject: str, lines: list[str], now: datetime
 ) -> None:
     digest = hashlib.sha256(fault.raw.encode()).hexdigest()[:32]
-    mails.put(user, task, f"host key:{user.pk}:{host.pk}:{digest}", subject, lines, now)
+    task_mails.put(user, task, f"host key:{user.pk}:{host.pk}:{digest}", subject, lines, now)
