@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -10,6 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from transferapi.rest.health.checks import redis_server
+from transferapi.rest.health.probes import Prober
 from transferapi.tasks.upkeep import figures
 from transferapi.tasks.upkeep.figures import Values
 
@@ -19,15 +22,23 @@ from .shared_counts import BUCKETS, COUNTS
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
+_redis = Prober({"redis": redis_server})
+#: Seconds for Redis, and for a scrape.
+REDIS_PATIENCE, PATIENCE = 1.2, 2.8
 
 
 class _Service(Collector):
     def collect(self) -> Iterator[Metric]:
+        until = time.monotonic() + PATIENCE
+        _redis.findings(["redis"], patience=0.0)
         yield from _of_web()
         sample = _sampler.sample()
         values, answered = sample if sample else ({}, {})
         yield _family("database_answers", {(): float(any(answered.values()))})
         yield _family("question_answered", {(name,): float(passed) for name, passed in answered.items()})
+        # The check has run beside the questions to the database: where those took long, its result is there.
+        left = max(0.0, min(REDIS_PATIENCE, until - time.monotonic()))
+        yield _family("redis_answers", {(): float(_redis.findings(["redis"], left)["redis"].passed)})
         for one in OF_DATABASE:
             if one.key in values:
                 yield _family(one.key, values[one.key])
@@ -62,5 +73,5 @@ _registry.register(_Service())
 
 
 def text() -> bytes:
-    """Waits at most `sampler.PATIENCE` seconds, for the database."""
+    """Waits at most PATIENCE seconds, for the database and Redis."""
     return generate_latest(_registry)
