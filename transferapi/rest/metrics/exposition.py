@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -11,8 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from transferapi.rest.health.checks import redis_server
-from transferapi.rest.health.probes import Prober
 from transferapi.tasks.upkeep import figures
 from transferapi.tasks.upkeep.figures import Values
 
@@ -22,15 +20,19 @@ from .shared_counts import BUCKETS, COUNTS
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
-_redis = Prober({"redis": redis_server})
 #: Seconds for Redis, and for a scrape.
 REDIS_PATIENCE, PATIENCE = 1.2, 2.8
 
 
 class _Service(Collector):
+    """redis_answers: waits for at most so many seconds."""
+
+    def __init__(self, redis_answers: Callable[[float], bool]) -> None:
+        self._redis_answers = redis_answers
+
     def collect(self) -> Iterator[Metric]:
         until = time.monotonic() + PATIENCE
-        _redis.findings(["redis"], patience=0.0)
+        self._redis_answers(0.0)
         yield from _of_web()
         sample = _sampler.sample()
         values, answered = sample if sample else ({}, {})
@@ -38,7 +40,7 @@ class _Service(Collector):
         yield _family("question_answered", {(name,): float(passed) for name, passed in answered.items()})
         # The check has run beside the questions to the database: where those took long, its result is there.
         left = max(0.0, min(REDIS_PATIENCE, until - time.monotonic()))
-        yield _family("redis_answers", {(): float(_redis.findings(["redis"], left)["redis"].passed)})
+        yield _family("redis_answers", {(): float(self._redis_answers(left))})
         for one in OF_DATABASE:
             if one.key in values:
                 yield _family(one.key, values[one.key])
@@ -68,10 +70,8 @@ def _family(key: str, values: Values) -> Metric:
     return family
 
 
-_registry = CollectorRegistry(auto_describe=False)
-_registry.register(_Service())
-
-
-def text() -> bytes:
-    """Waits at most PATIENCE seconds, for the database and Redis."""
-    return generate_latest(_registry)
+def text(redis_answers: Callable[[float], bool]) -> bytes:
+    """Waits at most PATIENCE seconds, for the database and Redis. redis_answers: waits for at most so many seconds."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Service(redis_answers))
+    return generate_latest(registry)
