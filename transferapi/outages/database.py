@@ -23,7 +23,7 @@ import psycopg2
 import psycopg2.extensions
 
 from . import hosts, outage
-from .bounded import LONGEST_FACTOR, within
+from .bounded import LONGEST_FACTOR, lengthened, within
 from .outage import Outage
 
 
@@ -173,8 +173,8 @@ def _of_a_trial() -> list[hosts.Parameters]:
 
 def _find_primary() -> None:
     """New connections begin with the host that accepts writes. Raises psycopg2.Error, TimeoutError: there is none."""
-    each = _of_a_trial()
-    _begin_with(within(_patience.trial, functools.partial(hosts.find_writable, each, _patience.trial)))
+    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_patience.trial))
+    _begin_with(within(_patience.trial, find))
 
 
 OUTAGE = Outage("PostgreSQL", _find_primary, "requests get 503, and tasks wait")

@@ -57,51 +57,41 @@ def number_of(parameters: Parameters, connection: psycopg2.extensions.connection
 def find_writable(each: Sequence[Parameters], seconds: float) -> int:
     """The number of the first host that answers as these parameters demand it.
 
-    Hosts that refuse are asked again for so many seconds. Then raises psycopg2.Error, or later where a host answers
-    nothing: call it within a limit.
+    While a host answers nothing, those that refuse are asked again, for so many seconds. Where all refuse, raises
+    psycopg2.Error. Call it within a limit.
     """
     if len(each) == 1:
         ask(each[0])
         return 0
     until = time.monotonic() + seconds
     results: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
+    unanswered = set(range(len(each)))
 
     def look(number: int) -> None:
-        try:
-            _ask_until(each[number], until)
-        except Exception as error:
-            results.put(error)
-        else:
-            results.put(number)
+        while True:
+            try:
+                ask(each[number])
+            except Exception as error:
+                unanswered.discard(number)
+                if not unanswered or time.monotonic() > until:
+                    return results.put(error)
+                time.sleep(AGAIN)
+            else:
+                results.put(number)
+                return unanswered.clear()
 
     for number in range(len(each)):
         threading.Thread(target=look, args=(number,), name="host of the database", daemon=True).start()
-    refusals: list[Exception] = []
-    while len(refusals) < len(each):
-        found = results.get()
-        if isinstance(found, int):
-            return found
-        refusals.append(found)
-    raise refusals[-1]
+    found = results.get()
+    if isinstance(found, int):
+        return found
+    raise found
 
 
 def ask(parameters: Parameters) -> None:
     """Raises psycopg2.Error."""
     with contextlib.closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1")
-
-
-def _ask_until(parameters: Parameters, until: float) -> None:
-    """Raises psycopg2.Error."""
-    while True:
-        try:
-            ask(parameters)
-        except psycopg2.Error:
-            if time.monotonic() + AGAIN > until:
-                raise
-            time.sleep(AGAIN)
-        else:
-            return
 
 
 def _lists(parameters: Parameters) -> tuple[list[str], list[str]]:
