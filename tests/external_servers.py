@@ -30,8 +30,8 @@ MASTER = "waybill"
 class NetworkPostgres(Postgres):
     """A PostgreSQL that also listens on loopback, or at another address, where it asks for a password."""
 
-    def __init__(self, home: Path, password: str, host: str = HOST) -> None:
-        super().__init__(home, durable=False, max_connections=20)
+    def __init__(self, home: Path, password: str, host: str = HOST, *, connections: int = 20) -> None:
+        super().__init__(home, durable=False, max_connections=connections)
         self.port, self.password, self.host = free_port(), password, host
 
     @property
@@ -60,9 +60,9 @@ class NetworkPostgres(Postgres):
         finally:
             session.close()
 
-    def make_standby(self, home: Path) -> NetworkPostgres:
-        """A standby, which streams from this server; it runs when this returns."""
-        standby = NetworkPostgres(home, self.password)
+    def make_standby(self, home: Path, *, connections: int = 20) -> NetworkPostgres:
+        """A standby, which streams from this server; it runs when this returns. connections: as this server has."""
+        standby = NetworkPostgres(home, self.password, connections=connections)
         private_folder(standby.data, self._account)
         words = [str(self.program("pg_basebackup")), "--host", str(self.socket_folder), "--port", str(self.port)]
         words += ["--username", ROLE, "--pgdata", str(standby.data), "--checkpoint=fast", "--no-sync"]

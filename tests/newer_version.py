@@ -1,7 +1,8 @@
 """A version of the service that is newer than this one: a copy of the tree with two more migrations.
 
-The first is an expansion (a column, a table, a value of an enum that this version does not know), the second a
-contraction. The models of the copy have the new column and table.
+The first is an expansion: a column and a table that this version does not know. The second is a contraction, which
+removes a column that this version reads and writes with each task. The models of the copy have the new column and
+table, and not the removed column.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
     effect = "contract"
     dependencies = (("tasks", "9001_tomorrow"),)
-    operations = (migrations.RunSQL("COMMENT ON TABLE tasks_tomorrow IS 'contracted'"),)
+    operations = (migrations.RemoveField("task", "trace_context"),)
 """
 _MODEL = '''
 
@@ -39,6 +40,9 @@ class Tomorrow(models.Model):
 
     id = models.BigAutoField(primary_key=True)
 '''
+#: The removed field, and the one place where a worker reads it. An expansion is not needed before: it may be NULL.
+_REMOVED = "    trace_context = models.CharField(max_length=55, null=True)\n"
+_READ = "taken_over, task.trace_context)"
 #: The first line of the fields of the task.
 _FIELD = "class Task(models.Model):\n"
 
@@ -55,9 +59,14 @@ def make(folder: Path) -> Path:
         (tasks / "migrations" / f"{name.partition('.')[2]}.py").write_text(text.replace("{last}", last))
     model = tasks / "models" / "task.py"
     text = model.read_text()
-    assert text.count(_FIELD) == 1
+    assert text.count(_FIELD) == text.count(_REMOVED) == 1
+    text = text.replace(_REMOVED, "")
     head, _, tail = text.partition(_FIELD)
     docstring, _, fields = tail.partition('"""\n\n')
     column = '    tomorrow = models.CharField(max_length=8, db_default="later", default="sooner")\n'
     model.write_text(f'{head}{_FIELD}{docstring}"""\n\n{column}{fields}{_MODEL}')
+    leases = tasks / "worker" / "leases.py"
+    text = leases.read_text()
+    assert text.count(_READ) == 1
+    leases.write_text(text.replace(_READ, "taken_over, None)"))
     return folder

@@ -96,7 +96,12 @@ CACHES: dict[str, dict[str, Any]] = {
 
 #: The doorbell. Messages only wake workers: there is no result store, and no retry that delays a request.
 CELERY_BROKER_URL = broker_url(REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(REDIS_URL)
+#: The times are for workers: without them one that stops would wait for a Redis that hangs.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    **broker_options(REDIS_URL),
+    "socket_connect_timeout": 2.0,
+    "socket_timeout": 5.0,
+}
 
 AUTH_USER_MODEL = "identity.User"
 AUTH_PASSWORD_VALIDATORS = [

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from typing import Any
 
 import django
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 from django.apps import apps
 
 from transferapi.outages import database
@@ -49,25 +51,35 @@ def keep_logging(**_: object) -> None:
 
 
 @worker_init.connect
-def refuse_another_schema(**_: object) -> None:
+def begin(sender: Any, **_: object) -> None:
+    """Check the schema and start the periodic jobs: every worker runs them, there is no process for them.
+
+    Not at `worker_ready`, which comes with the first connection to Redis: a worker has work without it.
+    """
     check_or_exit()
     database.watch(database.IN_BACKGROUND)
     switch.begin("worker")
-
-
-@worker_ready.connect
-def begin_rounds(**_: object) -> None:
-    """Start the periodic jobs: every worker runs them, there is no process for them."""
+    from workers import runtime
     from workers.rounds import Ticker
 
+    runtime.begin(sender.concurrency, partial(_is_connected, sender))
     ticker = Ticker()
     worker_shutting_down.connect(lambda **_: ticker.stop(), weak=False)
     ticker.start()
 
 
+def _is_connected(worker: Any) -> bool:
+    """Whether Celery takes messages. After an outage it waits for up to 30 s between two attempts to connect."""
+    consumer = getattr(worker, "consumer", None)
+    return getattr(consumer, "connection", None) is not None
+
+
 @worker_shutdown.connect
 def send_last_spans(**_: object) -> None:
-    """After all slices have released their tasks."""
+    """After all slices have released their tasks; Celery has waited for those of its threads."""
+    from workers import runtime
+
+    runtime.join()
     exporting.stop()
 
 

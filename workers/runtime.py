@@ -1,7 +1,7 @@
 """One worker process: Celery's threads, and one event loop with all sessions.
 
-A Celery thread takes the lease, starts the slice on the loop and waits. Sessions live on the loop, so that a task
-can use the warm sessions of the last one, whichever thread started it.
+A thread of Celery, or without Redis one of `SliceThreads`, takes the lease, starts the slice on the loop and waits.
+Sessions live on the loop, so that a task can use the warm sessions of the last one, whichever thread started it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -56,6 +56,7 @@ from .engine.slice import SliceResult, run_slice
 from .engine.trace import NO_TRACE, Trace
 from .session_pool import SessionPool
 from .share_access_guard import ShareAccessGuard
+from .slice_threads import SliceThreads
 from .streaming.host import StreamingHost, TaskStreams
 from .streaming.rate_share import RateShare
 
@@ -129,6 +130,11 @@ _stopping = False
 _held = False
 
 
+def begin(threads: int, hears: Callable[[], bool]) -> None:
+    """This process is a worker with so many threads. hears: whether messages reach it. Call it after the fork."""
+    _slices.open(threads, hears)
+
+
 def current() -> Runtime:
     """The runtime of this process, made when first needed (never before a fork)."""
     global _runtime
@@ -147,6 +153,12 @@ def stop() -> None:
     _stopping = True
     if _runtime:
         _runtime.loop.call_soon_threadsafe(_runtime.stop.set)
+    _slices.stop()
+
+
+def join() -> None:
+    """After `stop`: wait for the slices that no thread of Celery runs."""
+    _slices.join()
 
 
 def hold(*, held: bool) -> None:
@@ -172,17 +184,21 @@ def gauges() -> dict[str, int]:
 
 def run(task_id: str) -> None:
     """Take the lease of this task and work on it for a slice; then ring for tasks that waited for this one's end."""
+    _slices.run(task_id)
+
+
+def _take_and_work(task_id: str) -> bool:
+    """Whether there was a slice."""
     if _stopping or _held:
-        return
+        return False
     asked_at = time.time_ns()
     grant = _scheduling.submit(on_a_connection, lambda: leases.acquire(uuid.UUID(task_id), worker_name())).result()
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
-        return
+        return False
     with context.bound(task=grant.task_id, user=grant.owner_id, **_endpoints(grant)):
         _work(grant, asked_at)
-    if not _stopping:
-        sweep()
+    return True
 
 
 def _endpoints(grant: leases.Grant) -> dict[str, uuid.UUID]:
@@ -262,9 +278,12 @@ def prepare(
 def sweep() -> None:
     """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease.
 
+    Where no message reaches this process, it starts as many of them as it has room for. A message that it sends then
+    may reach another worker, and the lease decides.
+
     The next sweep comes when the next lease ends, if that is soon: a lost worker's tasks wait for no other one.
     """
-    if _held:
+    if _held or _stopping:
         return
 
     def find_runnable() -> list[uuid.UUID]:
@@ -273,7 +292,12 @@ def sweep() -> None:
         rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(SWEEP_LIMIT)
 
-    doorbell.ring(_scheduling.submit(on_a_connection, find_runnable).result())
+    found = _scheduling.submit(on_a_connection, find_runnable).result()
+    if not doorbell.ring(found) or not _slices.hears():
+        _slices.hand_over(found)
+
+
+_slices = SliceThreads(_take_and_work, sweep)
 
 
 def renew() -> None:

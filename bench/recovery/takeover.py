@@ -1,10 +1,11 @@
-"""The time in which nobody works on a task whose worker is killed.
+"""The time in which nobody works on a task whose worker is killed, or stopped as where workers are scaled down.
 
     python -m bench.recovery.takeover [--runs 5]
+    python -m bench.recovery.takeover --scale [--runs 5]
 
 Starts an instance as `make up` does, submits a task that hangs at a silent server, kills the process that holds it
 (SIGKILL), and waits for another one to take it: alone, and together with the process that rings for it where a version
-has one (beat). The truth is the lease's row.
+has one (beat). With --scale, the process gets SIGTERM. The truth is the lease's row.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from bench.table import print_table
 from deploy.stack.embedded import embedded_environment
 
 LIMIT = 120.0
+#: The bars, in seconds: takeover, and the move of slices where workers are scaled down.
+KILLED_BAR, SCALED_BAR = 6.0, 5.0
 
 
 @contextmanager
@@ -64,14 +67,16 @@ class Leases:
         raise TimeoutError(f"nobody took the task over within {LIMIT:g} s")
 
 
-def run(api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool) -> float:
-    """Seconds from the kill to the new lease."""
+def run(
+    api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool = False, how: int = signal.SIGKILL
+) -> float:
+    """Seconds from the signal to the new lease."""
     task = api.transfer(ends[0], "/from", ends[1], "/to")
     killed = leases.taken(task)
     begun = time.monotonic()
     beat = api.connection["pids"].get("beat")
     for pid in (killed, *([beat] if with_beat and beat else [])):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
     leases.taken(task, but=killed)
     seconds = time.monotonic() - begun
     api.call("POST", f"/task/{task}/cancel")
@@ -82,13 +87,20 @@ def run(api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool) -> 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.recovery.takeover", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="of each kind (default: %(default)s)")
-    runs = parser.parse_args(words).runs
+    parser.add_argument("--scale", action="store_true", help="stop the worker by SIGTERM")
+    options = parser.parse_args(words)
     times: dict[str, list[float]] = {}
     with silence() as port, instance() as api, closing(Leases(api)) as leases:
         ends = api.endpoint("silent1", port), api.endpoint("silent2", port)
-        for name, with_beat in (("holder", False), ("holder and beat", True)):
-            times[name] = [run(api, leases, ends, with_beat=with_beat) for _ in range(runs)]
-    print_table("From the kill until another worker holds the task", "s", times, "holder")
+        if options.scale:
+            times["stopped"] = [run(api, leases, ends, how=signal.SIGTERM) for _ in range(options.runs)]
+        else:
+            for name, with_beat in (("holder", False), ("holder and beat", True)):
+                times[name] = [run(api, leases, ends, with_beat=with_beat) for _ in range(options.runs)]
+    print_table("From the signal until another worker holds the task", "s", times, next(iter(times)))
+    bar = SCALED_BAR if options.scale else KILLED_BAR
+    longest = max(seconds for runs in times.values() for seconds in runs)
+    print(f"\nbar: {bar:g} s, {'kept' if longest <= bar else 'missed'}; load: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +34,7 @@ from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from tests.external_servers import HOST, NetworkPostgres, NetworkRedis, Sentinels, ends_tls
 from tests.memory import folder_in_memory
-from tests.waiting import eventually
+from tests.waiting import children_of, eventually
 from transferapi import redis_client
 from transferapi.config import CHECKOUT
 from transferapi.config.servers import broker_options, broker_url, database
@@ -165,31 +167,98 @@ def test_a_host_that_answers_nothing_costs_its_part_of_the_time(
             assert value(connection, "SELECT inet_server_port()") == primary.port
 
 
+def serve_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a web process does, on a machine that is not busy: there it would wait longer than libpq does."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(outage, "_watching", True)
+    monkeypatch.setattr(database_outage, "_patience", database_outage.OF_REQUESTS)
+    monkeypatch.setattr(database_outage, "_first", 0)
+
+
+def answers(connection: BaseDatabaseWrapper, server: NetworkPostgres) -> bool:
+    try:
+        return bool(value(connection, "SELECT inet_server_port()") == server.port)
+    except OperationalError:
+        connection.close()
+        return False
+
+
 @pytest.mark.timeout(90)
 def test_a_host_that_answers_nothing_does_not_keep_a_server_from_the_primary(
     primary: NetworkPostgres, django_db_blocker: DjangoDbBlocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request waits for less than libpq gives to one host. So the next attempt begins with the next host."""
-    monkeypatch.setattr(outage, "_watching", True)
-    monkeypatch.setattr(database_outage, "_patience", database_outage.OF_REQUESTS)
-    monkeypatch.setattr(database_outage, "_turn", 0)
-
-    def answers(connection: BaseDatabaseWrapper) -> bool:
-        try:
-            return bool(value(connection, "SELECT inet_server_port()") == primary.port)
-        except OperationalError:
-            connection.close()
-            return False
+    """A request waits for less than libpq gives to one host. So the next attempt begins with the host that answers."""
+    serve_requests(monkeypatch)
 
     with socket.create_server((HOST, 0)) as silent:
         place = f"{HOST}:{silent.getsockname()[1]}"
         url = f"postgresql://waybill:{QUOTED}@{place},{primary.place}/waybill"
         with django_db_blocker.unblock(), connected(url) as connection:
-            assert not answers(connection)
-            eventually(lambda: answers(connection))
+            assert not answers(connection, primary)
+            eventually(lambda: answers(connection, primary))
             connection.close()
-            assert answers(connection)
+            assert answers(connection, primary)
         eventually(lambda: not database_outage.OUTAGE.is_on)
+
+
+@pytest.mark.timeout(120)
+def test_the_first_connection_after_a_failover_finds_the_new_primary(
+    primary: NetworkPostgres,
+    standby: NetworkPostgres,
+    django_db_blocker: DjangoDbBlocker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All hosts are asked side by side: the lost primary, which answers nothing, and a standby, which refuses."""
+    serve_requests(monkeypatch)
+    outages = database_outage.OUTAGE
+    url = f"postgresql://waybill:{QUOTED}@{primary.place},{standby.place}/waybill"
+    with django_db_blocker.unblock(), connected(url) as connection:
+        assert value(connection, "SELECT inet_server_port()") == primary.port
+        primary.kill()
+        with socket.create_server((HOST, primary.port)):
+            eventually(lambda: not answers(connection, primary))
+            assert not answers(connection, primary)
+            assert outages.is_on
+            standby.run("SELECT pg_promote()")
+            eventually(lambda: not outages.is_on)
+            assert value(connection, "SELECT inet_server_port()") == standby.port
+    assert not outages.is_on
+
+
+@pytest.mark.timeout(120)
+def test_a_primary_that_hangs_is_noticed_though_its_standby_answers(
+    primary: NetworkPostgres,
+    standby: NetworkPostgres,
+    django_db_blocker: DjangoDbBlocker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The standby is the first of the list: its refusal is no answer of the primary."""
+    serve_requests(monkeypatch)
+    url = f"postgresql://waybill:{QUOTED}@{standby.place},{primary.place}/waybill"
+    with django_db_blocker.unblock(), connected(url) as connection:
+        assert value(connection, "SELECT inet_server_port()") == primary.port
+        assert primary.process is not None
+        pids = [primary.process.pid, *children_of(primary.process.pid)]
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(0.2):
+                database_outage._look_once()
+
+        watching = threading.Thread(target=look)
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            watching.start()
+            with pytest.raises(OperationalError):
+                value(connection, "SELECT 1")
+        finally:
+            ended.set()
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            watching.join()
+        connection.close()
+    eventually(lambda: not database_outage.OUTAGE.is_on)
 
 
 # ---- Redis with TLS

@@ -18,6 +18,7 @@ from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity import tokens
 from identity.models import User
+from tests.integration.test_metrics import parsed, scrape
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
 from transferapi.outages.bounded import within
@@ -103,6 +104,27 @@ class HoleInPlaceOfRedis:
 
     def url(self) -> str:
         return f"redis://127.0.0.1:{self._port}/0"
+
+
+def test_the_metrics_say_that_redis_is_away(
+    postgres: Postgres, broken_redis: Redis, alice: User, tmp_path: Path
+) -> None:
+    with web_server(postgres, broken_redis, tmp_path, "--workers", "1") as port:
+
+        def answers() -> float:
+            status, text = scrape(port)
+            assert status == 200
+            return parsed(text)["waybill_redis_answers", ()]
+
+        # A machine that is busy may be late at first.
+        eventually(lambda: answers() == 1)
+        assert broken_redis.process is not None
+        os.kill(broken_redis.process.pid, signal.SIGSTOP)
+        eventually(lambda: answers() == 0)
+        os.kill(broken_redis.process.pid, signal.SIGCONT)
+        eventually(lambda: answers() == 1)
+        broken_redis.stop()
+        eventually(lambda: answers() == 0)
 
 
 def test_requests_go_on_where_no_packet_comes_back(postgres: Postgres, alice: User, tmp_path: Path) -> None:

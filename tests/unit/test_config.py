@@ -24,7 +24,7 @@ from endpoints.addresses.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, SECRETS, ConfigError, load
 from transferapi.config.secret_files import MAX_OCTETS
 from transferapi.config.servers import broker_options, broker_url, database, sentinels
-from transferapi.outages.database import in_turn
+from transferapi.outages import hosts
 
 SECRET = "s3cret-" + "x" * 40
 
@@ -277,13 +277,16 @@ def test_a_wrong_list_of_hosts_is_refused_without_the_password(url: str, problem
     assert "hunter2" not in text
 
 
-def test_another_host_is_first_in_each_turn() -> None:
+def test_any_host_may_be_the_first_or_alone() -> None:
     given = {"host": "a,b,c", "port": "1,2,3", "user": "u"}
-    assert in_turn(given, 0) == given
-    assert in_turn(given, 4) == {"host": "b,c,a", "port": "2,3,1", "user": "u"}
-    assert in_turn({"host": "a,b"}, 1) == {"host": "b,a"}
-    assert in_turn({"host": "a,b", "port": "5432"}, 1) == {"host": "b,a", "port": "5432"}
-    assert in_turn({"host": "a"}, 1) == {"host": "a"}
+    assert hosts.beginning_with(given, 0) == given
+    assert hosts.beginning_with(given, 4) == {"host": "b,c,a", "port": "2,3,1", "user": "u"}
+    assert hosts.beginning_with({"host": "a,b"}, 1) == {"host": "b,a"}
+    assert hosts.beginning_with({"host": "a,b", "port": "5432"}, 1) == {"host": "b,a", "port": "5432"}
+    assert hosts.beginning_with({"host": "a"}, 1) == {"host": "a"}
+    assert hosts.of({"host": "a,b", "port": "1,2"}) == [{"host": "a", "port": "1"}, {"host": "b", "port": "2"}]
+    assert hosts.of({"host": "a,b", "port": "5432"}) == [{"host": name, "port": "5432"} for name in "ab"]
+    assert hosts.of({"host": "a"}) == [{"host": "a"}]
 
 
 def test_sentinels_are_read() -> None:

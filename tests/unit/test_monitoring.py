@@ -42,6 +42,7 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillTracesDropped": ("waybill_spans_dropped_total", "0+9x90", "9x90", 60),
     "WaybillServerErrors": ('waybill_request_seconds_count{route="/",status="5xx"}', "0+12x90", "3x90", 30),
     "WaybillSlow": ('waybill_request_seconds_bucket{route="/",status="2xx",le="5.0"}', "0x90", "0+60x90", 30),
+    "WaybillRedisAway": ("waybill_redis_answers", "0x90", "1x90", 5),
 }
 #: More series that a rule needs.
 BESIDE = {

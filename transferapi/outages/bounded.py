@@ -61,6 +61,11 @@ def patience_factor() -> float:
     return min(LONGEST_FACTOR, max(1.0, load / (BUSY * (os.cpu_count() or 1))))
 
 
+def lengthened(seconds: float) -> float:
+    """The seconds for which `within` waits now."""
+    return seconds + min(MOST_MORE, seconds * (patience_factor() - 1.0))
+
+
 def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object] | None = None) -> T:
     """Call `work` in a thread, and wait at most so long; on a busy machine longer, by `patience_factor`.
 
@@ -70,4 +75,4 @@ def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object]
     """
     call = _Call(work, dispose)
     threading.Thread(target=call.run, name="bounded", daemon=True).start()
-    return call.result(seconds + min(MOST_MORE, seconds * (patience_factor() - 1.0)))
+    return call.result(lengthened(seconds))

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import psycopg2
 import psycopg2.extensions
 
-from . import outage
-from .bounded import LONGEST_FACTOR, within
+from . import hosts, outage
+from .bounded import LONGEST_FACTOR, lengthened, within
 from .outage import Outage
 
 
@@ -47,8 +47,8 @@ _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
 _reached_by: Mapping[str, Any] = {}
-#: Which of several hosts is tried first.
-_turn = 0
+#: The number of the host, of several, that accepted writes when it was last looked for: new connections begin with it.
+_first = 0
 #: When the server last answered an operation.
 _answered_at = 0.0
 
@@ -148,60 +148,36 @@ def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapp
     if OUTAGE.refuses:
         OUTAGE.refused()
         raise psycopg2.OperationalError("PostgreSQL does not answer")
-    turn = _turn
-    # With several hosts the next attempt begins with another one.
     several = "," in str(parameters.get("host") or "")
     seconds = min(_patience.connect, ONE_OF_SEVERAL) if several else _patience.connect
+    given = hosts.beginning_with(parameters, _first)
     try:
-        return within(seconds, functools.partial(opening, in_turn(parameters, turn)), Connection.close)
+        made = within(seconds, functools.partial(opening, given), Connection.close)
     except (psycopg2.OperationalError, TimeoutError) as error:
-        _begin_with_the_next(turn)
         OUTAGE.met(error, refuses=True)
         raise psycopg2.OperationalError(str(error)) from None
+    if several:
+        _begin_with(hosts.number_of(parameters, made))
+    return made
 
 
-def in_turn(parameters: Mapping[str, Any], turn: int) -> Mapping[str, Any]:
-    """With several hosts, another one of them first each turn.
-
-    libpq waits 2 s at least for a host that answers nothing, which is more than a request has. So an attempt that took
-    too long is followed by one that begins with the next host; after one that succeeds, the order stays.
-    """
-    hosts, ports = (str(parameters.get(name) or "").split(",") for name in ("host", "port"))
-    if len(hosts) < 2:
-        return parameters
-    first = turn % len(hosts)
-    found = {**parameters, "host": ",".join(hosts[first:] + hosts[:first])}
-    if len(ports) == len(hosts):
-        found["port"] = ",".join(ports[first:] + ports[:first])
-    return found
+def _begin_with(number: int) -> None:
+    global _first
+    _first = number
 
 
-def _begin_with_the_next(turn: int) -> None:
-    """After the failure of an attempt in this turn; attempts that fail at one time count once."""
-    global _turn
-    with _lock:
-        if _turn == turn:
-            _turn = turn + 1
+def _of_a_trial() -> list[hosts.Parameters]:
+    """The parameters for each host. libpq must not end a trial, however long it is: its error would be an answer."""
+    return hosts.of({**_reached_by, "connect_timeout": int(_patience.trial * LONGEST_FACTOR) + 2})
 
 
-def _try_to_connect() -> None:
-    """Raises psycopg2.Error, TimeoutError."""
-    turn = _turn
-    # libpq must not end the trial, however long it is: its error would count as an answer.
-    given = {**in_turn(_reached_by, turn), "connect_timeout": int(_patience.trial * LONGEST_FACTOR) + 2}
-
-    def ask() -> None:
-        with contextlib.closing(psycopg2.connect(**given)) as connection, connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-
-    try:
-        within(_patience.trial, ask)
-    except (psycopg2.Error, TimeoutError):
-        _begin_with_the_next(turn)
-        raise
+def _find_primary() -> None:
+    """New connections begin with the host that accepts writes. Raises psycopg2.Error, TimeoutError: there is none."""
+    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_patience.trial))
+    _begin_with(within(_patience.trial, find))
 
 
-OUTAGE = Outage("PostgreSQL", _try_to_connect, "requests get 503, and tasks wait")
+OUTAGE = Outage("PostgreSQL", _find_primary, "requests get 503, and tasks wait")
 
 
 def watch(patience: Patience) -> None:
@@ -216,17 +192,24 @@ def _look_for_ever() -> None:
     pause = _LOOK
     while True:
         time.sleep(pause)
-        began = time.monotonic()
-        late = [one for one in _all() if one.since and began - one.since > _patience.operation]
-        pause = _patience.operation if late else _LOOK
-        if late and not _answers(began):
-            for one in _all():
-                one.hang_up()
+        pause = _patience.operation if _look_once() else _LOOK
+
+
+def _look_once() -> bool:
+    """End all connections where the server hangs. Returns whether operations are late."""
+    began = time.monotonic()
+    late = [one for one in _all() if one.since and began - one.since > _patience.operation]
+    if late and not _answers(began):
+        for one in _all():
+            one.hang_up()
+    return bool(late)
 
 
 def _answers(began: float) -> bool:
+    """Whether the host that is in use answers; another one says nothing about its connections."""
+    each = _of_a_trial()
     try:
-        _try_to_connect()
+        within(_patience.trial, functools.partial(hosts.ask, each[_first % len(each)]))
     except TimeoutError as error:
         if _answered_at > began:
             return True

@@ -29,7 +29,7 @@ T = TypeVar("T")
 CONNECT, REPLY = 0.1, 0.2
 CACHE_CONNECT, CACHE_REPLY = 1.0, 2.0
 PATIENT_CONNECT, PATIENT_REPLY = 2.0, 5.0
-_MEANWHILE = "requests are not counted, nobody signs in by password, and new tasks start up to 2 s later"
+_MEANWHILE = "requests are not counted, nobody signs in by password, and new tasks start up to 3 s later"
 _AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 

@@ -49,7 +49,7 @@ def redis_server() -> str:
     except redis.RedisError as error:
         return (
             f"Redis does not answer ({type(error).__name__}): see REDIS_URL and the log of Redis. "
-            "Tasks go on, and new ones start up to 2 s later"
+            "Tasks go on, and new ones start up to 3 s later"
         )
     return ""
 

@@ -42,9 +42,15 @@ class HealthPaths:
         # To others this path is as unknown as any.
         if request.path == METRICS and is_monitor(request):
             return _for_reading(request) or HttpResponse(
-                exposition.text(), content_type=exposition.CONTENT_TYPE, headers={"Cache-Control": "no-store"}
+                exposition.text(_redis_answers),
+                content_type=exposition.CONTENT_TYPE,
+                headers={"Cache-Control": "no-store"},
             )
         return self._get_response(request)
+
+
+def _redis_answers(patience: float) -> bool:
+    return _prober.findings(["redis"], patience)["redis"].passed
 
 
 def _for_reading(request: HttpRequest) -> HttpResponse | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -19,15 +20,27 @@ from .shared_counts import BUCKETS, COUNTS
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
+#: Seconds for Redis, and for a scrape.
+REDIS_PATIENCE, PATIENCE = 1.2, 2.8
 
 
 class _Service(Collector):
+    """redis_answers: waits for at most so many seconds."""
+
+    def __init__(self, redis_answers: Callable[[float], bool]) -> None:
+        self._redis_answers = redis_answers
+
     def collect(self) -> Iterator[Metric]:
+        until = time.monotonic() + PATIENCE
+        self._redis_answers(0.0)
         yield from _of_web()
         sample = _sampler.sample()
         values, answered = sample if sample else ({}, {})
         yield _family("database_answers", {(): float(any(answered.values()))})
         yield _family("question_answered", {(name,): float(passed) for name, passed in answered.items()})
+        # The check has run beside the questions to the database: where those took long, its result is there.
+        left = max(0.0, min(REDIS_PATIENCE, until - time.monotonic()))
+        yield _family("redis_answers", {(): float(self._redis_answers(left))})
         for one in OF_DATABASE:
             if one.key in values:
                 yield _family(one.key, values[one.key])
@@ -57,10 +70,8 @@ def _family(key: str, values: Values) -> Metric:
     return family
 
 
-_registry = CollectorRegistry(auto_describe=False)
-_registry.register(_Service())
-
-
-def text() -> bytes:
-    """Waits at most `sampler.PATIENCE` seconds, for the database."""
-    return generate_latest(_registry)
+def text(redis_answers: Callable[[float], bool]) -> bytes:
+    """Waits at most PATIENCE seconds, for the database and Redis. redis_answers: waits for at most so many seconds."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Service(redis_answers))
+    return generate_latest(registry)

@@ -77,6 +77,7 @@ OF_DATABASE = (
 #: Of the scrape itself.
 OF_SCRAPE = (
     Family("database_answers", _G, "1: the database answered; 0: all metrics from it are missing."),
+    Family("redis_answers", _G, "1: Redis answered this web server; 0: it did not, and tasks start later."),
     Family("question_answered", _G, "0: this group of metrics from the database is missing.", ("question",)),
 )
 #: Counted by the web processes of this host, and added up.
