@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shutil
@@ -20,7 +21,7 @@ from transferapi.config import CHECKOUT, SECRETS, load
 #: Of https://github.com/compose-spec/compose-spec (Apache-2.0).
 SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
 SCRIPT = "deploy/compose-secrets.sh"
-OURS = ("migrate", "web", "relay", "shell", "worker")
+OURS = ("migrate", "web", "web2", "relay", "shell", "worker", "operator")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:\?)([^}]*))?\}")
 
 
@@ -75,7 +76,8 @@ def test_each_service_has_limits(name: str) -> None:
 
 
 def _prefix(name: str) -> str:
-    return name.upper() if name in ("postgres", "redis") else f"WAYBILL_{name.upper()}"
+    # The two web servers have one size.
+    return name.upper() if name in ("postgres", "redis") else f"WAYBILL_{name.rstrip('2').upper()}"
 
 
 @each_service
@@ -122,6 +124,36 @@ def test_our_own_database_and_redis_are_a_profile() -> None:
     for name, service in SERVICES.items():
         for other, how in service.get("depends_on", {}).items():
             assert (how.get("required") is False) == (other in ("postgres", "redis")), (name, other)
+
+
+def test_two_web_servers_are_behind_the_front_server_and_start_one_after_the_other() -> None:
+    web, second = SERVICES["web"], SERVICES["web2"]
+    front = SERVICES["front"]["environment"]
+    addresses = [f"{one['networks']['front']['ipv4_address']}:8000" for one in (web, second)]
+    assert [front["WAYBILL_WEB"], front["WAYBILL_WEB_SECOND"]] == addresses
+    assert second["depends_on"] == {**web["depends_on"], "web": {"condition": "service_healthy"}}
+    peers = [one["environment"].pop("WAYBILL_WEB_PEER") for one in document()["services"].values() if _is_web(one)]
+    assert peers == ["web2:8000", "web:8000"]
+    alone = {"depends_on", "networks", "environment"}
+    assert {key: web[key] for key in web.keys() - alone} == {key: second[key] for key in second.keys() - alone}
+
+
+def _is_web(service: dict[str, Any]) -> bool:
+    return bool(service.get("command") == "waybill run web")
+
+
+def test_each_service_has_an_address_of_its_own_in_the_network_of_the_front_server() -> None:
+    found = document()
+    [network] = found["networks"]["front"]["ipam"]["config"]
+    inside = list(ipaddress.ip_network(network["subnet"]).hosts())
+    fixed = [
+        ipaddress.ip_address(one["networks"]["front"]["ipv4_address"])
+        for one in found["services"].values()
+        if "front" in one.get("networks", {})
+    ]
+    # Docker takes the first address itself.
+    assert len(fixed) == len(set(fixed)) == 4
+    assert set(fixed) <= set(inside[1:])
 
 
 def test_servers_elsewhere_are_used_as_env_says() -> None:
