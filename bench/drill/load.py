@@ -54,13 +54,13 @@ class Tree:
         return digests(folder)
 
 
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def digests(folder: Path) -> dict[str, str]:
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                found[str(path.relative_to(folder))] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {str(path.relative_to(folder)): digest(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def differences(sent: dict[str, str], arrived: dict[str, str]) -> list[str]:
