@@ -126,7 +126,8 @@ def test_the_backup_holds_no_key_and_both_files_are_private(home: Path, folder: 
     secrets = [(home / name).read_text().strip() for name in ("secret-key", "vault-key", "oidc-key.pem")]
     octets = (folder / "backup").read_bytes()
     assert not [one for one in secrets if one.encode() in octets]
-    assert sorted(json.loads((folder / "keys").read_text())["keys"].values()) == sorted(secrets)
+    kept = json.loads((folder / "keys").read_text())["keys"].values()
+    assert {text.strip() for text in kept} >= set(secrets)
     assert {(folder / name).stat().st_mode & 0o777 for name in ("backup", "keys")} == {0o600}
     assert waybill(home, "restore", str(folder / "backup"), "--verify").returncode == 0
 
