@@ -45,6 +45,9 @@ def test_a_missing_setting_ends_a_role_with_status_78_and_one_sentence(
         ("WAYBILL_WEB_THREADS", "257"),
         ("WAYBILL_WORKER_THREADS", "many"),
         ("WAYBILL_WEB_HOST", "localhost"),
+        ("WAYBILL_WEB_PEER", "web2"),
+        ("WAYBILL_WEB_PEER", "http://web2:8000"),
+        ("WAYBILL_WEB_PEER", "alice@web2:8000"),
     ],
 )
 def test_a_wrong_setting_ends_a_role_with_status_78_and_one_sentence(
