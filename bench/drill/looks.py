@@ -1,4 +1,4 @@
-"""What the drill looks at without a fault: secrets in what the engine shows; a backup, and a restore of it."""
+"""Rows of the drill without a fault: secrets in the output of the engine; a backup, and a restore of it."""
 
 from __future__ import annotations
 

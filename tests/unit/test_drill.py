@@ -14,6 +14,7 @@ from bench.drill.__main__ import chosen
 from bench.drill.embedded import EmbeddedHost
 from bench.drill.faults import FAULTS, Scale
 from bench.drill.load import Tree, differences
+from bench.drill.looks import IN_CONTAINERS, IN_IMAGE, no_secrets
 from bench.drill.measure import Request, Sample, longest_away, longest_stall, takeover
 from bench.drill.report import missed, table
 from bench.drill.run import Outcome
@@ -148,6 +149,39 @@ def test_a_fault_that_breaks_off_is_a_line_of_the_table_and_the_host_is_mended(
         "not mended: RuntimeError('not even that')",
     ]
     assert "Traceback" in capsys.readouterr().err
+
+
+class Shown(EmbeddedHost):
+    """An image with this text, and one container that shows that one."""
+
+    def __init__(self, folder: Path, image: str, container: str) -> None:
+        (folder / "layer.tar").write_text(image)
+        self.folder, self.container = folder, container
+
+    def secrets(self) -> dict[str, str]:
+        return {"canary": "5f0c96b1d2aa47e8"}
+
+    def image(self) -> Path:
+        return self.folder
+
+    def shown(self) -> dict[str, str]:
+        return {"docker inspect": self.container}
+
+
+def test_a_secret_in_an_image_or_a_container_is_named_with_its_place(tmp_path: Path) -> None:
+    image, container = f"...{IN_IMAGE}...", f"{IN_CONTAINERS}=/etc/waybill/vault-key"
+    assert no_secrets(Shown(tmp_path, image, container)).startswith("none of 1 secrets")
+    with pytest.raises(AssertionError, match=r"canary \(plain\) in .*layer\.tar"):
+        no_secrets(Shown(tmp_path, image + "\nDRILL_CANARY=5f0c96b1d2aa47e8", container))
+    with pytest.raises(AssertionError, match=r"canary \(base64\) in docker inspect"):
+        no_secrets(Shown(tmp_path, image, container + " NWYwYzk2YjFkMmFhNDdlOA=="))
+
+
+def test_a_search_that_cannot_see_the_content_proves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="the control of the image"):
+        no_secrets(Shown(tmp_path, "compressed", IN_CONTAINERS))
+    with pytest.raises(AssertionError, match="the control of the containers"):
+        no_secrets(Shown(tmp_path, IN_IMAGE, "{}"))
 
 
 # ---- the older commit
