@@ -46,7 +46,9 @@ BOTH_DATABASES = "postgres:5432,standby:5432"
 
 class ComposeHost(Host):
     name = "compose"
-    can = frozenset({"upgrade", "two webs", "image", "backup", "stop", "disk", "network", "clock", "failover", "scale"})
+    can = frozenset(
+        {"upgrade", "two webs", "image", "backup", "users", "stop", "disk", "network", "clock", "failover", "scale"}
+    )
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -73,11 +75,7 @@ class ComposeHost(Host):
         self.up()
         self.compose("exec", "-T", "web", "waybill", "user", "add", "alice")
         token = self.compose("exec", "-T", "web", "waybill", "token", "alice").strip()
-        home = self.engine.base / "home"
-        home.mkdir(mode=0o700, exist_ok=True)
-        (home / "connection.json").touch(mode=0o600)
-        (home / "connection.json").write_text(json.dumps({"url": self._url, "token": token}))
-        self.api = Api(home)
+        self.api = self._api("home", token)
         self.wait_ready()
         self.endpoints = (self._endpoint(1), self._endpoint(2))
 
@@ -191,13 +189,15 @@ class ComposeHost(Host):
         """By the commands of docs/operate/upgrade.md."""
         use_image(self.engine, "new")
         self._files = [name for name in self._files if name != OLD]
-        self.compose("up", "-d", "--no-build", "--wait", "web")
+        for name in ROLES["web"]:
+            self.compose("up", "-d", "--no-build", "--wait", name)
         self.up()
 
     def replace(self) -> None:
         """As an upgrade does it, with one version."""
-        self.compose("up", "-d", "--no-build", "--wait", "--no-deps", "--force-recreate", "web")
-        others = ["web2", "relay", "shell", "worker"]
+        for name in ROLES["web"]:
+            self.compose("up", "-d", "--no-build", "--wait", "--no-deps", "--force-recreate", name)
+        others = ["relay", "shell", "worker"]
         self.compose("up", "-d", "--no-build", "--no-deps", "--force-recreate", "--scale", f"worker={WORKERS}", *others)
 
     def secrets(self) -> dict[str, str]:
@@ -208,6 +208,21 @@ class ComposeHost(Host):
     def older(self) -> str:
         names = commits.migrations_since(self.old)
         return f"from {self.old[:7]}, with {len(names)} migrations between" if names else f"from {self.old[:7]}"
+
+    def limit_servers(self, processors: float) -> None:
+        self.engine.docker("update", f"--cpus={processors}", *(f"{PROJECT}-dtn{number}" for number in (1, 2)))
+
+    def users(self, count: int) -> list[Api]:
+        script = 'for n in $(seq 1 "$0"); do waybill user add "many$n" > /dev/null; waybill token "many$n"; done'
+        tokens = self.compose("exec", "-T", "web", "sh", "-euc", script, str(count)).split()
+        return [self._api(f"home-{number}", token) for number, token in enumerate(tokens)]
+
+    def _api(self, name: str, token: str) -> Api:
+        home = self.engine.base / name
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "connection.json").touch(mode=0o600)
+        (home / "connection.json").write_text(json.dumps({"url": self._url, "token": token}))
+        return Api(home)
 
     def workers(self) -> set[str]:
         return set(self._containers("worker"))
@@ -241,6 +256,7 @@ class ComposeHost(Host):
         with suppress(ValueError):
             self._files.remove("/srv/clock.json")
         self.compose("unpause", check=False)
+        self.limit_servers(os.cpu_count() or 1)
         self.engine.inside(["rm", "-f", f"{DISK}/filler"], check=False)
         use_image(self.engine, "new")
         self._files = [name for name in self._files if name != OLD]

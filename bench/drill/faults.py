@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.drill.host import Host
 from bench.drill.load import insist, submission, submit, wait_done
 from bench.drill.looks import backup_and_restore, no_secrets
 from bench.drill.measure import Sampler, submission_ids
+from bench.instance import Api
 
 #: A manager of standbys (Patroni and others) needs about so long until it promotes one.
 PROMOTED_AFTER = 5.0
@@ -17,7 +19,11 @@ HOUR = 3600
 #: The file of the tasks that are submitted one by one.
 ONE_FILE = "/tree/1/00001"
 #: The long file of the first endpoint, and how many tasks copy it at the same time.
-LONG_FILE, LONG_TASKS = "/long", 6
+LONG_FILE, LONG_TASKS = "/long", 4
+#: Processors of a GridFTP server while it has them.
+SLOW = 0.25
+#: Fewer than a user may have that are not done (`transferapi.tasks.submission`).
+TASKS_OF_A_USER = 90
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,16 @@ class Batch:
 
     source: str
     folder: str
-    tasks: list[str] = field(default_factory=list)
+    #: With the API as their owner uses it.
+    tasks: dict[str, Api] = field(default_factory=dict)
 
-    def submit(self, host: Host, count: int) -> None:
+    def submit(self, host: Host, count: int, users: Sequence[Api]) -> None:
+        """Each user submits as many as the others."""
         label = self.folder.strip("/")
         for number, id_ in enumerate(submission_ids(count)):
             document = submission(host, id_, self.source, f"{self.folder}/{number:05d}", label)
-            self.tasks.append(submit(host, document))
+            api = users[number % len(users)]
+            self.tasks[submit(api, document)] = api
 
 
 @dataclass
@@ -191,15 +200,25 @@ def many_tasks(scene: Scene) -> None:
     rule_id = insist(lambda: str(api.call("POST", "/endpoint_manager/pause_rule", rule)["id"]))
     batch = Batch(ONE_FILE, f"/{scene.label}-many")
     scene.batches.append(batch)
-    batch.submit(scene.host, scene.scale.tasks)
+    batch.submit(scene.host, scene.scale.tasks, scene.host.users(-(-scene.scale.tasks // TASKS_OF_A_USER)))
     begun = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
     name = scene.holder()
     scene.note_leases(name)
     scene.host.kill_worker(name)
-    for task in batch.tasks:
-        wait_done(scene.host, task)
+    for task, owner in batch.tasks.items():
+        wait_done(owner, task)
     scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")
+
+
+def begin_scale(host: Host) -> None:
+    host.limit_servers(SLOW)
+
+
+def end_scale(host: Host) -> None:
+    # Docker takes 0 for no change.
+    host.limit_servers(os.cpu_count() or 1)
+    host.scale_workers(3)
 
 
 def scaled_down(scene: Scene) -> None:
@@ -210,7 +229,7 @@ def scaled_down(scene: Scene) -> None:
     path.chmod(0o644)
     batch = Batch(LONG_FILE, f"/{scene.label}-long")
     scene.batches.append(batch)
-    batch.submit(scene.host, LONG_TASKS)
+    batch.submit(scene.host, LONG_TASKS, [scene.host.api])
     until = time.monotonic() + 60
     # One worker stays, so one of two is stopped.
     while len({worker for task, (worker, _) in scene.sampler.holders().items() if task in batch.tasks}) < 2:
@@ -264,9 +283,10 @@ FAULTS = (
         scaled_down,
         takeover=5.0,
         needs="scale",
-        finish=lambda host: host.scale_workers(3),
+        prepare=begin_scale,
+        finish=end_scale,
     ),
-    Fault("many", "{scale.tasks} tasks active, and a worker: -9", many_tasks, takeover=6.0),
+    Fault("many", "{scale.tasks} tasks active, and a worker: -9", many_tasks, takeover=6.0, needs="users"),
     Fault(
         "clock",
         "all clocks an hour back, and after {scale.away:g} s forward",

@@ -115,6 +115,14 @@ class Host(abc.ABC):
         """SIGKILL to one of two web servers."""
         raise NotImplementedError
 
+    def limit_servers(self, processors: float) -> None:
+        """Let each GridFTP server use so many processors: long files then take long, and nothing else does."""
+        raise NotImplementedError
+
+    def users(self, count: int) -> list[Api]:
+        """The API as so many new users have it."""
+        raise NotImplementedError
+
     def workers(self) -> set[str]:
         """The workers that run, by the first part of the names with which they lease."""
         raise NotImplementedError

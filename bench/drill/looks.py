@@ -38,7 +38,7 @@ def backup_and_restore(host: Host) -> str:
         submission(host, id_, "/tree/1/00001", f"/{folder}/{name}", folder)
         for id_, name in zip(submission_ids(len(names)), names, strict=True)
     ]
-    tasks = [submit(host, document) for document in documents]
+    tasks = [submit(host.api, document) for document in documents]
     host.follow("backup")
     insist(lambda: host.api.call("POST", f"/task/{tasks[1]}/cancel", {}))
     held = host.follow("restore")
@@ -49,7 +49,7 @@ def backup_and_restore(host: Host) -> str:
     copies = [host.folders[1] / folder / name for name in names]
     assert not any(copy.exists() for copy in copies), "a file was sent before its task was released"
     host.follow("release")
-    assert [wait_done(host, task) for task in tasks] == ["SUCCEEDED"] * 2, "a released task has not succeeded"
+    assert [wait_done(host.api, task) for task in tasks] == ["SUCCEEDED"] * 2, "a released task has not succeeded"
     wanted = digest(host.folders[0] / "tree/1/00001")
     assert all(digest(copy) == wanted for copy in copies), "the file of a released task is wrong"
     files = host.follow("keys").split()

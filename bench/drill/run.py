@@ -117,7 +117,7 @@ def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]]
         if len(tasks) != 1:
             problems.append(f"submission {id_} became {len(tasks)} tasks")
         for task in tasks:
-            if (status := wait_done(host, task)) != "SUCCEEDED":
+            if (status := wait_done(host.api, task)) != "SUCCEEDED":
                 problems.append(f"probe {task} is {status}")
     numbers = {str(document["submission_id"]): number for number, document in enumerate(documents)}
     for folder in {str(documents[0]["DATA"][0]["destination_path"]).split("/")[1]}:  # type: ignore[index]
@@ -130,7 +130,7 @@ def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]]
 def _check_batch(host: Host, batch: Batch) -> list[str]:
     """The tasks that the fault has submitted: each file is there, with its content."""
     source, copies = host.folders[0] / batch.source.strip("/"), host.folders[1] / batch.folder.strip("/")
-    statuses = [wait_done(host, task) for task in batch.tasks]
+    statuses = [wait_done(api, task) for task, api in batch.tasks.items()]
     wanted, found = digest(source), digests(copies)
     shutil.rmtree(copies, ignore_errors=True)
     problems = [f"{batch.folder}/{name} is wrong" for name in found if found[name] != wanted]
