@@ -31,6 +31,12 @@ def declare(commands: Any, command: Declare) -> None:
     restore.add_argument("--replace", action="store_true", help="remove what the database holds")
     restore.add_argument("--end-tokens", action="store_true", help="end all tokens, too: some were revoked since")
     restore.add_argument("--verify", action="store_true", help="only verify the file")
+    restore.add_argument(
+        "--write-keys",
+        type=Path,
+        metavar="FOLDER",
+        help="only write each key of --keys to a file of its own, for a host",
+    )
 
 
 def run_backup(config: Config, arguments: argparse.Namespace) -> int:
@@ -58,8 +64,20 @@ def run_restore(config: Config, arguments: argparse.Namespace) -> int:
         from .backup import keys
 
         given = keys.read(arguments.keys, str(backup.manifest["id"])) if arguments.keys else {}
+        if arguments.write_keys:
+            return _write_keys(arguments, given)
         with _own_database(config):
             return _restore(config, arguments, backup, given)
+
+
+def _write_keys(arguments: argparse.Namespace, given: dict[str, str]) -> int:
+    from .backup import keys
+
+    if not given:
+        raise StackError("--write-keys needs the file of keys that belongs to the backup (--keys)")
+    for name, file in keys.write_files(given, arguments.write_keys, replace=arguments.replace).items():
+        say(f"{name}_FILE={file}")
+    return 0
 
 
 def _restore(config: Config, arguments: argparse.Namespace, backup: Any, given: dict[str, str]) -> int:

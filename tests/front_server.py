@@ -47,6 +47,7 @@ class Nginx:
             "FRONT_TLS": "tls",
             "RELAY": "127.0.0.1:9",
         }
+        given["WEB_SECOND"] = values.get("WEB_SECOND", values["WEB"])
         for template in FOLDER.glob("*.template"):
             text = re.sub(r"\$\{WAYBILL_([A-Z_]+)\}", lambda found: {**given, **values}[found[1]], template.read_text())
             (made.folder / template.stem).write_text(text)

@@ -4,7 +4,7 @@
 
 `compose` runs docker-compose.yml as it is, in a Docker Engine of its own, from nothing (root only; about 6 GB below
 --base, which is kept for the next run unless there is --remove). `embedded` runs what `make up` runs. Ends with status
-1 if a file or a task is not right.
+1 if a file or a task is not right, a fault could not be tried, or a bar is missed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +24,8 @@ from bench.drill.engine import tell
 from bench.drill.faults import FAULTS, Fault, Scale
 from bench.drill.host import Host
 from bench.drill.load import Tree
-from bench.drill.report import table
-from bench.drill.run import Outcome, run_fault
+from bench.drill.report import missed, table
+from bench.drill.run import Outcome, run_fault, run_look
 
 SCALE = {
     "files": "small files of the tree that is transferred again and again",
@@ -32,6 +33,7 @@ SCALE = {
     "rate": "GETs, and POSTs, a second",
     "away": "seconds for which servers are stopped or hang",
     "tasks": "that wait at once, for the fault `many`",
+    "gigabytes": "of each long file, for the fault `scale`",
 }
 
 
@@ -75,9 +77,15 @@ def host_of(arguments: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[
 def tried(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], scale: Scale) -> Outcome:
     """A fault that could not be tried is a problem in the table, and the next one is tried all the same."""
     try:
-        return run_fault(host, fault, tree, sent, scale)
-    except (RuntimeError, OSError) as error:
-        return Outcome(fault, fault.words.format(scale=scale), problems=[f"not tried to the end: {error}"])
+        return run_look(host, fault) if fault.look else run_fault(host, fault, tree, sent, scale)
+    except Exception as error:  # a run of hours goes on
+        traceback.print_exc()
+        outcome = Outcome(fault, fault.words.format(scale=scale), problems=[f"not tried to the end: {error!r}"])
+        try:
+            host.mend()
+        except Exception as second:
+            outcome.problems.append(f"not mended: {second!r}")
+        return outcome
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -103,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 if arguments.write:
                     arguments.write.write_text(table(title, outcomes))
     sys.stdout.write(table(title, outcomes))
-    return 1 if any(one.problems for one in outcomes) else 0
+    return 1 if any(one.problems or missed(one) for one in outcomes) else 0
 
 
 if __name__ == "__main__":

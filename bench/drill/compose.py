@@ -1,12 +1,16 @@
-"""docker-compose.yml as a host: the project's own image and file, in an engine of its own, and two GridFTP servers."""
+"""docker-compose.yml as a host: the project's own image and file, in an engine of its own, and two GridFTP servers.
+
+Before an upgrade the image is that of an older commit, under today's docker-compose.yml: the upgrade itself is of the
+code and the schema.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
+import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +18,14 @@ from pathlib import Path
 
 import psycopg2
 
+from bench.drill import commits
+from bench.drill.builds import FOLDER, OLD, build, use_image
+from bench.drill.commits import CHECKOUT
 from bench.drill.engine import Engine, EngineError, tell
 from bench.drill.host import PATIENCE, Host, NotReadyError
 from bench.instance import Api
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-PROJECT, FOLDER = "drill", "/srv/project"
+PROJECT = "drill"
 WORKERS = 3
 #: The disk of the database, on a loop device: it can be full without a disk of this machine being full.
 DISK, DISK_OCTETS = "/srv/postgres", 1_500_000_000
@@ -31,15 +37,18 @@ FAKETIME = {
     "FAKETIME_CACHE_DURATION": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
 }
-#: Of the last commits, the oldest with today's docker-compose.yml is the one from which is upgraded.
-COMMITS = 40
+#: The services of a role that has several.
+ROLES = {"web": ("web", "web2")}
 CLONE_NEWNET = 0x40000000
+PAGE = CHECKOUT / "docs/operate/compose.md"
 BOTH_DATABASES = "postgres:5432,standby:5432"
 
 
 class ComposeHost(Host):
     name = "compose"
-    can = frozenset({"upgrade", "stop", "disk", "network", "clock", "failover", "scale"})
+    can = frozenset(
+        {"upgrade", "two webs", "image", "backup", "users", "stop", "disk", "network", "clock", "failover", "scale"}
+    )
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -48,6 +57,7 @@ class ComposeHost(Host):
         self._cut: tuple[str, str] = ("", "")
         self.folders = (engine.root / "srv/data/1", engine.root / "srv/data/2")
         self._url = "http://127.0.0.1:8000"
+        self.old = ""
 
     def compose(self, *words: str, check: bool = True) -> str:
         files = [part for name in self._files for part in ("-f", name if name[0] == "/" else f"{FOLDER}/{name}")]
@@ -59,19 +69,20 @@ class ComposeHost(Host):
     def begin(self) -> None:
         """Start all, from an empty database; a user, and two endpoints."""
         self._make_disk()
-        self._write_secrets()
+        self._password = self.secrets()["database-password"]
         self._override("disk", {"volumes": {"postgres": {"driver_opts": _bind(f"{DISK}/data")}}})
         tell("docker compose up")
         self.up()
         self.compose("exec", "-T", "web", "waybill", "user", "add", "alice")
         token = self.compose("exec", "-T", "web", "waybill", "token", "alice").strip()
-        home = self.engine.base / "home"
-        home.mkdir(mode=0o700, exist_ok=True)
-        (home / "connection.json").touch(mode=0o600)
-        (home / "connection.json").write_text(json.dumps({"url": self._url, "token": token}))
-        self.api = Api(home)
+        self.api = self._api("home", token)
         self.wait_ready()
         self.endpoints = (self._endpoint(1), self._endpoint(2))
+
+    def begin_old(self, commit: str) -> None:
+        """Use the file that takes away the variables that this version does not know."""
+        self.old = commit
+        self._files.append(OLD)
 
     def connect(self) -> psycopg2.extensions.connection:
         addresses = [found for name in ("postgres", "standby") if (found := self._address(name))]
@@ -85,7 +96,11 @@ class ComposeHost(Host):
         )
 
     def kill(self, *roles: str) -> None:
-        self._kill([container for role in roles for container in self._containers(role)])
+        services = [service for role in roles for service in ROLES.get(role, (role,))]
+        self._kill([container for service in services for container in self._containers(service)])
+
+    def kill_one_web(self) -> None:
+        self._kill(self._containers("web"))
 
     def kill_worker(self, name: str) -> None:
         self._kill([name.partition(":")[0]])
@@ -171,8 +186,82 @@ class ComposeHost(Host):
         self.up("--no-recreate", workers=count)
 
     def upgrade(self) -> None:
-        checkout(self.engine, "new")
+        """By the commands of docs/operate/upgrade.md."""
+        use_image(self.engine, "new")
+        self._files = [name for name in self._files if name != OLD]
+        for name in ROLES["web"]:
+            self.compose("up", "-d", "--no-build", "--wait", name)
         self.up()
+
+    def replace(self) -> None:
+        """As an upgrade does it, with one version."""
+        for name in ROLES["web"]:
+            self.compose("up", "-d", "--no-build", "--wait", "--no-deps", "--force-recreate", name)
+        others = ["relay", "shell", "worker"]
+        self.compose("up", "-d", "--no-build", "--no-deps", "--force-recreate", "--scale", f"worker={WORKERS}", *others)
+
+    def secrets(self) -> dict[str, str]:
+        """By the names of their files."""
+        folder = self.engine.root / FOLDER[1:] / "secrets"
+        return {str(path.relative_to(folder)): path.read_text().strip() for path in folder.rglob("*") if path.is_file()}
+
+    def older(self) -> str:
+        names = commits.migrations_since(self.old)
+        return f"from {self.old[:7]}, with {len(names)} migrations between" if names else f"from {self.old[:7]}"
+
+    def limit_servers(self, processors: float) -> None:
+        self.engine.docker("update", f"--cpus={processors}", *(f"{PROJECT}-dtn{number}" for number in (1, 2)))
+
+    def users(self, count: int) -> list[Api]:
+        script = 'for n in $(seq 1 "$0"); do waybill user add "many$n" > /dev/null; waybill token "many$n"; done'
+        tokens = self.compose("exec", "-T", "web", "sh", "-euc", script, str(count)).split()
+        return [self._api(f"home-{number}", token) for number, token in enumerate(tokens)]
+
+    def _api(self, name: str, token: str) -> Api:
+        home = self.engine.base / name
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "connection.json").touch(mode=0o600)
+        (home / "connection.json").write_text(json.dumps({"url": self._url, "token": token}))
+        return Api(home)
+
+    def workers(self) -> set[str]:
+        return set(self._containers("worker"))
+
+    def image(self) -> Path:
+        folder = "/srv/saved"
+        script = f"rm -rf {folder}; mkdir {folder}; docker save waybill | tar -x -C {folder}"
+        # Layers of newer engines are compressed.
+        unpack = f"find {folder} -type f | while read -r f; do case $(od -An -tx1 -N2 $f) in *1f*8b*)"
+        self.engine.inside(["sh", "-euc", f"{script}; {unpack} gzip -dc $f > $f.tar; rm $f;; esac; done"])
+        return self.engine.root / folder[1:]
+
+    def shown(self) -> dict[str, str]:
+        docker = self.engine.docker
+        found = {
+            "docker history": docker("history", "--no-trunc", "waybill"),
+            "logs": self.compose("logs", "--no-color"),
+        }
+        found["docker image inspect"] = docker("image", "inspect", "waybill")
+        for container in docker("ps", "-aq").split():
+            found[f"docker inspect of {container}"] = docker("inspect", container)
+        return found
+
+    def follow(self, part: str) -> str:
+        """With the files of the drill, by Compose's own variables."""
+        files = ":".join(name if name[0] == "/" else f"{FOLDER}/{name}" for name in self._files)
+        given = [f"COMPOSE_FILE={files}", f"COMPOSE_PROJECT_NAME={PROJECT}"]
+        return self.engine.inside(["env", *given, "sh", "-euc", f"cd {FOLDER}\n{commands(part)}"])
+
+    def mend(self) -> None:
+        with suppress(ValueError):
+            self._files.remove("/srv/clock.json")
+        self.compose("unpause", check=False)
+        self.limit_servers(os.cpu_count() or 1)
+        self.engine.inside(["rm", "-f", f"{DISK}/filler"], check=False)
+        use_image(self.engine, "new")
+        self._files = [name for name in self._files if name != OLD]
+        self.up()
+        self.wait_ready()
 
     def _endpoint(self, number: int) -> str:
         """A GridFTP server of the project's, in a container."""
@@ -197,14 +286,6 @@ class ComposeHost(Host):
         self.engine.inside(["mkdir", "-p", DISK])
         self.engine.inside(["mount", "-o", "loop", "/srv/postgres.disk", DISK])
         self.engine.inside(["mkdir", f"{DISK}/data"])
-
-    def _write_secrets(self) -> None:
-        """As the first lines of docker-compose.yml say; and what a drill needs: private addresses, a higher rate."""
-        folder = self.engine.root / FOLDER[1:]
-        more = {"WAYBILL_ALLOW_TARGETS": "172.16.0.0/12,192.168.0.0/16", "WAYBILL_RATE_LIMIT": "200"}
-        (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in more.items()))
-        subprocess.run(["sh", "deploy/compose-secrets.sh"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        self._password = (folder / "secrets/database-password").read_text().strip()
 
     def _override(self, name: str, document: object) -> None:
         (self.engine.root / f"srv/{name}.json").write_text(json.dumps(document))
@@ -240,37 +321,12 @@ def _bind(folder: str) -> dict[str, str]:
     return {"type": "none", "o": "bind", "device": folder}
 
 
-def checkout(engine: Engine, tag: str) -> None:
-    """The project's files, and its image, as of this tag: old or new."""
-    _git(engine.root / FOLDER[1:], "checkout", "-q", "--detach", f"drill-{tag}")
-    engine.docker("tag", f"waybill:{tag}", "waybill")
-
-
-def _git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True).stdout.strip()
-
-
-def older_commit() -> str:
-    """The oldest of the last commits with the docker-compose.yml of this one; "": there is none."""
-    found = ""
-    for commit in _git(CHECKOUT, "rev-list", "--first-parent", f"--max-count={COMMITS}", "HEAD~1").split():
-        if _git(CHECKOUT, "diff", "--name-only", commit, "HEAD", "--", "docker-compose.yml"):
-            break
-        found = commit
-    return found
-
-
-def _build(engine: Engine, old: str) -> None:
-    """The images of the commit that is checked out, and of the older one; what is not committed is in neither."""
-    folder = engine.root / FOLDER[1:]
-    if folder.exists():
-        shutil.rmtree(folder)
-    _git(CHECKOUT, "clone", "-q", str(CHECKOUT), str(folder))
-    commits = {"new": _git(CHECKOUT, "rev-parse", "HEAD")} | ({"old": old} if old else {})
-    for tag, commit in commits.items():
-        _git(folder, "tag", f"drill-{tag}", commit)
-        _git(folder, "checkout", "-q", "--detach", commit)
-        engine.build(FOLDER, f"waybill:{tag}")
+def commands(part: str) -> str:
+    """Those of the page with this mark. Raises LookupError."""
+    found = re.findall(rf"<!-- drilled: {part} -->\n```sh\n(.*?)```\n", PAGE.read_text(), re.DOTALL)
+    if len(found) != 1:
+        raise LookupError(f"{PAGE.name} has {len(found)} blocks with the mark {part}")
+    return str(found[0])
 
 
 def _enter(network: Path) -> None:
@@ -287,20 +343,22 @@ def _enter(network: Path) -> None:
 def compose_host(base: Path, old: str, *, upgrades: bool, remove: bool) -> Iterator[ComposeHost]:
     """base: a folder that is kept for the next run. old: the commit from which is upgraded; "": choose one."""
     base.mkdir(parents=True, exist_ok=True)
-    old = (old or older_commit()) if upgrades else ""
+    old = (old or commits.older()) if upgrades else ""
     with _back_in_our_network(), Engine(base) as engine:
         engine.install()
         engine.start(builds_only=True)
         _remove_containers(engine)
         engine.base_images()
-        _build(engine, old)
+        build(engine, old)
         engine.stop()
         engine.start()
         _enter(engine.network)
         host = ComposeHost(engine)
         host.can = ComposeHost.can - (frozenset() if old else {"upgrade"})
         try:
-            checkout(engine, "old" if old else "new")
+            use_image(engine, "old" if old else "new")
+            if old:
+                host.begin_old(old)
             host.begin()
             yield host
         except (EngineError, NotReadyError):

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.drill.host import Host
 from bench.drill.load import insist, submission, submit, wait_done
+from bench.drill.looks import backup_and_restore, no_secrets
 from bench.drill.measure import Sampler, submission_ids
+from bench.instance import Api
 
 #: A manager of standbys (Patroni and others) needs about so long until it promotes one.
 PROMOTED_AFTER = 5.0
 HOUR = 3600
 #: The file of the tasks that are submitted one by one.
 ONE_FILE = "/tree/1/00001"
+#: The long file of the first endpoint, and how many tasks copy it at the same time.
+LONG_FILE, LONG_TASKS = "/long", 4
+#: Processors of a GridFTP server while it has them.
+SLOW = 0.25
+#: Fewer than a user may have that are not done (`transferapi.tasks.submission`).
+TASKS_OF_A_USER = 90
 
 
 @dataclass(frozen=True)
 class Scale:
     """files, megabytes: of the transferred tree. rate: of GETs, and of POSTs, a second. away: seconds for which servers
-    are stopped or hang. tasks: that wait at once."""
+    are stopped or hang. tasks: that wait at once. gigabytes: of a long file."""
 
     files: int = 2000
     megabytes: int = 64
     rate: float = 10.0
     away: float = 30.0
     tasks: int = 1000
+    gigabytes: int = 2
+
+
+@dataclass
+class Batch:
+    """Tasks of one file each. source: the path of the file; folder: where its copies go, with a number as name."""
+
+    source: str
+    folder: str
+    #: With the API as their owner uses it.
+    tasks: dict[str, Api] = field(default_factory=dict)
+
+    def submit(self, host: Host, count: int, users: Sequence[Api]) -> None:
+        """Each user submits as many as the others."""
+        label = self.folder.strip("/")
+        for number, id_ in enumerate(submission_ids(count)):
+            document = submission(host, id_, self.source, f"{self.folder}/{number:05d}", label)
+            api = users[number % len(users)]
+            self.tasks[submit(api, document)] = api
 
 
 @dataclass
@@ -41,7 +69,7 @@ class Scene:
     lost: dict[str, tuple[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: Tasks that the fault itself has submitted.
-    tasks: list[str] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
 
     def note_leases(self, worker: str | None = None) -> None:
         """Of this worker; None: of all."""
@@ -60,6 +88,10 @@ class Scene:
         return max(set(workers), key=workers.count)
 
 
+def nothing(scene: Scene) -> None:
+    time.sleep(5.0)
+
+
 @dataclass(frozen=True)
 class Fault:
     """words: with the fields of the scale in braces.
@@ -67,19 +99,17 @@ class Fault:
 
     name: str
     words: str
-    act: Callable[[Scene], None]
+    act: Callable[[Scene], None] = nothing
     stall: float | None = None
     away: float | None = 2.0
     takeover: float | None = None
     needs: str | None = None
     #: No request may fail.
     all_served: bool = False
+    #: In place of `act`, without transfers: returns what was found, in words. Raises AssertionError where it is wrong.
+    look: Callable[[Host], str] | None = None
     prepare: Callable[[Host], None] | None = None
     finish: Callable[[Host], None] | None = None
-
-
-def nothing(scene: Scene) -> None:
-    time.sleep(5.0)
 
 
 def worker(scene: Scene) -> None:
@@ -93,7 +123,11 @@ def workers(scene: Scene) -> None:
     scene.host.kill("worker")
 
 
-def web(scene: Scene) -> None:
+def one_web(scene: Scene) -> None:
+    scene.host.kill_one_web()
+
+
+def webs(scene: Scene) -> None:
     scene.host.kill("web")
 
 
@@ -164,34 +198,73 @@ def many_tasks(scene: Scene) -> None:
     api = scene.host.api
     rule = {"DATA_TYPE": "pause_rule", "endpoint_id": scene.host.endpoints[0], "identity_id": None, "message": "drill"}
     rule_id = insist(lambda: str(api.call("POST", "/endpoint_manager/pause_rule", rule)["id"]))
-    for number, id_ in enumerate(submission_ids(scene.scale.tasks)):
-        document = submission(scene.host, id_, ONE_FILE, f"/{scene.label}-many/{number:05d}", f"{scene.label}-many")
-        scene.tasks.append(submit(scene.host, document))
+    batch = Batch(ONE_FILE, f"/{scene.label}-many")
+    scene.batches.append(batch)
+    batch.submit(scene.host, scene.scale.tasks, scene.host.users(-(-scene.scale.tasks // TASKS_OF_A_USER)))
     begun = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
     name = scene.holder()
     scene.note_leases(name)
     scene.host.kill_worker(name)
-    for task in scene.tasks:
-        wait_done(scene.host, task)
+    for task, owner in batch.tasks.items():
+        wait_done(owner, task)
     scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")
 
 
+def begin_scale(host: Host) -> None:
+    host.limit_servers(SLOW)
+
+
+def end_scale(host: Host) -> None:
+    # Docker takes 0 for no change.
+    host.limit_servers(os.cpu_count() or 1)
+    host.scale_workers(3)
+
+
 def scaled_down(scene: Scene) -> None:
+    """Long files, so that the workers that are stopped have slices that others must continue."""
+    path = scene.host.folders[0] / LONG_FILE.strip("/")
+    with path.open("wb") as file:
+        file.truncate(scene.scale.gigabytes * 1_000_000_000)
+    path.chmod(0o644)
+    batch = Batch(LONG_FILE, f"/{scene.label}-long")
+    scene.batches.append(batch)
+    batch.submit(scene.host, LONG_TASKS, [scene.host.api])
+    until = time.monotonic() + 60
+    # One worker stays, so one of two is stopped.
+    while len({worker for task, (worker, _) in scene.sampler.holders().items() if task in batch.tasks}) < 2:
+        if time.monotonic() > until:
+            raise TimeoutError("no two workers hold tasks of long files after 60 s")
+        time.sleep(0.05)
     scene.note_leases()
     scene.host.scale_workers(1)
+    left = scene.host.workers()
+    lost = {task: one for task, one in scene.lost.items() if task in batch.tasks}
+    scene.lost = {task: one for task, one in lost.items() if one[0].partition(":")[0] not in left}
+    scene.notes.append(f"{len(scene.lost)} slices of {scene.scale.gigabytes} GB moved")
 
 
 def upgraded(scene: Scene) -> None:
     scene.host.upgrade()
+    scene.notes.append(scene.host.older())
+
+
+def replaced(scene: Scene) -> None:
+    scene.host.replace()
 
 
 FAULTS = (
     Fault("upgrade", "upgrade from an older commit", upgraded, needs="upgrade", all_served=True),
+    Fault("secrets", "secrets in the image, its history, containers and logs", look=no_secrets, needs="image"),
+    Fault("backup", "backup, restore, release, by docs/operate/compose.md", look=backup_and_restore, needs="backup"),
     Fault("none", "no fault, for comparison", nothing),
     Fault("worker", "the worker that holds a task: -9", worker, takeover=6.0),
     Fault("workers", "all workers, with the periodic jobs: -9", workers, takeover=10.0),
-    Fault("web", "web: -9", web),
+    Fault(
+        "replaced", "all containers of the service replaced, one version", replaced, needs="two webs", all_served=True
+    ),
+    Fault("web", "one of the two web servers: -9", one_web, needs="two webs"),
+    Fault("webs", "all web servers: -9", webs),
     Fault("postgres-restarted", "PostgreSQL restarted", restarted("postgres"), away=None),
     Fault("postgres-stopped", "PostgreSQL stopped for {scale.away:g} s", stopped("postgres"), away=None, needs="stop"),
     Fault("postgres-paused", "PostgreSQL hangs for {scale.away:g} s", paused("postgres"), away=None),
@@ -210,9 +283,10 @@ FAULTS = (
         scaled_down,
         takeover=5.0,
         needs="scale",
-        finish=lambda host: host.scale_workers(3),
+        prepare=begin_scale,
+        finish=end_scale,
     ),
-    Fault("many", "{scale.tasks} tasks active, and a worker: -9", many_tasks, takeover=6.0),
+    Fault("many", "{scale.tasks} tasks active, and a worker: -9", many_tasks, takeover=6.0, needs="users"),
     Fault(
         "clock",
         "all clocks an hour back, and after {scale.away:g} s forward",

@@ -103,6 +103,50 @@ class Host(abc.ABC):
         """From the older version, with which it was started, to the checkout's."""
         raise NotImplementedError
 
+    def older(self) -> str:
+        """The version from which is upgraded, in words."""
+        raise NotImplementedError
+
+    def replace(self) -> None:
+        """Replace every container of the service by a new one of the same version, as an upgrade does it."""
+        raise NotImplementedError
+
+    def kill_one_web(self) -> None:
+        """SIGKILL to one of two web servers."""
+        raise NotImplementedError
+
+    def limit_servers(self, processors: float) -> None:
+        """Let each GridFTP server use so many processors: long files then take long, and nothing else does."""
+        raise NotImplementedError
+
+    def users(self, count: int) -> list[Api]:
+        """The API as so many new users have it."""
+        raise NotImplementedError
+
+    def workers(self) -> set[str]:
+        """The workers that run, by the first part of the names with which they lease."""
+        raise NotImplementedError
+
+    def secrets(self) -> dict[str, str]:
+        """All that no image and no container may show, by name."""
+        raise NotImplementedError
+
+    def image(self) -> Path:
+        """A folder with the content of the image of the service."""
+        raise NotImplementedError
+
+    def shown(self) -> dict[str, str]:
+        """By name: whatever the engine and the containers show to who may use the engine."""
+        raise NotImplementedError
+
+    def follow(self, part: str) -> str:
+        """Run the commands of docs/operate/compose.md with this mark; return their output. Raises RuntimeError."""
+        raise NotImplementedError
+
+    def mend(self) -> None:
+        """After a fault that was not tried to its end: bring everything back. Raises NotReadyError."""
+        self.wait_ready()
+
     def wait_ready(self) -> None:
         """Raises NotReadyError."""
         until = time.monotonic() + READY_SECONDS

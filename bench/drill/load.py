@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from bench.drill.host import Host
 from bench.drill.measure import cursor_of
+from bench.instance import Api
 
 T = TypeVar("T")
 
@@ -54,13 +55,13 @@ class Tree:
         return digests(folder)
 
 
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def digests(folder: Path) -> dict[str, str]:
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                found[str(path.relative_to(folder))] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {str(path.relative_to(folder)): digest(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def differences(sent: dict[str, str], arrived: dict[str, str]) -> list[str]:
@@ -99,9 +100,9 @@ def submission(host: Host, id_: str, source: str, destination: str, label: str) 
     }
 
 
-def submit(host: Host, document: object) -> str:
+def submit(api: Api, document: object) -> str:
     """The task's id. Raises as `insist`."""
-    return insist(lambda: str(host.api.call("POST", "/transfer", document)["task_id"]))
+    return insist(lambda: str(api.call("POST", "/transfer", document)["task_id"]))
 
 
 @dataclass
@@ -139,8 +140,8 @@ class Load:
                 folder = f"{self.label}-{number}-{count}"
                 id_ = insist(lambda: str(self.host.api.call("GET", "/submission_id")["value"]))
                 document = submission(self.host, id_, f"/{self.tree.name}/", f"/{folder}/", self.label)
-                self.tasks[folder] = submit(self.host, document)
-                wait_done(self.host, self.tasks[folder])
+                self.tasks[folder] = submit(self.host.api, document)
+                wait_done(self.host.api, self.tasks[folder])
         except (RuntimeError, TimeoutError) as error:
             self.problems.append(f"the load stopped: {error}")
 
@@ -161,11 +162,11 @@ class Load:
         return []
 
 
-def wait_done(host: Host, task: str) -> str:
+def wait_done(api: Api, task: str) -> str:
     """The status at the end. Raises TimeoutError."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        status = insist(lambda: str(host.api.call("GET", f"/task/{task}?fields=status")["status"]))
+        status = insist(lambda: str(api.call("GET", f"/task/{task}?fields=status")["status"]))
         if status not in ("ACTIVE", "INACTIVE"):
             return status
         time.sleep(0.3)

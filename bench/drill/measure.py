@@ -179,6 +179,10 @@ class Sampler:
         self._stop.set()
         self._thread.join()
 
+    def holders(self) -> dict[str, tuple[str, int]]:
+        """Those of the last sample."""
+        return self.samples[-1].holders
+
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
             with suppress(psycopg2.Error), cursor_of(self.connect) as cursor:

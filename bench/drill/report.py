@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from bench.drill.run import Outcome
 from bench.table import machine
 
+#: Letters of a problem that are shown.
+MOST_SAID = 400
 HEAD = ("fault", "longest stall", "API away (GET, POST)", "requests failed", "takeover", "bars", "result")
 
 
@@ -14,35 +16,46 @@ def table(title: str, outcomes: Sequence[Outcome]) -> str:
     """Markdown."""
     lines = [f"{title} ({machine()}). Times in seconds.", "", _line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(_cells(one)) for one in outcomes]
-    problems = [f"- **{one.fault.name}**: {words}" for one in outcomes for words in one.problems[:10]]
+    problems = [f"- **{one.fault.name}**: {_one_line(words)}" for one in outcomes for words in one.problems[:10]]
     return "\n".join([*lines, *([""] if problems else []), *problems, ""])
 
 
+def _one_line(words: str) -> str:
+    """The end of the output of a program has the cause."""
+    text = " ".join(words.split())
+    return text if len(text) <= MOST_SAID else f"... {text[-MOST_SAID:]}"
+
+
 def missed(outcome: Outcome) -> list[str]:
-    """The bars that were missed, in words."""
+    """The bars that were missed, in words. Where no task was taken over, the bar of a takeover is not proven."""
     fault = outcome.fault
-    away = max(outcome.get_away, outcome.post_away)
+    if fault.look:
+        return []
     found = (
         ("stall", outcome.stall, fault.stall),
-        ("API", away, fault.away),
+        ("API", max(outcome.get_away, outcome.post_away), fault.away),
         ("takeover", outcome.takeover or 0.0, fault.takeover),
     )
     words = [name for name, value, bar in found if bar is not None and value > bar]
+    if fault.takeover is not None and outcome.takeover is None:
+        words.append("no takeover")
     return words + (["failed requests"] if fault.all_served and outcome.failed else [])
 
 
 def _cells(outcome: Outcome) -> list[str]:
-    takeover = "" if outcome.takeover is None else f"{outcome.takeover:.1f}"
-    over = missed(outcome)
-    result = "wrong, see below" if outcome.problems else f"{outcome.files} files right"
-    if over:
+    words = outcome.words + "".join(f"; {note}" for note in outcome.notes)
+    result = outcome.found or f"{outcome.files} files right"
+    result = "wrong, see below" if outcome.problems else result
+    if outcome.fault.look:
+        return [words, "", "", "", "", "", result]
+    if over := missed(outcome):
         result += f"; over the bar: {', '.join(over)}"
     return [
-        outcome.words + "".join(f"; {note}" for note in outcome.notes),
+        words,
         f"{outcome.stall:.1f}",
         f"{outcome.get_away:.1f}, {outcome.post_away:.1f}",
         f"{outcome.failed} of {outcome.requests}",
-        takeover,
+        "" if outcome.takeover is None else f"{outcome.takeover:.1f}",
         _bars(outcome),
         result,
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench.drill.faults import ONE_FILE, Fault, Scale, Scene
+from bench.drill.faults import ONE_FILE, Batch, Fault, Scale, Scene
 from bench.drill.host import Host
-from bench.drill.load import Load, Tree, digests, submission, wait_done
+from bench.drill.load import Load, Tree, digest, digests, submission, wait_done
 from bench.drill.measure import Prober, Sampler, longest_away, longest_stall, submission_ids, takeover
 
 #: New submissions of the prober: one a second, for the longest fault.
@@ -31,6 +32,8 @@ class Outcome:
     failed: int = 0
     requests: int = 0
     files: int = 0
+    #: Of a look: the result in words, in place of the files.
+    found: str = ""
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -71,7 +74,8 @@ def run_fault(host: Host, fault: Fault, tree: Tree, sent: dict[str, str], scale:
     _measure(outcome, scene, prober, (begun, ended))
     outcome.files = len(load.sent) * len(load.tasks)
     outcome.notes += scene.notes
-    outcome.problems += load.problems + _check_probes(host, prober, documents, sent) + _check_many(host, scene, sent)
+    batches = [words for batch in scene.batches for words in _check_batch(host, batch)]
+    outcome.problems += load.problems + _check_probes(host, prober, documents, sent) + batches
     return outcome
 
 
@@ -113,7 +117,7 @@ def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]]
         if len(tasks) != 1:
             problems.append(f"submission {id_} became {len(tasks)} tasks")
         for task in tasks:
-            if (status := wait_done(host, task)) != "SUCCEEDED":
+            if (status := wait_done(host.api, task)) != "SUCCEEDED":
                 problems.append(f"probe {task} is {status}")
     numbers = {str(document["submission_id"]): number for number, document in enumerate(documents)}
     for folder in {str(documents[0]["DATA"][0]["destination_path"]).split("/")[1]}:  # type: ignore[index]
@@ -123,13 +127,26 @@ def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]]
     return problems
 
 
-def _check_many(host: Host, scene: Scene, sent: dict[str, str]) -> list[str]:
+def _check_batch(host: Host, batch: Batch) -> list[str]:
     """The tasks that the fault has submitted: each file is there, with its content."""
-    if not scene.tasks:
-        return []
-    found = digests(host.folders[1] / f"{scene.label}-many")
-    wanted = sent[ONE_FILE.removeprefix("/tree/")]
-    problems = [f"{name} of many is lost or wrong" for name in found if found[name] != wanted]
-    statuses = [wait_done(host, task) for task in scene.tasks]
+    source, copies = host.folders[0] / batch.source.strip("/"), host.folders[1] / batch.folder.strip("/")
+    statuses = [wait_done(api, task) for task, api in batch.tasks.items()]
+    wanted, found = digest(source), digests(copies)
+    shutil.rmtree(copies, ignore_errors=True)
+    problems = [f"{batch.folder}/{name} is wrong" for name in found if found[name] != wanted]
     bad = [status for status in statuses if status != "SUCCEEDED"]
-    return problems + ([f"{len(bad)} of many are {set(bad)}"] if bad or len(found) != len(scene.tasks) else [])
+    if bad or len(found) != len(batch.tasks):
+        problems.append(f"{batch.folder}: {len(found)} files of {len(batch.tasks)} tasks, {len(bad)} are {set(bad)}")
+    return problems
+
+
+def run_look(host: Host, fault: Fault) -> Outcome:
+    """A row without transfers."""
+    assert fault.look is not None
+    outcome = Outcome(fault, fault.words)
+    host.wait_ready()
+    try:
+        outcome.found = fault.look(host)
+    except AssertionError as error:
+        outcome.problems.append(str(error))
+    return outcome

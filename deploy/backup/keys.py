@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from .archive import new_file
 
 FORMAT = "waybill keys 1"
 MOST_OCTETS = 1 << 20
+#: The mode of a folder that its group may read and enter.
+_ENTERED_BY_GROUP = 0o050
 #: Secrets of the place, which another place has of its own.
 _OF_THE_PLACE = frozenset({"DATABASE_URL", "REDIS_URL", "WAYBILL_DATABASE_PASSWORD", "WAYBILL_REDIS_PASSWORD"})
 
@@ -42,6 +45,36 @@ def read(path: Path, backup: str) -> dict[str, str]:
     if not right or not of_this:
         raise StackError(f"{path} is of another backup: its keys may open nothing of this one")
     return keys
+
+
+def write_files(keys: Mapping[str, str], folder: Path, *, replace: bool) -> dict[str, Path]:
+    """Write each secret to a file of its own; return the files by the names of the secrets.
+
+    The files are private. Where the group of the folder may enter it, the group may read them: those who run the
+    service. Raises StackError where a file has another content and is not to be replaced, before any is written.
+    """
+    files = {name: folder / _file_name(name, text) for name, text in keys.items()}
+    texts = {name: text.rstrip("\n") + "\n" for name, text in keys.items()}
+    other = [str(file) for name, file in files.items() if file.exists() and file.read_text() != texts[name]]
+    if other and not replace:
+        raise StackError(
+            f"{other[0]} exists with another content: with --replace it is overwritten; nothing is written"
+        )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    of_group = found.st_mode & _ENTERED_BY_GROUP == _ENTERED_BY_GROUP
+    for name, file in files.items():
+        write_private(file, texts[name])
+        if of_group:
+            os.chown(file, -1, found.st_gid)
+            file.chmod(0o640)
+    return files
+
+
+def _file_name(name: str, text: str) -> str:
+    """As the pages of the installation name the files: secret-key, vault-key, oidc-key.pem."""
+    words = name.removeprefix("WAYBILL_").lower().replace("_", "-")
+    return f"{words}.pem" if text.startswith("-----BEGIN ") else words
 
 
 def before_the_database(config: Config, keys: dict[str, str]) -> None:

@@ -3,11 +3,13 @@
 Loading takes about a second of processor time. Connections of that second wait in the socket's queue, and are served,
 where they would be refused. Without the database the server would let them wait for as long as it waits itself
 (`transferapi.schema_version`), so then it listens as late as gunicorn does, and a front server answers meanwhile.
+The same where another web server answers (WAYBILL_WEB_PEER): it gets the requests that are refused here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import socket
 
@@ -19,6 +21,8 @@ from transferapi.config import Config
 BACKLOG = 2048
 #: Seconds for the answer of the database. libpq takes 2 at least.
 DATABASE_SECONDS = 2
+#: Seconds for the answer of the other web server.
+PEER_SECONDS = 1.0
 
 
 def gunicorn_words(config: Config) -> list[str]:
@@ -27,7 +31,7 @@ def gunicorn_words(config: Config) -> list[str]:
     The descriptor of the socket is inherited by `exec`.
     """
     # systemd's own sockets (sd_listen_fds(3)) are there already: gunicorn takes them.
-    if "LISTEN_FDS" in os.environ or not _database_answers(config):
+    if "LISTEN_FDS" in os.environ or _peer_answers(config.web_peer) or not _database_answers(config):
         return []
     try:
         descriptor = _listen(config.web_host, config.port)
@@ -43,6 +47,20 @@ def _database_answers(config: Config) -> bool:
             return True
     except psycopg2.Error:
         return False
+
+
+def _peer_answers(peer: str) -> bool:
+    """Whether it has loaded: it answers. One that only listens is being started, as this one is."""
+    if not peer:
+        return False
+    asked = http.client.HTTPConnection(peer, timeout=PEER_SECONDS)
+    try:
+        asked.request("GET", "/healthz")
+        return asked.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()
 
 
 def _listen(host: str, port: int) -> int:

@@ -31,6 +31,7 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
+from .client_threads import ClientThreads
 from .connections import MAX_BODY, BodyWanted, Connection, Stage
 from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
@@ -78,25 +79,6 @@ def first_to_go(among: Collection[Connection], weight: Callable[[Connection], in
     return min(among, key=lambda conn: (-weights[conn.owner], conn.since))
 
 
-class _Waits:
-    """Implements connections.ClientWaits. A thread that waits is not counted among those of its client."""
-
-    def __init__(self, most: int, requests: FairQueue[Connection], submit: Callable[[], None]) -> None:
-        self._places = threading.Semaphore(most)
-        self._requests, self._submit = requests, submit
-
-    def begin(self, connection: Connection) -> bool:
-        if not self._places.acquire(blocking=False):
-            return False
-        if self._requests.done(connection.client_network, connection.credential):
-            self._submit()
-        return True
-
-    def end(self, connection: Connection) -> None:
-        self._requests.again(connection.client_network, connection.credential)
-        self._places.release()
-
-
 class HandOver:
     """The interface of an application to its connection, for one request."""
 
@@ -122,6 +104,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     READING = 30.0
     #: Octets a second below which a client is too slow.
     SLOWEST = 50_000
+    #: Seconds that a new connection has for its head when the worker stops.
+    FIRST = 2.0
     MOST_CONNECTIONS = 1000
     #: The most long bodies that are read at a time.
     MOST_BODIES = 100
@@ -139,7 +123,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._requests: FairQueue[Connection] = FairQueue(max(1, threads // 2), max(1, threads * 3 // 4))
         self._patience = Patience(self.READING, self.SLOWEST, self.cfg.keepalive)
         # Some threads are left for short answers, however many clients take long ones slowly.
-        self._waits = _Waits(max(1, threads - 2), self._requests, self._submit)
+        self._waits = ClientThreads(max(1, threads - 2), self._requests, self._submit)
         #: The address of a client, from that of its connection and X-Forwarded-For. `gunicorn_conf` sets this.
         self.client_address: Callable[[str, str], str] = lambda address, forwarded: address
         #: The refusal of a long body by its head (`early_refusal`). `gunicorn_conf` sets this.
@@ -212,7 +196,23 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     # ---- in the loop
 
-    def accept(self, listener: Any) -> None:
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A worker that stops takes the connections that wait, and closes the socket: later ones are refused.
+
+        An open socket without a worker would keep them until it is closed, and reset them. A server in front passes a
+        request whose connection is refused to another web server, but not a POST that it has sent.
+        """
+        super().set_accept_enabled(enabled)
+        if not enabled and not self.alive:
+            for listener in list(self.sockets):
+                for _ in range(self._most):
+                    if not self.accept(listener):
+                        break
+                listener.close()
+            self.sockets: list[Any] = []
+
+    def accept(self, listener: Any) -> bool:
+        """Return whether there was a connection."""
         try:
             plain, client = listener.accept()
         except OSError as error:
@@ -220,13 +220,14 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 self._make_room()
             elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
-            return
+            return False
         if len(self._all) >= self._most:
             self._make_room()
         conn = Connection(plain, client, listener.getsockname(), self.cfg, self._patience, self._waits)
         self._all.add(conn)
         self.nr_conns += 1
         self._run(conn, functools.partial(conn.begin_tls, ssl_context(self.cfg)) if self.cfg.is_ssl else None)
+        return True
 
     def enqueue_req(self, conn: Connection) -> None:
         """Queue the request; a thread takes it when its turn has come."""
@@ -373,9 +374,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return
         self._next_tick = now + _TICK
         for conn in list(self._waiting):
-            begun = conn.stage in (Stage.BODY, Stage.SENDING)
-            if force or not (self.alive or begun) or conn.is_late(now):
+            if force or conn.is_late(now) or not (self.alive or self._is_begun(conn, now)):
                 self._drop(conn)
+
+    def _is_begun(self, conn: Connection, now: float) -> bool:
+        """Whether a worker that stops waits for this connection: for its request, or for the end of it."""
+        new = conn.stage in (Stage.SHAKING, Stage.HEAD) and now - conn.since < self.FIRST
+        return new or conn.stage in (Stage.BODY, Stage.SENDING)
 
 
 __all__ = ["AGAIN", "BELONGS_TO", "KEY", "HandOver", "StreamWorker"]

@@ -126,7 +126,8 @@ def test_the_backup_holds_no_key_and_both_files_are_private(home: Path, folder: 
     secrets = [(home / name).read_text().strip() for name in ("secret-key", "vault-key", "oidc-key.pem")]
     octets = (folder / "backup").read_bytes()
     assert not [one for one in secrets if one.encode() in octets]
-    assert list(json.loads((folder / "keys").read_text())["keys"].values()).sort() == secrets.sort()
+    kept = json.loads((folder / "keys").read_text())["keys"].values()
+    assert {text.strip() for text in kept} >= set(secrets)
     assert {(folder / name).stat().st_mode & 0o777 for name in ("backup", "keys")} == {0o600}
     assert waybill(home, "restore", str(folder / "backup"), "--verify").returncode == 0
 
@@ -210,3 +211,38 @@ def test_without_the_keys_a_new_home_is_told_what_it_cannot_open(home: Path, fol
     assert (new / "oidc-key.pem").read_text().strip() == (home / "oidc-key.pem").read_text().strip()
     assert (home / "vault-key").read_text().strip() in (new / "vault-key").read_text()
     assert (new / "vault-key").stat().st_mode & 0o777 == 0o600
+
+
+def test_keys_of_a_backup_become_files_that_a_new_host_is_given(home: Path, folder: Path) -> None:
+    """Without a service, a database or settings: this is done first."""
+    words = ["restore", str(folder / "backup"), "--keys", str(folder / "keys"), "--write-keys"]
+    private, shared = folder / "etc" / "private", folder / "etc" / "shared"
+    shared.mkdir(mode=0o750, parents=True)
+    shared.chmod(0o750)
+    for place, mode in ((private, 0o600), (shared, 0o640)):
+        done = waybill(folder / "nowhere", *words, str(place))
+        assert (done.returncode, done.stderr) == (0, ""), done
+        assert f"WAYBILL_VAULT_KEY_FILE={place / 'vault-key'}" in done.stdout
+        for name in ("secret-key", "vault-key", "oidc-key.pem"):
+            file = place / name
+            assert file.read_text().strip() == (home / name).read_text().strip()
+            assert (file.stat().st_mode & 0o777, file.stat().st_gid) == (mode, place.stat().st_gid)
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert not (folder / "nowhere").exists()
+
+
+def test_a_key_that_is_there_is_overwritten_only_when_the_operator_says_so(folder: Path) -> None:
+    place = folder / "used"
+    place.mkdir()
+    (place / "vault-key").write_text("another\n")
+    words = ["restore", str(folder / "backup"), "--write-keys", str(place)]
+    assert "--keys" in waybill(folder / "nowhere", *words).stderr
+    words += ["--keys", str(folder / "keys")]
+    done = waybill(folder / "nowhere", *words)
+    assert (done.returncode, "vault-key exists with another content" in done.stderr) == (1, True), done
+    assert sorted(path.name for path in place.iterdir()) == ["vault-key"]
+    assert (place / "vault-key").read_text() == "another\n"
+    assert waybill(folder / "nowhere", *words, "--replace").returncode == 0
+    assert (place / "vault-key").read_text() != "another\n"
+    # The same keys once more change nothing.
+    assert waybill(folder / "nowhere", *words).returncode == 0

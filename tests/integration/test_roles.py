@@ -94,6 +94,31 @@ def test_a_web_server_listens_late_where_the_database_does_not_answer(environ: d
         stop(process)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_web_server_listens_late_while_another_one_answers(
+    environ: dict[str, str], tmp_path: Path, *, answers: bool
+) -> None:
+    """One that is being started listens, too, but does not answer: then both listen early."""
+    port, log, said = free_port(), tmp_path / "web.log", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        environ |= {"WAYBILL_PORT": str(port), "WAYBILL_WEB_PEER": f"127.0.0.1:{peer.getsockname()[1]}"}
+        process = spawn([*RUN, "web"], log=log, env=environ, cwd=CHECKOUT)
+        try:
+            peer.settimeout(90)
+            with peer.accept()[0] as asked:
+                asked.settimeout(90)
+                assert asked.recv(65536).startswith(b"GET /healthz ")
+                if answers:
+                    asked.sendall(said)
+                eventually(lambda: b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), seconds=90)
+            assert (b"fd://" in Path(f"/proc/{process.pid}/cmdline").read_bytes()) is not answers
+            eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None, seconds=90)
+            assert listens(port)
+        finally:
+            stop(process)
+
+
 def listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -334,6 +335,35 @@ def test_a_server_that_is_asked_to_stop_finishes_its_requests_and_its_streams(
         stream.to_end()
         assert stream.raw.endswith(b"\r\n0\r\n\r\n")
         idle.close()
+
+
+def test_a_worker_that_stops_answers_what_has_come_and_refuses_what_comes_later(
+    start: Callable[..., AbstractContextManager[Web]], alice: User
+) -> None:
+    """While a request is under way nobody else takes connections: one that waited would be reset at the end."""
+    token = tokens.issue(alice)
+    with start("http", "--workers", "1", "--graceful-timeout", "60") as web:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE identity_apitoken IN ACCESS EXCLUSIVE MODE")
+            under_way = web.listen(token, "/submission_id")
+            eventually(lambda: _waits_for_a_lock(cursor))
+            [worker] = children_of(web.pid)
+            # It finds both at once: five connections, and the order to stop.
+            os.kill(worker, signal.SIGSTOP)
+            waiting = [web.listen(token, "/submission_id") for _ in range(5)]
+            os.kill(web.pid, signal.SIGTERM)
+            os.kill(worker, signal.SIGTERM)
+            os.kill(worker, signal.SIGCONT)
+            eventually(lambda: _refuses(web.port))
+        for reader in (under_way, *waiting):
+            reader.to_end()
+        assert [reader.status for reader in (under_way, *waiting)] == [200] * 6
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def test_a_reader_that_takes_nothing_holds_up_nobody(web: Web, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

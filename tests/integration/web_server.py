@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from django.conf import settings
@@ -28,7 +29,10 @@ def web_server(
     application: str = "transferapi.wsgi",
     **environ: str,
 ) -> Iterator[int]:
-    """Gives its port. words: more for gunicorn; environ: more of the service's settings."""
+    """Gives its port. words: more for gunicorn; environ: more of the service's settings.
+
+    At the end it is killed after 5 s, or after the `--graceful-timeout` of the words.
+    """
     port, log = free_port(), folder / "web.log"
     given = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
@@ -47,6 +51,7 @@ def web_server(
         assert process.poll() is None, log.read_text()
         yield port
     finally:
-        stop(process)
+        graceful = dict(pairwise(words)).get("--graceful-timeout")
+        stop(process, timeout=float(graceful or 0) + 5)
     # One of a test may have answers that break off.
     assert application != "transferapi.wsgi" or "Traceback" not in log.read_text(), log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shutil
@@ -14,13 +15,14 @@ import jsonschema
 import pytest
 import yaml
 
+from bench.drill.compose import commands
 from deploy.web.gunicorn_conf import graceful_timeout
 from transferapi.config import CHECKOUT, SECRETS, load
 
 #: Of https://github.com/compose-spec/compose-spec (Apache-2.0).
 SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
 SCRIPT = "deploy/compose-secrets.sh"
-OURS = ("migrate", "web", "relay", "shell", "worker")
+OURS = ("migrate", "web", "web2", "relay", "shell", "worker", "operator")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:\?)([^}]*))?\}")
 
 
@@ -75,7 +77,8 @@ def test_each_service_has_limits(name: str) -> None:
 
 
 def _prefix(name: str) -> str:
-    return name.upper() if name in ("postgres", "redis") else f"WAYBILL_{name.upper()}"
+    # The two web servers have one size.
+    return name.upper() if name in ("postgres", "redis") else f"WAYBILL_{name.rstrip('2').upper()}"
 
 
 @each_service
@@ -124,6 +127,38 @@ def test_our_own_database_and_redis_are_a_profile() -> None:
             assert (how.get("required") is False) == (other in ("postgres", "redis")), (name, other)
 
 
+def test_two_web_servers_are_behind_the_front_server_and_start_one_after_the_other() -> None:
+    web, second = SERVICES["web"], SERVICES["web2"]
+    front = SERVICES["front"]["environment"]
+    addresses = [f"{one['networks']['front']['ipv4_address']}:8000" for one in (web, second)]
+    assert [front["WAYBILL_WEB"], front["WAYBILL_WEB_SECOND"]] == addresses
+    assert second["depends_on"] == {**web["depends_on"], "web": {"condition": "service_healthy"}}
+    peers = [one["environment"].pop("WAYBILL_WEB_PEER") for one in document()["services"].values() if _is_web(one)]
+    assert peers == ["web2:8000", "web:8000"]
+    # Else Compose replaces it with each of them, and refuses all requests meanwhile.
+    assert "depends_on" not in SERVICES["front"]
+    alone = {"depends_on", "networks", "environment"}
+    assert {key: web[key] for key in web.keys() - alone} == {key: second[key] for key in second.keys() - alone}
+
+
+def _is_web(service: dict[str, Any]) -> bool:
+    return bool(service.get("command") == "waybill run web")
+
+
+def test_each_service_has_an_address_of_its_own_in_the_network_of_the_front_server() -> None:
+    found = document()
+    [network] = found["networks"]["front"]["ipam"]["config"]
+    inside = list(ipaddress.ip_network(network["subnet"]).hosts())
+    fixed = [
+        ipaddress.ip_address(one["networks"]["front"]["ipv4_address"])
+        for one in found["services"].values()
+        if "front" in one.get("networks", {})
+    ]
+    # Docker takes the first address itself.
+    assert len(fixed) == len(set(fixed)) == 4
+    assert set(fixed) <= set(inside[1:])
+
+
 def test_servers_elsewhere_are_used_as_env_says() -> None:
     url, queue = "postgresql://me@db.example.org/waybill", "rediss://redis.example.org/0"
     given = document(DATABASE_URL=url, REDIS_URL=queue, WAYBILL_REDIS_PASSWORD_FILE="")["services"]["web"][
@@ -141,6 +176,67 @@ def test_what_a_service_writes_has_a_place(name: str) -> None:
     assert "/tmp" in targets | set(service.get("tmpfs", []))
     if name in OURS:
         assert {"/etc/waybill", "/etc/grid-security/certificates"} <= targets
+
+
+def test_the_relay_of_another_host_is_named_by_env() -> None:
+    for given, ours, front in (({}, "relay:8003", "10.213.77.4:8003"), ({"WAYBILL_RELAY": "10.20.0.10:8003"}, "", "")):
+        services = document(**given)["services"]
+        for name in OURS:
+            assert services[name]["environment"]["WAYBILL_RELAY"] == (ours or "10.20.0.10:8003")
+        assert services["front"]["environment"]["WAYBILL_RELAY"] == (front or "10.20.0.10:8003")
+
+
+def test_a_worker_of_another_host_needs_no_service_of_the_first_one() -> None:
+    needed, waiting = set[str](), ["worker"]
+    while waiting:
+        for name, how in SERVICES[waiting.pop()].get("depends_on", {}).items():
+            if how.get("required", True) and name not in needed:
+                needed.add(name)
+                waiting.append(name)
+    assert needed == {"migrate"}
+
+
+def test_commands_with_files_of_the_host_have_a_service_that_never_starts_by_itself() -> None:
+    operator = SERVICES["operator"]
+    assert operator["profiles"] == ["operator"]
+    assert operator["restart"] == "no"
+    assert {"./backups:/backups", "./backup-keys:/backup-keys"} <= set(operator["volumes"])
+    # Its account is not that of the image.
+    assert operator["environment"]["WAYBILL_HOME"].startswith("/tmp/")
+    assert operator["environment"].keys() == SERVICES["migrate"]["environment"].keys() | {"WAYBILL_HOME"}
+    # `run` takes the addresses of the service, and those of a running service are taken.
+    assert "networks" not in operator
+
+
+def test_the_commands_of_the_page_are_those_of_services_that_are_there() -> None:
+    page = (CHECKOUT / "docs/operate/compose.md").read_text()
+    options = r"(?:--?[\w-]+(?:[ =](?:\"[^\"]*\"|WAYBILL_\S+|worker=\d+))? |-v \"[^\"]*\" )*"
+    for how, service in re.findall(rf"docker compose (run|exec) (?:\\\n\s+)?{options}(?:\\\n\s+{options})?(\w+)", page):
+        assert service in SERVICES, (how, service)
+        assert how == "exec" or service in ("operator", "migrate"), "a service with an address of its own may run"
+    for part in ("backup", "restore", "release", "keys", "install-keys"):
+        checked = subprocess.run(
+            ["sh", "-n"], input=commands(part), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (checked.returncode, checked.stderr) == (0, "")
+    assert "docker compose stop front web web2 worker relay shell" in commands("restore")
+
+
+def test_the_page_gives_the_keys_of_a_backup_to_the_files_that_compose_mounts(place: Path) -> None:
+    write(place)
+    files = place / "backup-keys/files"
+    files.mkdir(parents=True)
+    for name in ("secret-key", "front-secret", "vault-key", "oidc-key.pem", "mail"):
+        (files / name).write_text(f"of the old host: {name}\n")
+        (files / name).chmod(0o600)
+    password = (place / "secrets/database-password").read_text()
+    subprocess.run(["sh", "-euc", commands("install-keys")], cwd=place, check=True, timeout=60)
+    for name in ("secret-key", "front-secret", "keys/vault-key", "keys/oidc-key.pem", "keys/mail"):
+        file = place / "secrets" / name
+        assert file.read_text() == f"of the old host: {file.name}\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert (place / "secrets/database-password").read_text() == password
+    assert not files.exists()
 
 
 # ---- the script

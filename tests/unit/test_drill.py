@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import subprocess
+from pathlib import Path
 
+import pytest
+import yaml
+
+from bench.drill import __main__ as drill
+from bench.drill import commits
 from bench.drill.__main__ import chosen
-from bench.drill.faults import FAULTS
-from bench.drill.load import differences
+from bench.drill.embedded import EmbeddedHost
+from bench.drill.faults import FAULTS, Scale
+from bench.drill.load import Tree, differences
+from bench.drill.looks import IN_CONTAINERS, IN_IMAGE, no_secrets
 from bench.drill.measure import Request, Sample, longest_away, longest_stall, takeover
 from bench.drill.report import missed, table
 from bench.drill.run import Outcome
@@ -96,3 +104,135 @@ def test_faults_are_chosen_by_name_in_the_order_of_the_table() -> None:
     assert len(chosen("")) == len(FAULTS)
     with pytest.raises(ValueError, match="no such fault: wob"):
         chosen("wob")
+
+
+def test_a_bar_for_the_takeover_is_missed_where_nobody_took_a_task_over() -> None:
+    scale = next(fault for fault in FAULTS if fault.name == "scale")
+    assert missed(Outcome(scale, takeover=4.9)) == []
+    assert missed(Outcome(scale, takeover=5.1)) == ["takeover"]
+    assert missed(Outcome(scale, takeover=None)) == ["no takeover"]
+    assert "over the bar: no takeover" in table("The drill", [Outcome(scale, "scale")])
+
+
+def test_a_row_without_transfers_has_its_finding_and_no_figures() -> None:
+    secrets = next(fault for fault in FAULTS if fault.name == "secrets")
+    [row] = table("The drill", [Outcome(secrets, "secrets", found="none of 9")]).splitlines()[4:]
+    assert row == "| secrets |  |  |  |  |  | none of 9 |"
+
+
+def test_the_output_of_a_program_is_one_line_below_the_table() -> None:
+    lines = table("The drill", [Outcome(WEB, "web", problems=["docker: status 1\n| a |\n" + "x" * 900])]).splitlines()
+    assert [line[:20] for line in lines[5:]] == ["", "- **web**: ... " + "x" * 5]
+    assert len(lines[-1]) < 450
+
+
+def test_a_fault_that_breaks_off_is_a_line_of_the_table_and_the_host_is_mended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mended = []
+
+    class Broken(EmbeddedHost):
+        def __init__(self) -> None:
+            pass
+
+        def wait_ready(self) -> None:
+            raise KeyError("nothing answers")
+
+        def mend(self) -> None:
+            mended.append(True)
+            raise RuntimeError("not even that")
+
+    outcome = drill.tried(Broken(), WEB, Tree("tree", 1, 0), {}, Scale())
+    assert mended == [True]
+    assert outcome.problems == [
+        "not tried to the end: KeyError('nothing answers')",
+        "not mended: RuntimeError('not even that')",
+    ]
+    assert "Traceback" in capsys.readouterr().err
+
+
+class Shown(EmbeddedHost):
+    """An image with this text, and one container that shows that one."""
+
+    def __init__(self, folder: Path, image: str, container: str) -> None:
+        (folder / "layer.tar").write_text(image)
+        self.folder, self.container = folder, container
+
+    def secrets(self) -> dict[str, str]:
+        return {"canary": "5f0c96b1d2aa47e8"}
+
+    def image(self) -> Path:
+        return self.folder
+
+    def shown(self) -> dict[str, str]:
+        return {"docker inspect": self.container}
+
+
+def test_a_secret_in_an_image_or_a_container_is_named_with_its_place(tmp_path: Path) -> None:
+    image, container = f"...{IN_IMAGE}...", f"{IN_CONTAINERS}=/etc/waybill/vault-key"
+    assert no_secrets(Shown(tmp_path, image, container)).startswith("none of 1 secrets")
+    with pytest.raises(AssertionError, match=r"canary \(plain\) in .*layer\.tar"):
+        no_secrets(Shown(tmp_path, image + "\nDRILL_CANARY=5f0c96b1d2aa47e8", container))
+    with pytest.raises(AssertionError, match=r"canary \(base64\) in docker inspect"):
+        no_secrets(Shown(tmp_path, image, container + " NWYwYzk2YjFkMmFhNDdlOA=="))
+
+
+def test_a_search_that_cannot_see_the_content_proves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="the control of the image"):
+        no_secrets(Shown(tmp_path, "compressed", IN_CONTAINERS))
+    with pytest.raises(AssertionError, match="the control of the containers"):
+        no_secrets(Shown(tmp_path, IN_IMAGE, "{}"))
+
+
+# ---- the older commit
+
+
+def commit(repository: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    commits.git(repository, "add", "-A")
+    commits.git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x")
+    return commits.git(repository, "rev-parse", "HEAD")
+
+
+def compose(*variables: str) -> dict[str, str]:
+    environment = dict.fromkeys(variables, "x")
+    web = {"image": "waybill", "command": "waybill run web", "environment": environment}
+    return {"docker-compose.yml": yaml.safe_dump({"services": {"web": web}}, indent=2)}
+
+
+def migration(number: int, effect: str) -> dict[str, str]:
+    return {f"app/migrations/{number:04d}_x.py": f"class Migration:\n    effect = {effect!r}\n".replace("'", '"')}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def test_the_drill_upgrades_over_as_many_expansions_as_there_are(repository: Path) -> None:
+    commit(repository, compose("WAYBILL_A") | {"app/migrations/__init__.py": ""})
+    commit(repository, {"deploy/upgrade/plan.py": ""} | migration(1, "expand"))
+    contracted = commit(repository, migration(2, "contract"))
+    commit(repository, migration(3, "expand"))
+    commit(repository, migration(4, "expand") | compose("WAYBILL_A", "WAYBILL_NEW"))
+    head = commit(repository, {"code.py": ""})
+    assert commits.older(repository) == contracted
+    assert commits.migrations_since(contracted, repository) == ["0003_x", "0004_x"]
+    unknown = commits.without_new_variables(head, contracted, repository)
+    assert unknown == "services:\n  web:\n    environment:\n      WAYBILL_NEW: !reset null\n"
+    assert commits.without_new_variables(head, head, repository) == "{}\n"
+
+
+def test_there_is_no_older_commit_before_versions_that_know_expansions(repository: Path) -> None:
+    commit(repository, compose("WAYBILL_A"))
+    commit(repository, {"deploy/upgrade/plan.py": ""})
+    assert commits.older(repository) == ""
+
+
+def test_a_changed_migration_is_no_step(repository: Path) -> None:
+    commit(repository, compose("WAYBILL_A") | {"deploy/upgrade/plan.py": ""} | migration(1, "expand"))
+    commit(repository, {"app/migrations/0001_x.py": 'class Migration:\n    effect = "expand"\n    more = 1\n'})
+    assert commits.older(repository) == ""

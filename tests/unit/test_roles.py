@@ -45,6 +45,9 @@ def test_a_missing_setting_ends_a_role_with_status_78_and_one_sentence(
         ("WAYBILL_WEB_THREADS", "257"),
         ("WAYBILL_WORKER_THREADS", "many"),
         ("WAYBILL_WEB_HOST", "localhost"),
+        ("WAYBILL_WEB_PEER", "web2"),
+        ("WAYBILL_WEB_PEER", "http://web2:8000"),
+        ("WAYBILL_WEB_PEER", "alice@web2:8000"),
     ],
 )
 def test_a_wrong_setting_ends_a_role_with_status_78_and_one_sentence(
@@ -83,7 +86,8 @@ def test_celery_knows_each_option_of_a_worker() -> None:
 def test_the_compose_file_starts_each_role_by_the_command() -> None:
     services = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())["services"]
     ours = {name: service["command"] for name, service in services.items() if service.get("image") == "waybill"}
-    assert ours == {name: f"waybill run {name}" for name in roles.ROLES}
+    roles_by_name = {name: f"waybill run {name}" for name in roles.ROLES}
+    assert ours == roles_by_name | {"web2": "waybill run web", "operator": "waybill --help"}
 
 
 def test_the_parser_has_one_command_for_all_roles() -> None:

@@ -19,6 +19,13 @@ class ProcessSettings:
         "127.0.0.1",
         "address at which `waybill run web` listens (default 127.0.0.1; 0.0.0.0 or :: for all)",
     )
+    web_peer: str = variable(
+        "WAYBILL_WEB_PEER",
+        lambda text: values.name_and_port(text) if text else "",
+        "",
+        "name:port of another web server behind the same server in front; while it answers, this one listens only "
+        "after it has loaded the application",
+    )
     web_processes: int = variable(
         "WAYBILL_WEB_PROCESSES",
         Whole(1, 256, "processes"),

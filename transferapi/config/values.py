@@ -52,6 +52,13 @@ def host_and_port(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def name_and_port(text: str) -> str:
+    found = urlsplit(f"//{text}")
+    if not found.hostname or not found.port or found.netloc != text or "@" in text:
+        raise ValueError("a name or an address with a port, such as web.example.org:8000")
+    return text
+
+
 def pins(text: str) -> tuple[str, ...]:
     """Digests of TLS keys, or the word "none"."""
     found = tuple(word.lower() for word in words(text))
