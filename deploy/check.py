@@ -54,6 +54,8 @@ class Places(Protocol):
     @property
     def tls_certificate(self) -> Path | None: ...
     @property
+    def ssh_host(self) -> str: ...
+    @property
     def ssh_port(self) -> int: ...
     @property
     def relay(self) -> RelayAddress: ...
@@ -66,6 +68,7 @@ class _Places:
     web_host: str
     port: int
     tls_certificate: Path | None
+    ssh_host: str
     ssh_port: int
     relay: RelayAddress
     database_url: Secret | None
@@ -125,6 +128,7 @@ def places(environ: Mapping[str, str]) -> Places:
         web_host=read("WAYBILL_WEB_HOST", values.address, "127.0.0.1"),
         port=read("WAYBILL_PORT", values.port, "8000"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),
+        ssh_host=read("WAYBILL_SSH_HOST", values.address, "127.0.0.1"),
         ssh_port=read("WAYBILL_SSH_PORT", values.port, "2222"),
         relay=read("WAYBILL_RELAY", parse_relay_address, "127.0.0.1:8003"),
         database_url=_database(environ),
@@ -225,7 +229,7 @@ def _reports(here: Places, host: str) -> list[float]:
 
 def _shell(here: Places, exclude: list[str]) -> None:
     try:
-        with socket.create_connection(("127.0.0.1", here.ssh_port), SECONDS) as sock:
+        with socket.create_connection((_ANY.get(here.ssh_host, here.ssh_host), here.ssh_port), SECONDS) as sock:
             greeting = sock.recv(64)
     except OSError as error:
         raise StackError(f"the ssh shell does not answer at port {here.ssh_port}: {error}") from None

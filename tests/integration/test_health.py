@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,13 +249,34 @@ def test_programs_that_do_not_listen_are_told() -> None:
 
 
 def test_another_program_at_the_port_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with (
+        a_program_that_says(b"220 ready\r\n", "127.0.0.1") as port,
+        pytest.raises(StackError, match=f"the program at port {port} is not the ssh shell"),
+    ):
+        waybill("check", "shell", WAYBILL_SSH_PORT=str(port))
+
+
+@pytest.mark.parametrize(
+    ("listens", "host"), [("127.0.0.2", "127.0.0.2"), ("127.0.0.1", "0.0.0.0"), ("::1", "::"), ("::1", "::1")]
+)
+def test_the_shell_is_asked_where_it_listens(listens: str, host: str) -> None:
+    """With the settings of this process, and with those of the environment alone."""
+    with a_program_that_says(b"SSH-2.0-Waybill\r\n", listens) as port:
+        assert waybill("check", "shell", WAYBILL_SSH_PORT=str(port), WAYBILL_SSH_HOST=host) == 0
+    with a_program_that_says(b"SSH-2.0-Waybill\r\n", listens) as port:
+        status, _, error = health_check("shell", WAYBILL_SSH_PORT=str(port), WAYBILL_SSH_HOST=host)
+        assert status == 0, error
+
+
+@contextmanager
+def a_program_that_says(greeting: bytes, host: str) -> Iterator[int]:
+    """It greets one client; its port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
 
         def greet() -> None:
-            with server.accept()[0] as sock:
-                sock.sendall(b"220 ready\r\n")
+            with suppress(OSError), server.accept()[0] as sock:
+                sock.sendall(greeting)
 
         threading.Thread(target=greet, daemon=True).start()
-        with pytest.raises(StackError, match=f"the program at port {port} is not the ssh shell"):
-            waybill("check", "shell", WAYBILL_SSH_PORT=str(port))
+        yield server.getsockname()[1]

@@ -71,6 +71,14 @@ def test_units_do_not_try_again_with_wrong_settings_and_migrate_first() -> None:
         assert settings(role).get("Requires") == (None if role == "migrate" else ["waybill-migrate.service"])
 
 
+def test_the_migrations_wait_for_a_database_that_starts_late() -> None:
+    """A failure would end the start of all units that require them, and no later try would start these."""
+    [command] = settings("migrate")["ExecStart"]
+    wait = cli.parser().parse_args(command.split()[1:]).wait
+    assert settings("migrate")["TimeoutStartSec"] == ["2h"]
+    assert 1800 <= wait < 7200
+
+
 def test_units_set_known_variables_and_no_secret() -> None:
     for role in UNITS:
         names = {one.partition("=")[0] for line in settings(role)["Environment"] for one in line.split()}
@@ -115,6 +123,9 @@ def test_the_command_of_operators_has_the_settings_and_the_account_of_the_units(
     for line in settings("worker")["Environment"]:
         assert all(word in script for word in line.split() if word.startswith(("WAYBILL_", "TMPDIR")))
     assert "--property=User=waybill" in script
+    for name in ("LimitNOFILE", "LimitCORE", "TasksMax"):
+        [value] = settings("worker")[name]
+        assert f"--property={name}={value} " in script, "or `waybill doctor` judges limits that no role has"
     assert f"{PROGRAM} " in script
 
 
