@@ -75,6 +75,7 @@ PLAN: tuple[Run | Act, ...] = (
     Run("front-servers", "nginx", "single"),
     Run("install", "first-user", "single"),
     Run("metrics", "metrics", "single"),
+    Run("backup", "nightly", "single"),
     Run("keys", "vault", "single"),
     Run("keys", "oidc", "single"),
     Act("rotated", "the new keys are in force, and the service starts with them"),

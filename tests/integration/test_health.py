@@ -178,6 +178,27 @@ def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
     assert list(worker_processes.ages()) == [f"{host}:3"]
 
 
+def test_a_worker_that_runs_and_does_not_report_is_told_although_others_work(database_url: str) -> None:
+    """And not one that was killed, nor a process that has got the number of one since."""
+    there = load({"DATABASE_URL": database_url})
+    host = socket.gethostname()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait(60)
+    for pid in (os.getpid(), dead.pid):
+        worker_processes.report(f"{host}:{pid}", host)
+    put_back("10 years")
+    worker_processes.report(f"{host}:1", host)
+    check_command._worker(there, [])
+    for name in (f"{host}:{os.getpid()}", f"{host}:{dead.pid}"):
+        worker_processes.report(name, host)
+    put_back("30 seconds")
+    worker_processes.report(f"{host}:1", host)
+    # This process is older than its report in the table.
+    eventually(lambda: check_command._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
+    with pytest.raises(StackError, match=rf"runs and has not reported: process {os.getpid()} for \d+ s$"):
+        check_command._worker(there, [])
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_command_asks_the_database_itself(database_url: str, tmp_path: Path, apart: bool) -> None:
     """In a process of its own, as a container's health check. apart: the address is in a file."""
