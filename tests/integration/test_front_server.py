@@ -336,6 +336,18 @@ def views() -> Iterator[tuple[str, Any]]:
     yield from below(get_resolver().url_patterns, "/")
 
 
+@pytest.mark.parametrize("length", [None, 40 * MB], ids=["application", "head"])
+def test_the_id_of_a_request_is_that_of_the_front_server(front: int, length: int | None) -> None:
+    """And not that of a stranger; also where the web server refuses a long body by its head."""
+    given = [("X-Request-Id", "of-a-stranger")]
+    if length is None:
+        status, answer = ask(front, "/v0.10/task_list", given)
+    else:
+        status, answer = announce(front, "POST", "/v0.10/transfer", given, length)
+    assert status == 401
+    assert re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", answer["request_id"]), answer
+
+
 def test_what_nginx_refuses_is_a_document_for_programs_and_a_page_for_browsers(ours: int) -> None:
     path = '/v0.10/bookmark"?token=secret'
     status, answer = announce(ours, "POST", path, [], 5 * MB)
