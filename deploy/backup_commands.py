@@ -41,9 +41,12 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_backup(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
+    from transferapi.tasks.upkeep import last_backup
+
     from .backup import dump
 
     manifest, names = dump.back_up(config, arguments.file, arguments.keys)
+    last_backup.record()
     octets = manifest["parts"]["database.dump"]["size"]
     say(f"{arguments.file}: {octets} octets of the database, as of {manifest['time']}")
     if arguments.keys:

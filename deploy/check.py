@@ -54,6 +54,8 @@ class Places(Protocol):
     @property
     def tls_certificate(self) -> Path | None: ...
     @property
+    def ssh_host(self) -> str: ...
+    @property
     def ssh_port(self) -> int: ...
     @property
     def relay(self) -> RelayAddress: ...
@@ -66,6 +68,7 @@ class _Places:
     web_host: str
     port: int
     tls_certificate: Path | None
+    ssh_host: str
     ssh_port: int
     relay: RelayAddress
     database_url: Secret | None
@@ -125,6 +128,7 @@ def places(environ: Mapping[str, str]) -> Places:
         web_host=read("WAYBILL_WEB_HOST", values.address, "127.0.0.1"),
         port=read("WAYBILL_PORT", values.port, "8000"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),
+        ssh_host=read("WAYBILL_SSH_HOST", values.address, "127.0.0.1"),
         ssh_port=read("WAYBILL_SSH_PORT", values.port, "2222"),
         relay=read("WAYBILL_RELAY", parse_relay_address, "127.0.0.1:8003"),
         database_url=_database(environ),
@@ -193,17 +197,33 @@ def _reasons(body: bytes) -> str:
 
 def _worker(here: Places, exclude: list[str]) -> None:
     host = socket.gethostname()
-    ages = _reports(here, host)
-    if not ages:
+    reports = _reports(here, host)
+    if not reports:
         raise StackError(
             f"no worker of the host {host} has reported itself: is it running, and does it reach PostgreSQL?"
         )
-    if (age := min(ages)) > GONE_SECONDS:
+    if (age := min(reports.values())) > GONE_SECONDS:
         raise StackError(f"the last report of a worker of the host {host} is {age:.0f} s old")
+    # The row of one that was killed stays for some days, and means nothing for those that run.
+    hung = {name: age for name, age in reports.items() if age > GONE_SECONDS and _runs(name, age)}
+    if hung:
+        said = ", ".join(f"process {name.rpartition(':')[2]} for {age:.0f} s" for name, age in hung.items())
+        raise StackError(f"a worker of the host {host} runs and has not reported: {said}")
 
 
-def _reports(here: Places, host: str) -> list[float]:
-    """Seconds since the last report of each worker of the host."""
+def _runs(name: str, seconds: float) -> bool:
+    """Whether the process of a worker (`HOST:PID`) runs. One that began since its report is another one (proc(5))."""
+    try:
+        fields = Path(f"/proc/{int(name.rpartition(':')[2])}/stat").read_text().rpartition(")")[2].split()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError):
+        return False
+    is_zombie = fields[0] == "Z"
+    return not is_zombie and uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK") > seconds
+
+
+def _reports(here: Places, host: str) -> dict[str, float]:
+    """Seconds since the last report of each worker of the host, by name."""
     if here.database_url is None:
         raise StackError("DATABASE_URL is not set, so that no worker can be found")
     # Imported only where there is a database to ask.
@@ -215,7 +235,7 @@ def _reports(here: Places, host: str) -> list[float]:
         try:
             with connection, connection.cursor() as cursor:
                 cursor.execute(AGES, {"host": host})
-                return [float(age) for _, age in cursor.fetchall()]
+                return {name: float(age) for name, age in cursor.fetchall()}
         finally:
             connection.close()
     except psycopg2.Error as error:
@@ -225,7 +245,7 @@ def _reports(here: Places, host: str) -> list[float]:
 
 def _shell(here: Places, exclude: list[str]) -> None:
     try:
-        with socket.create_connection(("127.0.0.1", here.ssh_port), SECONDS) as sock:
+        with socket.create_connection((_ANY.get(here.ssh_host, here.ssh_host), here.ssh_port), SECONDS) as sock:
             greeting = sock.recv(64)
     except OSError as error:
         raise StackError(f"the ssh shell does not answer at port {here.ssh_port}: {error}") from None

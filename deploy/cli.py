@@ -27,6 +27,7 @@ from . import (
     upgrade_commands,
     user_commands,
 )
+from .backup import nightly
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
@@ -114,6 +115,7 @@ def parser() -> argparse.ArgumentParser:
     scim_commands.declare(commands, command)
     task_commands.declare(commands, command)
     backup_commands.declare(commands, command)
+    nightly.declare(commands, command)
     upgrade_commands.declare(commands, command)
     maintenance_commands.declare(commands, command)
     return main

@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
@@ -18,7 +19,6 @@ from transferapi.config import Config, load_or_exit
 from .stack.embedded import use_embedded_stack
 from .stack.errors import StackError
 from .stack.home import new_rsa_key, write_private
-from .up import say
 
 #: Before a new key signs: longer than caches keep the published keys (1 h), and time to copy the file to other hosts.
 DELAY = timedelta(hours=2)
@@ -34,15 +34,23 @@ def declare(commands: Any, command: Any) -> None:
     rotate.add_argument(
         "--leaked", action="store_true", help="the new key signs at once and the old ones are no longer published"
     )
+    rotate.add_argument(
+        "--to",
+        metavar="FILE",
+        help="leave the file of the keys as it is, and write the new content to another one, or with - to the output",
+    )
 
 
 def run_status(config: Config, arguments: argparse.Namespace) -> int:
-    _say_all(key_file.parse(_path().read_text(encoding="utf-8")), datetime.now(UTC))
+    _say_all(key_file.parse(_path().read_text(encoding="utf-8")), datetime.now(UTC), sys.stdout)
     return 0
 
 
 def run_rotate(config: Config, arguments: argparse.Namespace) -> int:
-    """Processes read the file again when it changes. A host with a copy of the file needs the new one in two hours."""
+    """Processes read the file again when it changes. A host with a copy of the file needs the new one in two hours.
+
+    The account of the service may read the keys of an installation with units, and root alone may replace them.
+    """
     path, now = _path(), datetime.now(UTC)
     with _alone(path):
         try:
@@ -53,12 +61,24 @@ def run_rotate(config: Config, arguments: argparse.Namespace) -> int:
                 keys = key_file.rotated(keys, new_rsa_key().strip(), now, DELAY, _lifetime())
         except ValueError as error:
             raise StackError(f"{path}: {error}") from None
-        write_private(path, key_file.text_of(keys))
-    _say_all(keys, now)
+        _write(arguments.to or path, key_file.text_of(keys))
+    _say_all(keys, now, sys.stderr if arguments.to == "-" else sys.stdout)
     return 0
 
 
-def _say_all(keys: tuple[SigningKey, ...], now: datetime) -> None:
+def _write(target: Path | str, text: str) -> None:
+    """target: "-" for the output. Raises StackError."""
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        write_private(Path(target), text)
+    except OSError as error:
+        do = "`waybill oidc rotate --to -` prints the new content, which root can put there"
+        raise StackError(f"{target} cannot be written ({error.strerror}): {do}") from None
+
+
+def _say_all(keys: tuple[SigningKey, ...], now: datetime, out: TextIO) -> None:
     signer = key_file.signer(keys, now)
     for key in keys:
         end = key_file.withdrawn_at(keys, key, _lifetime())
@@ -66,7 +86,7 @@ def _say_all(keys: tuple[SigningKey, ...], now: datetime) -> None:
             "signs" if key is signer else f"signs from {key.begin:%Y-%m-%d %H:%M:%SZ}" if key.begin > now else "checks"
         )
         until = f", published until {end:%Y-%m-%d %H:%M:%SZ}" if end else ""
-        say(f"  {_name(key)}  {use}{until}")
+        out.write(f"  {_name(key)}  {use}{until}\n")
 
 
 def _name(key: SigningKey) -> str:

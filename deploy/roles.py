@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from transferapi.config import CHECKOUT, Config
 
+from .stack.errors import PassingError
 from .stack.roles import MIGRATING, WEB, worker_words
 from .upgrade_commands import expand
 from .user_commands import Declare
@@ -24,18 +25,42 @@ from .user_commands import Declare
 EX_CONFIG, EX_TEMPFAIL = 78, 75
 #: The seconds for which hosts wait for the one that migrates, and those between two attempts.
 WAIT_SECONDS, PAUSE = 600.0, 1.0
+#: Seconds of `--wait` at most.
+MOST_WAIT = 86400.0
 
 
 def declare(commands: Any, command: Declare) -> None:
     """Add the command to the parser."""
     said = command(commands, "run", run_role, "run one role of the service; status 78: the settings are wrong")
     said.add_argument("role", choices=tuple(ROLES))
+    said.add_argument(
+        "--wait",
+        type=_seconds,
+        metavar="SECONDS",
+        help="of migrate: how long it tries again while the database is away, a table is in use or others migrate",
+    )
+
+
+def _seconds(text: str) -> float:
+    """Parse `--wait`. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= MOST_WAIT:
+        raise argparse.ArgumentTypeError(f"0 to {MOST_WAIT:.0f} seconds")
+    return seconds
 
 
 def run_role(config: Config, arguments: argparse.Namespace) -> int:
     """Check the settings, then become the role. Returns the exit status."""
     if missing := _missing(config):
         sys.stderr.write(f"waybill: {', '.join(missing)} must be set for `waybill run {arguments.role}`\n")
+        return EX_CONFIG
+    if arguments.role == "migrate":
+        return _migrate(config, arguments.wait)
+    if arguments.wait is not None:
+        sys.stderr.write(f"waybill: --wait is for `waybill run migrate`, not for {arguments.role}\n")
         return EX_CONFIG
     return ROLES[arguments.role](config)
 
@@ -96,16 +121,44 @@ def _set_up() -> None:
     django.setup()
 
 
-def _migrate(config: Config) -> int:
-    """Bring the schema to this version, as `waybill upgrade` does. Hosts do so one after the other."""
+def _migrate(config: Config, wait: float | None = None) -> int:
+    """Bring the schema to this version, as `waybill upgrade` does. Hosts do so one after the other.
+
+    wait: the seconds for which it tries again after failures that pass. systemd needs this: it gives up the units that
+    require the migrations when these fail once, also where it starts them again.
+    """
     _set_up()
-    from django.db import connection
+    from django.db import InterfaceError, OperationalError, connection
 
     from transferapi import schema_version
 
-    schema_version.when_the_database_answers(connection.ensure_connection)
-    if not _take_lock():
-        sys.stderr.write(f"waybill: another host has been migrating the database for {WAIT_SECONDS:g} s\n")
+    until = time.monotonic() + (wait or 0.0)
+    told = ""
+    while True:
+        patience = max(schema_version.PATIENCE, until - time.monotonic())
+        schema_version.when_the_database_answers(connection.ensure_connection, patience)
+        try:
+            return _migrate_now(until)
+        except (PassingError, OperationalError, InterfaceError) as error:
+            if time.monotonic() > until:
+                raise
+            # The text of other errors may hold the address of the database, with its password.
+            reason = str(error) if isinstance(error, PassingError) else "the connection to the database was lost"
+        if reason != told:
+            sys.stderr.write(f"waybill: {reason}; trying again\n")
+            told = reason
+        connection.close()
+        time.sleep(PAUSE)
+
+
+def _migrate_now(until: float) -> int:
+    """until: how long it waits for another host at least. Raises StackError, OperationalError, InterfaceError."""
+    from transferapi import schema_version
+
+    begun = time.monotonic()
+    if not _take_lock(max(begun + WAIT_SECONDS, until)):
+        waited = time.monotonic() - begun
+        sys.stderr.write(f"waybill: another host has been migrating the database for {waited:.0f} s\n")
         return EX_TEMPFAIL
     # The end of the session releases the lock.
     expand()
@@ -113,11 +166,10 @@ def _migrate(config: Config) -> int:
     return 0
 
 
-def _take_lock() -> bool:
+def _take_lock(until: float) -> bool:
     """Wait until no other session migrates; False: that took too long."""
     from django.db import connection
 
-    until = time.monotonic() + WAIT_SECONDS
     while True:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATING])

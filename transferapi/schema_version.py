@@ -113,9 +113,13 @@ def check_or_exit() -> None:
         connection.close()
 
 
-def when_the_database_answers(act: Callable[[], None]) -> None:
-    """Call `act`, again while the database does not answer; after `PATIENCE` the program ends with status 75."""
-    until = time.monotonic() + PATIENCE
+def when_the_database_answers(act: Callable[[], None], patience: float | None = None) -> None:
+    """Call `act`, again while the database does not answer; then the program ends with status 75.
+
+    patience: seconds; PATIENCE where it is not given.
+    """
+    seconds = PATIENCE if patience is None else patience
+    until = time.monotonic() + seconds
     while True:
         try:
             act()
@@ -124,7 +128,7 @@ def when_the_database_answers(act: Callable[[], None]) -> None:
             connection.close()
             if time.monotonic() > until:
                 # The text of the error may hold the address of the database, with its password.
-                _exit(f"the database did not answer for {PATIENCE:g} s", EX_TEMPFAIL)
+                _exit(f"the database did not answer for {seconds:.0f} s", EX_TEMPFAIL)
             time.sleep(PAUSE)
 
 

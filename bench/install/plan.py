@@ -46,6 +46,7 @@ PLAN: tuple[Run | Act, ...] = (
     Run("several-hosts", "whole", "web"),
     Run("install", "first-user", "web"),
     Act("confined", "each process runs without capabilities, behind its filter of system calls"),
+    Act("late_database", "PostgreSQL answers 45 s after the start of the units: all of them run then"),
     Run("metrics", "metrics", "web"),
     Act("transfer", "a transfer through https between two GridFTP servers, compared by hash"),
     Act("unfinished", "a transfer to a server that is away"),
@@ -74,5 +75,10 @@ PLAN: tuple[Run | Act, ...] = (
     Run("front-servers", "nginx", "single"),
     Run("install", "first-user", "single"),
     Run("metrics", "metrics", "single"),
+    Run("backup", "nightly", "single"),
+    Run("keys", "vault", "single"),
+    Run("keys", "oidc", "single"),
+    Act("rotated", "the new keys are in force, and the service starts with them"),
     Run("install", "upgrade", "single", newer=True),
+    Act("healthy", "`waybill doctor` finds nothing to change in limits, versions, files and keys"),
 )

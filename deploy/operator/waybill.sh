@@ -11,5 +11,6 @@ if [ ! -e "$settings" ]; then
     exit 78
 fi
 exec systemd-run --quiet --pty --pipe --wait --collect --property=User=waybill --property=UMask=0077 \
+    --property=LimitNOFILE=65536 --property=LimitCORE=0 --property=TasksMax=1024 \
     --property=EnvironmentFile="$settings" --property=EnvironmentFile=-/etc/waybill/host.env \
     --setenv=WAYBILL_HOME=/var/lib/waybill --setenv=TMPDIR=/var/tmp -- /opt/waybill/bin/waybill "$@"

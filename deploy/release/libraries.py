@@ -18,6 +18,7 @@ from .source import Source, run
 SUITE, PYTHON, FULL_PYTHON = "bookworm", "3.11", "3.11.2"
 #: The versions of the C library (PEP 600) whose wheels run there: Debian 12 has 2.36.
 WHEELS = ("2014", *(f"_2_{minor}" for minor in range(17, 37)))
+LOCK = "requirements.lock"
 #: The command `waybill`, by the folder of the libraries and the Python.
 COMMAND = """#!/bin/sh
 PYTHONPATH={folder} exec {python} -P -m deploy.entry "$@"
@@ -34,7 +35,8 @@ def install(source: Source, wheel: Path, folder: Path) -> None:
     pip += [f"--platform=manylinux{version}_{platform.machine()}" for version in WHEELS]
     run([*pip, "--require-hashes", "-r", lock], folder.parent, source.environ)
     run([*pip, wheel.resolve()], folder.parent, source.environ)
-    lock.unlink()
+    # Beside the code, where `waybill doctor` compares it with what is installed.
+    lock.rename(folder / LOCK)
     # The scripts of libraries name the Python that installed them.
     shutil.rmtree(folder / "bin", ignore_errors=True)
     _forget_place(folder)

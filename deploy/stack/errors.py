@@ -3,6 +3,7 @@
 StackError
 |- StartError      a process did not become ready
 |- HomeError       WAYBILL_HOME cannot be used
+|- PassingError    another try may succeed, without a change by anybody
 |- BusyError       another instance has this home or this port
 """
 
@@ -27,6 +28,10 @@ class StartError(StackError):
 
 class HomeError(StackError):
     """The home folder cannot be made, written to, or reached."""
+
+
+class PassingError(StackError):
+    """A failure that ends by itself: a table in use, a lost connection."""
 
 
 class BusyError(StackError):

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.core.management.sql import emit_post_migrate_signal
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.migrations.migration import Migration
 
-from deploy.stack.errors import StackError
+from deploy.stack.errors import PassingError, StackError
 from deploy.stack.roles import MIGRATING
+from transferapi.outages.database import is_outage
 from transferapi.schema_migration import BoundedExecutor, LockedError
 from transferapi.schema_version import CONTRACT, EXPAND, Key
 from transferapi.tasks.upkeep import service_processes
@@ -59,7 +60,10 @@ def chosen(plan: Plan, running: Sequence[Process], *, contract: bool) -> list[St
 
 
 def run(steps: Sequence[Step]) -> None:
-    """Run these migrations, in order. Raises StackError; what was done stays done."""
+    """Run these migrations, in order. Raises StackError, and PassingError where another try may succeed.
+
+    Migrations that were done stay done.
+    """
     executor = BoundedExecutor(connection)
     wanted = {step.key for step in steps}
     pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -71,9 +75,18 @@ def run(steps: Sequence[Step]) -> None:
         executor.migrate([_key(one) for one, _ in plan], plan=plan)
         emit_post_migrate_signal(verbosity=0, interactive=False, db=connection.alias, plan=plan)
     except LockedError as error:
-        raise StackError(str(error)) from None
+        raise PassingError(str(error)) from None
+    except (OperationalError, InterfaceError) as error:
+        if is_outage(error.__cause__ or error):
+            # The text may hold the address of the database, with its password.
+            raise PassingError("the connection to the database was lost during a migration, which was undone") from None
+        raise StackError(_undone(error)) from None
     except DatabaseError as error:
-        raise StackError(f"a migration failed, and was undone: {str(error).strip()}") from None
+        raise StackError(_undone(error)) from None
+
+
+def _undone(error: DatabaseError | InterfaceError) -> str:
+    return f"a migration failed, and was undone: {str(error).strip()}"
 
 
 def _key(migration: Migration) -> Key:

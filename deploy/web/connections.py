@@ -131,6 +131,8 @@ class Connection:
         #: A hash of the credentials that the request shows, not verified; 0: it shows none.
         self.credential = 0
         self.request: Any = None
+        #: The last answer without the application, and its request, until the worker has noted it.
+        self.early: tuple[EarlyAnswer, Any] | None = None
         self.unsent: deque[memoryview] = deque()
         #: Octets in `unsent`.
         self.held = 0
@@ -199,6 +201,7 @@ class Connection:
 
     def answer_early(self, answer: EarlyAnswer) -> None:
         """Answer without the application. Raises OSError."""
+        self.early = answer, self.request
         self._drop_body()
         self.put(answer.octets())
         self.answered(keep=False)

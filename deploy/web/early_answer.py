@@ -18,6 +18,8 @@ class EarlyAnswer:
     text: str
     kind: str = "text/plain"
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: Of the document, for the log.
+    request_id: str = ""
 
     def octets(self) -> bytes:
         text = self.text.encode()

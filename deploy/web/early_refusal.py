@@ -21,6 +21,7 @@ from transferapi.rest.cross_origin import middleware
 from transferapi.rest.cross_origin.registered_origins import origins
 from transferapi.rest.http import errors, parsing
 from transferapi.rest.http.base import View
+from transferapi.rest.http.trusted_proxies import request_id_of
 
 from .early_answer import EarlyAnswer
 
@@ -39,9 +40,9 @@ def refusal_of(request: Any, length: int, *, shows_credential: bool) -> EarlyAns
         return None
     shows_credential = shows_credential or any(name.startswith(_OF_CERTIFICATES) for name, _ in request.headers)
     if IsAuthenticated in view.permission_classes and not shows_credential:
-        return _refusal(NotAuthenticated(), path)
+        return _refusal(NotAuthenticated(), path, request)
     most = parsing.longest_body(view)
-    return _refusal(parsing.too_long(most), path) if length > most else None
+    return _refusal(parsing.too_long(most), path, request) if length > most else None
 
 
 def readable(refusal: EarlyAnswer, request: Any) -> EarlyAnswer:
@@ -61,9 +62,15 @@ def _view_of(path: str) -> type[View] | None:
     return found if isinstance(found, type) and issubclass(found, View) else None
 
 
-def _refusal(error: Exception, path: str) -> EarlyAnswer:
-    status, headers, document = errors.answer(error, SimpleNamespace(path=path))
-    return EarlyAnswer(f"{status} {HTTPStatus(status).phrase}", json.dumps(document), "application/json", headers)
+def _refusal(error: Exception, path: str, request: Any) -> EarlyAnswer:
+    shown = SimpleNamespace(path=path)
+    address = str(request.peer_addr[0]) if isinstance(request.peer_addr, tuple) else ""
+    given = [value for name, value in request.headers if name == "X-REQUEST-ID"]
+    if name := request_id_of(address, ",".join(given)):
+        errors.set_request_id(shown, name)
+    status, headers, document = errors.answer(error, shown)
+    phrase = f"{status} {HTTPStatus(status).phrase}"
+    return EarlyAnswer(phrase, json.dumps(document), "application/json", headers, errors.request_id(shown))
 
 
 __all__ = ["readable", "refusal_of"]

@@ -112,9 +112,11 @@ def post_fork(server: object, worker: Any) -> None:
     from transferapi.tasks.upkeep.watch import Watch
 
     from .early_refusal import readable, refusal_of
+    from .refusals import Refusals
     from .tunnels import TunnelForwarder
 
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
+    worker.note_early = Refusals().note
     COUNTS.take_slot(worker.slot)
     database.watch(database.OF_REQUESTS)
     worker.tunnels = TunnelForwarder(_config.relay)

@@ -130,6 +130,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.refusal_of: Callable[..., EarlyAnswer | None] = lambda *_, **__: None
         #: Makes an early answer one that a page of another site can read. `gunicorn_conf` sets this.
         self.readable: Callable[[EarlyAnswer, Any], EarlyAnswer] = lambda answer, _: answer
+        #: Notes an early answer, with gunicorn's request and the client's address. `gunicorn_conf` sets this.
+        self.note_early: Callable[[EarlyAnswer, Any, str], None] = lambda *_: None
         #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
         self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
         self._next_tick = 0.0
@@ -252,6 +254,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.close()
         except Exception as error:
             self._refuse(conn, error)
+        if conn.early is not None:
+            self._note_early(conn, *conn.early)
         if conn.stage is Stage.WORKING and (answer := self._early_answer(conn)):
             self._run(conn, functools.partial(conn.answer_early, self.readable(answer, conn.request)))
         elif conn.stage is Stage.WORKING and is_tunnel(conn.request):
@@ -263,6 +267,11 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._drop(conn)
         else:
             self._wait(conn)
+
+    def _note_early(self, conn: Connection, answer: EarlyAnswer, request: Any) -> None:
+        conn.early = None
+        if answer is not _ALIVE:
+            self.note_early(answer, request, self.client_address(conn.address, conn.forwarded))
 
     def _give_to_relay(self, conn: Connection) -> None:
         """An agent's connection belongs to the relay from now on."""

@@ -336,6 +336,22 @@ def views() -> Iterator[tuple[str, Any]]:
     yield from below(get_resolver().url_patterns, "/")
 
 
+#: Of nginx, and of Caddy.
+IDS = r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def test_the_id_of_a_request_is_that_of_the_front_server_and_not_of_a_stranger(front: int) -> None:
+    status, answer = ask(front, "/v0.10/task_list", [("X-Request-Id", "of-a-stranger")])
+    assert status == 401
+    assert re.fullmatch(IDS, answer["request_id"]), answer
+
+
+def test_a_long_body_that_is_refused_by_its_head_has_the_id_of_nginx(ours: int) -> None:
+    status, answer = announce(ours, "POST", "/v0.10/transfer", [("X-Request-Id", "of-a-stranger")], 40 * MB)
+    assert status == 401
+    assert re.fullmatch(IDS, answer["request_id"]), answer
+
+
 def test_what_nginx_refuses_is_a_document_for_programs_and_a_page_for_browsers(ours: int) -> None:
     path = '/v0.10/bookmark"?token=secret'
     status, answer = announce(ours, "POST", path, [], 5 * MB)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,27 @@ def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
     assert list(worker_processes.ages()) == [f"{host}:3"]
 
 
+def test_a_worker_that_runs_and_does_not_report_is_told_although_others_work(database_url: str) -> None:
+    """And not one that was killed, nor a process that has got the number of one since."""
+    there = load({"DATABASE_URL": database_url})
+    host = socket.gethostname()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait(60)
+    for pid in (os.getpid(), dead.pid):
+        worker_processes.report(f"{host}:{pid}", host)
+    put_back("10 years")
+    worker_processes.report(f"{host}:1", host)
+    check_command._worker(there, [])
+    for name in (f"{host}:{os.getpid()}", f"{host}:{dead.pid}"):
+        worker_processes.report(name, host)
+    put_back("30 seconds")
+    worker_processes.report(f"{host}:1", host)
+    # This process is older than its report in the table.
+    eventually(lambda: check_command._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
+    with pytest.raises(StackError, match=rf"runs and has not reported: process {os.getpid()} for \d+ s$"):
+        check_command._worker(there, [])
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_command_asks_the_database_itself(database_url: str, tmp_path: Path, apart: bool) -> None:
     """In a process of its own, as a container's health check. apart: the address is in a file."""
@@ -249,13 +270,34 @@ def test_programs_that_do_not_listen_are_told() -> None:
 
 
 def test_another_program_at_the_port_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with (
+        a_program_that_says(b"220 ready\r\n", "127.0.0.1") as port,
+        pytest.raises(StackError, match=f"the program at port {port} is not the ssh shell"),
+    ):
+        waybill("check", "shell", WAYBILL_SSH_PORT=str(port))
+
+
+@pytest.mark.parametrize(
+    ("listens", "host"), [("127.0.0.2", "127.0.0.2"), ("127.0.0.1", "0.0.0.0"), ("::1", "::"), ("::1", "::1")]
+)
+def test_the_shell_is_asked_where_it_listens(listens: str, host: str) -> None:
+    """With the settings of this process, and with those of the environment alone."""
+    with a_program_that_says(b"SSH-2.0-Waybill\r\n", listens) as port:
+        assert waybill("check", "shell", WAYBILL_SSH_PORT=str(port), WAYBILL_SSH_HOST=host) == 0
+    with a_program_that_says(b"SSH-2.0-Waybill\r\n", listens) as port:
+        status, _, error = health_check("shell", WAYBILL_SSH_PORT=str(port), WAYBILL_SSH_HOST=host)
+        assert status == 0, error
+
+
+@contextmanager
+def a_program_that_says(greeting: bytes, host: str) -> Iterator[int]:
+    """It greets one client; its port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
 
         def greet() -> None:
-            with server.accept()[0] as sock:
-                sock.sendall(b"220 ready\r\n")
+            with suppress(OSError), server.accept()[0] as sock:
+                sock.sendall(greeting)
 
         threading.Thread(target=greet, daemon=True).start()
-        with pytest.raises(StackError, match=f"the program at port {port} is not the ssh shell"):
-            waybill("check", "shell", WAYBILL_SSH_PORT=str(port))
+        yield server.getsockname()[1]

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import InternalError, connection, transaction
@@ -30,6 +31,7 @@ from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
 from identity.audit import log
 from identity.models import Credential, User
+from tests import hostile_certificates as grid
 from tests.integration.cast import submit, take
 from tests.integration.web_server import web_server
 from tests.waiting import eventually
@@ -346,3 +348,19 @@ def test_promtool_accepts_the_names(client: Client) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     named = {family.name for family in text_string_to_metric_families(text.decode())}
     assert {one.name.removesuffix("_total") for one in FAMILIES.values()} == named
+
+
+def test_the_end_of_the_certificate_of_the_web_server(client: Client, settings: Any, tmp_path: Path) -> None:
+    """Of the file as it is now; a file without a certificate is no error."""
+    name = ("waybill_certificate_expires_seconds", ())
+    settings.TLS_CERTIFICATE = None
+    assert name not in samples(client)
+    settings.TLS_CERTIFICATE = path = tmp_path / "certificate.pem"
+    assert name not in samples(client)
+    authority, now = grid.authority(), timezone.now()
+    for days in (9, 90):
+        host = grid.host(authority, begins=now - timedelta(days=1), ends=now + timedelta(days=days))
+        path.write_bytes(grid.certificate_pem(host.certificate))
+        assert days * 86400 - 120 < samples(client)[name] <= days * 86400
+    path.write_text("no certificate")
+    assert name not in samples(client)

@@ -6,10 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import psycopg2
 import pytest
@@ -171,3 +174,74 @@ def test_migrations_wait_for_a_database_and_end_with_status_75(environ: dict[str
     done = subprocess.run(words, env=environ, cwd=CHECKOUT, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 75, done.stderr
     assert done.stderr == "waybill: the database did not answer for 0 s\n"
+
+
+@contextmanager
+def a_server_that_hangs_up(path: Path) -> Iterator[list[None]]:
+    """A local socket that refuses to speak, as PostgreSQL while its host starts; one item for each caller."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o777)
+        listener.listen()
+        callers: list[None] = []
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+                    callers.append(None)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            yield callers
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(30)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_migrations_with_a_wait_outlast_a_database_that_starts_late(environ: dict[str, str], tmp_path: Path) -> None:
+    """A script in place of the command, so that its usual patience is over at once."""
+    script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
+    script += "raise SystemExit(cli.main(['run', 'migrate', '--wait', '600']))"
+    log = tmp_path / "migrate.log"
+    address, _, real = environ["DATABASE_URL"].partition("?host=")
+    [there] = Path(unquote(real)).glob(".s.PGSQL.*[0-9]")
+    with tempfile.TemporaryDirectory() as folder, a_server_that_hangs_up(Path(folder) / there.name) as callers:
+        environ["DATABASE_URL"] = f"{address}?host={quote(folder)}"
+        process = spawn([sys.executable, "-c", script], log=log, env=environ, cwd=CHECKOUT)
+        try:
+            eventually(lambda: len(callers) > 3 or process.poll() is not None, seconds=90)
+            assert process.poll() is None, log.read_text()
+            (Path(folder) / "real").symlink_to(there)
+            (Path(folder) / "real").replace(Path(folder) / there.name)
+            assert process.wait(90) == 0, log.read_text()
+        finally:
+            stop(process)
+    assert log.read_text() == "Nothing to do.\n"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_migrations_with_a_wait_outlast_a_database_that_restarts(environ: dict[str, str], tmp_path: Path) -> None:
+    """Their session ends while they wait for another host; without the wait that is the end."""
+    log = tmp_path / "migrate.log"
+    with another_host_migrates(environ["DATABASE_URL"]) as connection, connection.cursor() as cursor:
+        process = spawn([*RUN, "migrate", "--wait", "600"], log=log, env=environ, cwd=CHECKOUT)
+
+        def ended() -> bool:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND query LIKE 'SELECT pg_try_advisory_lock(%%'"
+            )
+            return cursor.fetchone() != (0,) or process.poll() is not None
+
+        try:
+            eventually(ended, seconds=90)
+            eventually(lambda: "trying again" in log.read_text() or process.poll() is not None, seconds=90)
+            assert process.poll() is None, log.read_text()
+            connection.close()
+            assert process.wait(90) == 0, log.read_text()
+        finally:
+            stop(process)
+    assert log.read_text() == "waybill: the connection to the database was lost; trying again\nNothing to do.\n"

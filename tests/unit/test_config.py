@@ -23,7 +23,7 @@ from deploy.stack.home import new_rsa_key
 from endpoints.addresses.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, SECRETS, ConfigError, load
 from transferapi.config.secret_files import MAX_OCTETS
-from transferapi.config.servers import broker_options, broker_url, database, sentinels
+from transferapi.config.servers import SMALL_STATEMENTS, TIME_LIMITS, broker_options, broker_url, database, sentinels
 from transferapi.outages import hosts
 
 SECRET = "s3cret-" + "x" * 40
@@ -363,3 +363,13 @@ def test_a_certificate_and_its_key_belong_together(tmp_path: Path) -> None:
         assert "give both, or neither" in problems(**{name: str(path)})
     missing = problems(WAYBILL_TLS_CERTIFICATE=str(chain), WAYBILL_TLS_KEY=str(tmp_path / "nothing"))
     assert "nothing cannot be read" in missing
+
+
+def test_the_page_gives_the_role_the_limits_that_a_pooler_drops() -> None:
+    """PgBouncer takes no `options`, so that none of these would be in force."""
+    page = (CHECKOUT / "docs" / "operate" / "external-servers.md").read_text()
+    assert "ignore_startup_parameters = options\n" in page
+    limits = [word for word in f"{TIME_LIMITS} {SMALL_STATEMENTS}".split() if word != "-c"]
+    assert len(limits) > 4
+    for limit in limits:
+        assert f"ALTER ROLE waybill SET {limit.replace('=', ' = ')};" in page

@@ -28,6 +28,9 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillDatabaseAway": ("waybill_database_answers", "0x90", "1x90", 5),
     "WaybillQuestionUnanswered": ('waybill_question_answered{question="tasks"}', "0x90", "1x90", 20),
     "WaybillNoWorker": ("waybill_workers", "0x90", "2x90", 5),
+    "WaybillWorkersFewer": ("waybill_workers", "2x30 1x60", "2x90", 45),
+    "WaybillRelayAway": ("waybill_relays", "1x30 0x60", "0x90", 40),
+    "WaybillShellAway": ("waybill_shells", "1x30 0x60", "0x90", 40),
     "WaybillSweepLate": ('waybill_round_overdue_seconds{round="sweep"}', "31x90", "3x90", 5),
     "WaybillRoundLate": ('waybill_round_overdue_seconds{round="mails"}', "901x90", "31x90", 20),
     "WaybillQueueOld": ("waybill_oldest_queued_seconds", "1801x90", "1700x90", 20),
@@ -43,6 +46,9 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillServerErrors": ('waybill_request_seconds_count{route="/",status="5xx"}', "0+12x90", "3x90", 30),
     "WaybillSlow": ('waybill_request_seconds_bucket{route="/",status="2xx",le="5.0"}', "0x90", "0+60x90", 30),
     "WaybillRedisAway": ("waybill_redis_answers", "0x90", "1x90", 5),
+    "WaybillCredentialsExpire": ('waybill_credentials_expiring{within="1d"}', "30x1500 90x200", "90x1700", 1600),
+    "WaybillCertificateEnds": ("waybill_certificate_expires_seconds", "1209000x90", "1210000x90", 70),
+    "WaybillBackupOld": ("waybill_backup_age_seconds", "130000x90", "90000x90", 70),
 }
 #: More series that a rule needs.
 BESIDE = {

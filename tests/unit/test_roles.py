@@ -94,3 +94,15 @@ def test_the_parser_has_one_command_for_all_roles() -> None:
     arguments = cli.parser().parse_args(["run", "worker"])
     assert isinstance(arguments, argparse.Namespace)
     assert (arguments.run, arguments.role) == (roles.run_role, "worker")
+
+
+def test_only_the_migrations_wait_and_not_for_ever(
+    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "web", "--wait", "5"]) == 78
+    assert capsys.readouterr().err == "waybill: --wait is for `waybill run migrate`, not for web\n"
+    for seconds in ("-1", "86401", "nan", "long"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["run", "migrate", f"--wait={seconds}"])
+        assert ended.value.code == 2
+        assert "0 to 86400 seconds" in capsys.readouterr().err

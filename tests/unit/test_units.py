@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import cli, roles
+from deploy import check, cli, roles
+from deploy.backup import nightly
 from deploy.stack.home import new_rsa_key
 from deploy.stack.roles import STOP_SECONDS
 from identity.vault.keys import new_key
@@ -25,6 +26,10 @@ UNITS = {
     "relay": "waybill-relay.service",
     "migrate": "waybill-migrate.service",
 }
+#: Services of timers, and their timers.
+TIMED = {"backup": "waybill-backup.service", "check": "waybill-check@.service"}
+TIMERS = {name.replace(".service", ".timer") for name in TIMED.values()}
+SERVICES = {**UNITS, **TIMED}
 EXAMPLE = "waybill.env.example"
 #: Of 100: what `systemd-analyze security` counts as exposed; a unit without any protection has 96.
 MOST_EXPOSED = 20
@@ -33,7 +38,7 @@ MOST_EXPOSED = 20
 def settings(role: str) -> dict[str, list[str]]:
     """All lines NAME=VALUE of the unit of a role."""
     found: dict[str, list[str]] = {}
-    for line in (FOLDER / UNITS[role]).read_text().splitlines():
+    for line in (FOLDER / SERVICES[role]).read_text().splitlines():
         if matched := re.fullmatch(r"(\w+)=(.*)", line):
             found.setdefault(matched[1], []).append(matched[2])
     return found
@@ -41,7 +46,7 @@ def settings(role: str) -> dict[str, list[str]]:
 
 def test_each_role_has_a_unit_and_each_unit_starts_a_role() -> None:
     assert UNITS.keys() == roles.ROLES.keys()
-    assert {path.name for path in FOLDER.iterdir()} == {*UNITS.values(), "waybill.target", EXAMPLE}
+    assert {path.name for path in FOLDER.iterdir()} == {*SERVICES.values(), *TIMERS, "waybill.target", EXAMPLE}
     for role in UNITS:
         [command] = settings(role)["ExecStart"]
         program, *words = command.split()
@@ -51,10 +56,10 @@ def test_each_role_has_a_unit_and_each_unit_starts_a_role() -> None:
 
 def test_all_units_are_confined_in_the_same_way() -> None:
     """From the comment on, up to the next section."""
-    parts = {(FOLDER / name).read_text().partition("# What the process may do")[2] for name in UNITS.values()}
-    [part] = {part.partition("[Install]")[0] for part in parts}
+    parts = {(FOLDER / name).read_text().partition("# What the process may do")[2] for name in SERVICES.values()}
+    [part] = {part.partition("[Install]")[0].strip() for part in parts}
     assert "SystemCallFilter=@system-service" in part
-    assert all(settings(role)["User"] == ["waybill"] and "MemoryMax" in settings(role) for role in UNITS)
+    assert all(settings(role)["User"] == ["waybill"] and "MemoryMax" in settings(role) for role in SERVICES)
 
 
 def test_units_and_containers_wait_as_long_as_a_role_needs_to_stop() -> None:
@@ -71,8 +76,42 @@ def test_units_do_not_try_again_with_wrong_settings_and_migrate_first() -> None:
         assert settings(role).get("Requires") == (None if role == "migrate" else ["waybill-migrate.service"])
 
 
+def test_the_migrations_wait_for_a_database_that_starts_late() -> None:
+    """A failure would end the start of all units that require them, and no later try would start these."""
+    [command] = settings("migrate")["ExecStart"]
+    wait = cli.parser().parse_args(command.split()[1:]).wait
+    assert settings("migrate")["TimeoutStartSec"] == ["2h"]
+    assert 1800 <= wait < 7200
+
+
+def test_each_role_that_stays_is_checked_while_it_runs() -> None:
+    [command] = settings("check")["ExecStart"]
+    for role in UNITS.keys() - {"migrate"}:
+        [wanted] = settings(role)["Wants"]
+        assert wanted == f"network-online.target waybill-check@{role}.timer"
+        arguments = cli.parser().parse_args(command.replace("%i", role).split()[1:])
+        assert (arguments.run, arguments.program) == (check.run_check, role)
+    timer = (FOLDER / "waybill-check@.timer").read_text()
+    assert "StopWhenUnneeded=yes\n" in timer
+    assert "OnUnitInactiveSec=1min\n" in timer
+
+
+def test_the_backup_of_a_night_is_where_the_page_says() -> None:
+    [command] = settings("backup")["ExecStart"]
+    arguments = cli.parser().parse_args(command.split()[1:])
+    assert arguments.run is nightly.run_nightly
+    [folders] = settings("backup")["StateDirectory"]
+    assert {str(arguments.folder), str(arguments.keys)} <= {f"/var/lib/{name}" for name in folders.split()}
+    page = (CHECKOUT / "docs" / "operate" / "backup.md").read_text()
+    assert f"`{arguments.folder}`" in page
+    assert f"`{arguments.keys}`" in page
+    assert f"{arguments.keep} backups" in page
+    timer = (FOLDER / "waybill-backup.timer").read_text()
+    assert "WantedBy=waybill.target\n" in timer, "or a start of the target after an upgrade leaves it out"
+
+
 def test_units_set_known_variables_and_no_secret() -> None:
-    for role in UNITS:
+    for role in SERVICES:
         names = {one.partition("=")[0] for line in settings(role)["Environment"] for one in line.split()}
         assert names <= {*KNOWN, "PYTHONUNBUFFERED", "TMPDIR"}
         assert not names & {*SECRETS}
@@ -115,6 +154,9 @@ def test_the_command_of_operators_has_the_settings_and_the_account_of_the_units(
     for line in settings("worker")["Environment"]:
         assert all(word in script for word in line.split() if word.startswith(("WAYBILL_", "TMPDIR")))
     assert "--property=User=waybill" in script
+    for name in ("LimitNOFILE", "LimitCORE", "TasksMax"):
+        [value] = settings("worker")[name]
+        assert f"--property={name}={value} " in script, "or `waybill doctor` judges limits that no role has"
     assert f"{PROGRAM} " in script
 
 

@@ -16,7 +16,8 @@ _OF_REDIS = (redis.ConnectionError, redis.TimeoutError)
 #: Celery has its own connection to Redis, and writes a line when it is lost, and one for each try.
 _CONSUMER = "celery.worker.consumer.consumer"
 _ABOUT_REDIS = ("consumer: Connection to broker lost", "consumer: Cannot connect to")
-#: Django writes a line for each answer with this status, beside the access line and that of the error.
+#: Django writes a line for each answer with status 503. It has no traceback where the API made the answer and wrote the
+#: error itself, or where nothing failed (/readyz, maintenance). Everywhere else it is the only line with the cause.
 _OF_ANSWERS = "django.request"
 
 
@@ -41,6 +42,6 @@ class OutageFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == _CONSUMER and record.getMessage().startswith(_ABOUT_REDIS):
             return not redis_link.outage_of(settings.REDIS_URL).met(redis.ConnectionError())
-        if record.name == _OF_ANSWERS and getattr(record, "status_code", 0) == 503:
+        if record.name == _OF_ANSWERS and getattr(record, "status_code", 0) == 503 and not record.exc_info:
             return not is_watching()
         return not is_told(record.exc_info[1] if record.exc_info else None)

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import ResolverMatch
 
 from identity.models import User
 from transferapi.logs import context
@@ -44,7 +45,11 @@ class AccessLog:
 
 def route_of(request: HttpRequest) -> str:
     """The route; one that is a regular expression without its ends."""
-    found = request.resolver_match
+    return route_of_match(request.resolver_match)
+
+
+def route_of_match(found: ResolverMatch | None) -> str:
+    """The same of what Django has resolved."""
     route = found.route.removeprefix("^").removesuffix(r"\Z") if found else ""
     return f"/{route}" if found else "(no such route)"
 

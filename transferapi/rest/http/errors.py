@@ -130,6 +130,11 @@ def request_id(request: Any) -> str:
     return str(django_request.waybill_request_id)
 
 
+def set_request_id(request: Any, name: str) -> None:
+    """Before the first call of `request_id`: the name that a trusted front server gave this request."""
+    request.waybill_request_id = name
+
+
 def resource(request: Any) -> str:
     """The path below the version, as documents name it, without characters that are invalid in JSON or a log."""
     path = str(request.path).removeprefix("/v0.10")

@@ -8,6 +8,7 @@ front server that is not configured for certificates passes on these headers as 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,10 @@ from django.utils.crypto import constant_time_compare
 
 from identity.audit.origin import Origin, comes_from
 
+from .errors import set_request_id
+
+#: nginx has 32 hexadecimal digits, Caddy a UUID.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
 _SECRET = "HTTP_X_WAYBILL_FRONT_SECRET"  # noqa: S105 - the name of a header
 #: A key of the environment of a request. No header can have this name.
 _VOUCHED = "waybill.vouched"
@@ -41,6 +46,8 @@ class TrustedProxies:
             _drop(meta, _OF_ADDRESSES)
         if not meta[_VOUCHED]:
             _drop(meta, _OF_CERTIFICATES)
+        if name := request_id_of(meta.get("REMOTE_ADDR", ""), meta.get("HTTP_X_REQUEST_ID", "")):
+            set_request_id(request, name)
         with comes_from(Origin(address_of(request))):
             return self._get_response(request)
 
@@ -70,6 +77,14 @@ def client_address(address: str, forwarded: str) -> str:
         if not _is_front(address):
             break
     return address
+
+
+def request_id_of(address: str, header: str) -> str:
+    """The id that a front server gave this request (X-Request-Id), so that both logs have the same; "": none.
+
+    address: of the other end of the connection. A header that occurs twice, joined by a comma, is ignored.
+    """
+    return header if _REQUEST_ID.fullmatch(header) and _is_front(address) else ""
 
 
 def _is_secret(shown: str) -> bool:

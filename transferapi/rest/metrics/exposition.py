@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
+from django.conf import settings
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -14,6 +15,7 @@ from prometheus_client.registry import Collector
 from transferapi.tasks.upkeep import figures
 from transferapi.tasks.upkeep.figures import Values
 
+from . import certificate
 from .families import FAMILIES, OF_DATABASE, Type
 from .sampler import Sampler
 from .shared_counts import BUCKETS, COUNTS
@@ -50,9 +52,12 @@ def _of_web() -> Iterator[Metric]:
     sums = COUNTS.sums()
     yield _family("web_processes", {(): sums.processes})
     yield _family("requests_in_progress", {(): sums.in_progress})
+    yield _family("requests_refused_early", COUNTS.refusals())
     yield _family("database_statements", {(): sums.statements})
     yield _family("database_statement_seconds", {(): sums.statement_seconds})
     yield _family("redis_round_trips", {(): sums.redis})
+    left = certificate.seconds_left(settings.TLS_CERTIFICATE)
+    yield _family("certificate_expires_seconds", {} if left is None else {(): left})
     declared = FAMILIES["request_seconds"]
     family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
     for labels, one in sorted(COUNTS.histograms().items()):

@@ -73,6 +73,7 @@ OF_DATABASE = (
     Family("credentials_expiring", _G, "Credentials of users that expire within this time.", ("within",)),
     Family("agents_connected", _G, "Agents with a tunnel to a relay that runs."),
     Family("sign_ins_last_hour", _G, "Sign-ins of the last hour, at most 100,000 in all.", ("result",)),
+    Family("backup_age_seconds", _G, "Time since the last `waybill backup` or `nightly-backup`; +Inf: there was none."),
 )
 #: Of the scrape itself.
 OF_SCRAPE = (
@@ -85,8 +86,12 @@ OF_WEB = (
     Family("web_processes", _G, "Processes of this web server."),
     Family("requests_in_progress", _G, "Requests that threads of this web server have now."),
     Family("request_seconds", Type.HISTOGRAM, "Seconds from the head of a request to its answer.", ("route", "status")),
+    Family("requests_refused_early", _C, "Requests that this web server refused by their head.", ("status",)),
     Family("database_statements", _C, "Statements that this web server sent to the database."),
     Family("database_statement_seconds", _C, "Seconds that it waited for them."),
+    Family(
+        "certificate_expires_seconds", _G, "Time to the end of WAYBILL_TLS_CERTIFICATE; missing where it is not set."
+    ),
     Family("redis_round_trips", _C, "Connections to Redis that this web server used for a command or a pipeline."),
 )
 FAMILIES = {one.key: one for one in (*OF_DATABASE, *OF_SCRAPE, *OF_WEB)}

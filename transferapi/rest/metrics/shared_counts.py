@@ -24,7 +24,10 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 _CELL = len(BUCKETS) + 2
 #: The first numbers of a slot.
 _ALIVE, _IN_PROGRESS, _STATEMENTS, _STATEMENT_SECONDS, _REDIS = range(5)
-_HEAD = 8
+#: After them, answers of the web server without the application, by status; others count as the last.
+REFUSALS = ("401", "411", "413", "431", "503", "other")
+_REFUSED = 8
+_HEAD = 16
 _SLOT = _HEAD + MOST_ROUTES * len(CLASSES) * _CELL
 
 
@@ -116,7 +119,18 @@ class SharedCounts:
         with self._lock:
             self._mine[_REDIS] += 1.0
 
+    def refused(self, status: str) -> None:
+        """Count an answer without the application."""
+        at = _REFUSED + REFUSALS.index(status if status in REFUSALS else "other")
+        with self._lock:
+            self._mine[at] += 1.0
+
     # ---- the scrape
+
+    def refusals(self) -> dict[tuple[str, ...], float]:
+        """By status, also those that there were none of."""
+        slots = [self._slot(slot, _REFUSED, _REFUSED + len(REFUSALS)) for slot in self._slots()]
+        return {(status,): sum(numbers) for status, numbers in zip(REFUSALS, zip(*slots, strict=True), strict=True)}
 
     def sums(self) -> Sums:
         heads = [self._slot(slot, 0, _HEAD) for slot in self._slots()]

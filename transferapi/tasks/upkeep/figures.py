@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
+from . import last_backup
 from .worker_reports import GONE_SECONDS
 
 #: Seconds for all questions together, and for one.
@@ -206,6 +207,10 @@ def _sign_ins() -> Figures:
     return {"sign_ins_last_hour": {("accepted",): float(signed_in), ("refused",): float(refused)}}
 
 
+def _backup() -> Figures:
+    return {"backup_age_seconds": {(): last_backup.age()}}
+
+
 QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
     "tasks": _tasks,
     "leases": _leases,
@@ -219,4 +224,5 @@ QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
     "agents": _agents,
     "ended": _ended,
     "sign_ins": _sign_ins,
+    "backup": _backup,
 })  # fmt: skip
