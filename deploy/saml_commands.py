@@ -33,9 +33,9 @@ def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
     from identity.federation.saml import directory, sources
     from identity.federation.saml.directory import Kept
 
-    if not settings.SAML_METADATA:
-        raise StackError("no metadata are named: set WAYBILL_SAML_METADATA")
     before = directory.kept()
+    if not settings.SAML_METADATA and not before:
+        raise StackError("no metadata are named: set WAYBILL_SAML_METADATA")
     reach = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
     done = sources.refresh_all(reach)
     after, nothing = directory.kept(), Kept({}, 0)

@@ -304,9 +304,12 @@ def test_an_assertion_serves_once_and_in_the_browser_that_began(idp: LyingInstit
     assert_refused(again, answered(again, answer), "used already")
 
 
-def test_the_answer_of_another_institution_is_of_no_use(idp: LyingInstitution, linked: LinkedIdentity) -> None:
+def test_the_answer_of_another_institution_is_of_no_use(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
     """Both are in the metadata; the browser went to one, and the other answers."""
     evil = LyingInstitution(answers_to=idp.answers_to, audience=idp.audience, entity_id="https://evil.example/idp")
+    settings.SAML_METADATA = ("/metadata.xml", "/evil.xml")
     directory.refresh("/evil.xml", evil.metadata(name="Evil"), [], must_be_signed=False)
     browser = begun(idp)
     evil.request_id = idp.request_id
@@ -326,6 +329,40 @@ def test_expired_metadata_vouch_for_nobody(idp: LyingInstitution, linked: Linked
     assert_refused(browser, answered(browser, encoded(idp.honest())), "in no metadata")
     browser.get("/signin/institution?q=university")
     assert "No institution" in browser.text
+
+
+def test_institutions_of_a_source_that_is_named_no_more_sign_nobody_in(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
+    """At once, while their rows wait for the next reading: whatever was begun, and whatever was checked before."""
+    begun_before, checked_before = begun(idp), begun(idp)
+    elsewhere: Any = Browser().client.post(ANSWER, {"SAMLResponse": encoded(idp.honest())})
+    assert elsewhere.status_code == 303
+    settings.SAML_METADATA = ("/other.xml",)
+    idp.request_id = ""
+    assert_refused(checked_before, checked_before.get(elsewhere.headers["Location"]), "in no metadata")
+    seen = answered(begun_before, encoded(idp.honest()))
+    assert_refused(begun_before, seen, "in no metadata")
+    browser = Browser()
+    browser.get("/signin/institution?q=university")
+    assert "No institution" in browser.text
+    assert browser.post(f"/signin/institution/{Institution.objects.get().pk}").status_code == 404
+    assert "Chosen before" not in (checked_before.get("/signin/institution"), checked_before.text)[1]
+
+
+def test_without_metadata_there_are_no_institutions(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
+    browser = begun(idp)
+    elsewhere: Any = Browser().client.post(ANSWER, {"SAMLResponse": encoded(idp.honest())})
+    settings.SAML_METADATA = ()
+    assert browser.get(elsewhere.headers["Location"]).status_code == 404
+    assert answered(browser, encoded(idp.honest())).status_code == 404
+    assert browser.get("/signin/institution?q=university").status_code == 404
+    browser.get("/signin")
+    assert browser.post(f"/signin/institution/{Institution.objects.get().pk}").status_code == 404
+    assert "institution" not in browser.text.partition("No institution signs people in here.")[2]
+    assert user_in(browser) is None
 
 
 def test_an_encrypted_answer_needs_our_key(idp: LyingInstitution, settings: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -123,7 +124,7 @@ def by_entity_id(entity_id: str) -> Institution:
 
 def forget_others(sources: Sequence[str]) -> None:
     """Delete the institutions of sources that the operator has removed."""
-    Institution.objects.exclude(source__in=[one[:1024] for one in sources]).delete()
+    Institution.objects.exclude(source__in=_cut(sources)).delete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,14 @@ def is_offered() -> bool:
 
 
 def _valid() -> QuerySet[Institution]:
-    return Institution.objects.filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
+    """Of the sources that the operator names now: rows of others stay in the table until the next reading."""
+    rows = Institution.objects.filter(source__in=_cut(settings.SAML_METADATA))
+    return rows.filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
+
+
+def _cut(sources: Sequence[str]) -> list[str]:
+    """The names of sources as the column holds them."""
+    return [one[:1024] for one in sources]
 
 
 def _found(row: Institution) -> Found:
