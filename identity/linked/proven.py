@@ -20,6 +20,7 @@ class Proven:
 
     provider: who vouches, as in `LinkedIdentity`. subject: stable and unique there. username: `name@domain`.
     email_verified: whether the provider says that the address is this person's. proven_at: Unix time of its answer.
+    name_is_address: whether the name before the domain is a mail address, which people choose themselves.
     """
 
     provider: str
@@ -30,12 +31,13 @@ class Proven:
     name: str = ""
     organization: str = ""
     proven_at: float = 0.0
+    name_is_address: bool = False
 
     @classmethod
     def of(cls, provider: str, subject: object, username: str, proven_at: float, **facts: Any) -> Proven:
         """Bring the words of the provider into the form of the table. Raises IdentityNotUsableError.
 
-        facts: email, email_verified, name, organization; what is not usable of these is left out.
+        facts: email, email_verified, name, organization, name_is_address; what is not usable of these is left out.
         """
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
             raise IdentityNotUsableError
@@ -52,6 +54,7 @@ class Proven:
             name=_text(facts.get("name"), MAX_TEXT),
             organization=_text(facts.get("organization"), MAX_TEXT),
             proven_at=proven_at,
+            name_is_address=facts.get("name_is_address") is True,
         )
 
     def as_document(self) -> dict[str, Any]:

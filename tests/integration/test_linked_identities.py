@@ -178,6 +178,20 @@ def test_a_name_that_the_provider_gave_to_somebody_else_leaves_the_former_holder
     assert services.sign_in(proof("s-1", username="al.l@example.org")) == alice
 
 
+def test_an_address_as_a_name_takes_no_name_from_anybody(alice: User, bob: User) -> None:
+    """A person may type any address in at the provider, also that of alice."""
+    services.link(alice, proof("s-1"), time.time())
+    row = services.link(bob, proof("s-2", name_is_address=True), time.time())
+    assert services.by_username(["al@example.org"])["al@example.org"].user == alice
+    assert row.username == f"{row.pk}@example.org"
+    services.sign_in(proof("s-2", username="AL@example.org", name_is_address=True))
+    assert services.by_username(["al@example.org"])["al@example.org"].user == alice
+    # It is free again.
+    services.sign_in(proof("s-1", username="al.l@example.org"))
+    services.sign_in(proof("s-2", name_is_address=True))
+    assert services.by_username(["al@example.org"])["al@example.org"].user == bob
+
+
 def test_a_name_that_two_providers_give_names_nobody(alice: User, bob: User) -> None:
     services.link(alice, proof(), time.time())
     services.link(bob, proof(provider=UNIVERSITY), time.time())

@@ -34,6 +34,7 @@ from tests.lying_saml import (
     DS,
     ENTITY,
     EPPN,
+    MAIL,
     NAME,
     PAIRWISE,
     SAML,
@@ -154,6 +155,34 @@ def test_the_most_lasting_name_is_the_subject_and_names_stay_in_their_domain(
     row = LinkedIdentity.objects.get()
     assert (row.subject, row.username) == (subject, name)
     assert row.email_verified is (attributes.get("mail") == "a@example.edu")
+
+
+@pytest.mark.parametrize(
+    ("scopes", "entity", "name"),
+    [
+        (("example.edu",), ENTITY, "alice@example.edu@idp.example.edu"),
+        (("example.edu", "med.example.edu"), ENTITY, "alice@example.edu@med.example.edu"),
+        (("example.edu",), "https://example.edu/idp", "alice@example.edu@saml.example.edu"),
+        ((), "https://EXAMPLE.edu:8443/idp", "alice@example.edu@saml.example.edu"),
+    ],
+)
+def test_an_institution_gives_no_names_of_the_domain_of_this_service(
+    idp: LyingInstitution, alice: User, settings: Any, scopes: tuple[str, ...], entity: str, name: str
+) -> None:
+    """Users of this service choose their names: anybody could become a professor of the institution, or the reverse."""
+    settings.IDENTITY_DOMAIN = "example.edu"
+    idp.entity_id = entity
+    idp.attributes |= {MAIL: "alice@example.edu"}
+    directory.refresh("/metadata.xml", idp.metadata(scopes=scopes), [], must_be_signed=False)
+    browser = Browser()
+    browser.sign_in(alice, PASSWORD)
+    browser.get("/signin/institution?q=university")
+    browser.post(f"/signin/institution/{Institution.objects.get().pk}", link="1")
+    idp.asked(led_to(browser))
+    answered(browser, encoded(idp.honest()))
+    row = LinkedIdentity.objects.get()
+    # The address is the institution's to vouch for all the same.
+    assert (row.username, row.email_verified) == (name, "example.edu" in scopes)
 
 
 def test_an_answer_without_a_lasting_name_is_refused(idp: LyingInstitution) -> None:

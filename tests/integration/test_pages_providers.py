@@ -120,6 +120,22 @@ def test_an_identity_that_nobody_linked_signs_nobody_in_whatever_its_address(op:
     assert not LinkedIdentity.objects.exists()
 
 
+def test_an_address_that_somebody_typed_in_takes_the_name_of_nobody(op: LyingOpenId, alice: User, bob: User) -> None:
+    """The boss has a name of the provider; mallory has typed the address of the boss in there."""
+    boss = Proven.of(op.provider().id, "boss", "boss@lab.example.org", time.time())
+    services.link(alice, boss, time.time())
+    bob.set_password(PASSWORD)
+    bob.save()
+    op.claims = {"email": "boss@lab.example.org", "email_verified": False, "preferred_username": None}
+    signed_in_by(op, at_home(bob), link="1")
+    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert services.of(bob)[0].username == f"{SUBJECT}@lab.example.org"
+    # Even where the provider says that the address is verified.
+    op.claims["email_verified"] = True
+    signed_in_by(op)
+    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+
+
 CLAIMS: list[tuple[dict[str, Any], str]] = [
     ({"iss": "https://other.example.org"}, "another issuer"),
     ({"iss": None}, "another issuer"),

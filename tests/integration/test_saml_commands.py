@@ -11,6 +11,8 @@ from django.db import connection
 from lxml import etree
 
 from deploy import cli
+from deploy.doctor import settings as doctor
+from deploy.doctor.findings import Severity
 from deploy.stack.errors import StackError
 from identity.federation.errors import ProofRefusedError
 from identity.federation.saml import directory
@@ -36,6 +38,23 @@ def file(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path
     file = tmp_path / "federation.xml"
     settings.SAML_METADATA, settings.SAML_CERTIFICATE = (str(file),), None
     return file
+
+
+def test_an_institution_with_the_domain_of_this_service_is_named(
+    file: Path, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_bytes(feed(LyingInstitution("", "").metadata()))
+    config = load({"WAYBILL_SAML_METADATA": str(file)})
+    assert refresh() == 0
+    assert "warning" not in said(capsys)
+    assert list(doctor._institutions(config)) == []
+    settings.IDENTITY_DOMAIN = "example.edu"
+    assert refresh() == 0
+    assert "warning: Example University: the metadata have the domain of this service, example.edu." in said(capsys)
+    [finding] = doctor._institutions(config)
+    assert finding.severity is Severity.WARNING
+    assert "the domain of this service (example.edu): Example University." in finding.text
+    assert list(doctor._institutions(load({}))) == []
 
 
 @pytest.fixture

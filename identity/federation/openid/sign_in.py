@@ -137,12 +137,26 @@ def _with_userinfo(parts: Metadata, claims: dict[str, Any], tokens: Mapping[str,
 
 
 def _proven(provider: Provider, claims: Mapping[str, Any], now: float) -> Proven:
-    names = (claims.get(name) for name in provider.name_claims)
-    name = next((one for one in names if isinstance(one, str) and one and one.isprintable()), "")
+    name, is_address = _name(provider, claims)
     parts: list[object] = [claims.get(part) for part in ("given_name", "family_name")]
     given = " ".join(part for part in parts if isinstance(part, str))
     return Proven.of(
         provider.id, claims.get("sub"), name_at(name, provider.domain), now,
-        email=claims.get("email"), email_verified=claims.get("email_verified"),
+        email=claims.get("email"), email_verified=claims.get("email_verified"), name_is_address=is_address,
         name=claims.get("name") or given, organization=claims.get("idp_name") or claims.get("organization"),
     )  # fmt: skip
+
+
+def _name(provider: Provider, claims: Mapping[str, Any]) -> tuple[str, bool]:
+    """The name of the person at the provider, and whether it is a mail address.
+
+    An address that the provider has not verified is what somebody has typed in there: it names nobody.
+    """
+    address = claims.get("email")
+    for claim in provider.name_claims:
+        name = claims.get(claim)
+        if claim == "email" and claims.get("email_verified") is not True:
+            continue
+        if isinstance(name, str) and name and name.isprintable():
+            return name, isinstance(address, str) and name.lower() == address.lower()
+    return "", False

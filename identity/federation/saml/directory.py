@@ -20,6 +20,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from lxml import etree
 
+from identity import user_names
 from identity.federation.errors import ProofRefusedError, ProviderUnknownError
 from identity.http.web_address import WebAddressError, parse_url
 
@@ -120,6 +121,17 @@ def by_entity_id(entity_id: str) -> Institution:
     if row is None:
         raise ProofRefusedError("The answer is of an institution that is in no metadata of this service.")
     return row
+
+
+def scopes_of(row: Institution) -> list[str]:
+    """The domains of the names that it may give: never that of this service, in which users choose their names."""
+    return [one for one in row.scopes if one != user_names.domain()]
+
+
+def with_our_domain() -> list[str]:
+    """Names of institutions whose metadata have the domain of this service (`scopes_of`), at most `MAX_FOUND`."""
+    rows = _valid().filter(scopes__contains=[user_names.domain()]).order_by("name", "id")
+    return list(rows.values_list("name", flat=True)[:MAX_FOUND])
 
 
 def forget_others(sources: Sequence[str]) -> None:
