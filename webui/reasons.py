@@ -42,6 +42,8 @@ KNOWN = (
     _("You did not allow it, or your provider refused it."),
     _("The MyProxy server did not accept this user name and this passphrase."),
     _("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only."),
+    _("Your provider did not ask you to sign in again. Sign out there first, or use another way."),
+    _("Your provider does not say when you signed in there, and this needs to know. Use another way."),
     # identity/federation/myproxy.py
     _("The MyProxy server cannot be reached. Try again later."),
     _("The MyProxy server did not answer in time. Try again later."),

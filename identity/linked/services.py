@@ -61,7 +61,7 @@ def sign_in(proven: Proven, now: float | None = None) -> User | None:
         if row is None:
             return None
         if not row.user.is_active:
-            raise IdentityInactiveError
+            raise IdentityInactiveError(row.user)
         _update(row, proven)
     return row.user
 

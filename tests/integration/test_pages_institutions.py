@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from django.conf import settings as django_settings
 from lxml import etree
 
+from identity.audit.models import AuditEvent
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError
 from identity.federation.saml import directory, sources
 from identity.federation.saml.models import Institution
@@ -343,6 +344,33 @@ def test_the_answer_of_another_institution_is_of_no_use(
     browser = begun(idp)
     evil.request_id = idp.request_id
     assert_refused(browser, answered(browser, encoded(evil.honest())), "another institution")
+
+
+def test_the_audit_log_says_which_institution_vouched_and_what_was_refused(
+    idp: LyingInstitution, linked: LinkedIdentity, alice: User
+) -> None:
+    browser = begun(idp)
+    answer = encoded(idp.honest())
+    answered(browser, answer)
+    row = AuditEvent.objects.get(what="signed_in", user_id=alice.pk)
+    assert row.details == {"provider": f"saml:{ENTITY}", "identity": "alice@example.edu"}
+    answered(browser, answer)  # replayed
+    browser = begun(idp)
+    answered(browser, encoded(etree.tostring(idp.honest()).replace(b"alice@", b"mallory@")))
+    stranger = Browser()
+    stranger.get("/signin")
+    answered(stranger, encoded(idp.honest()))
+    linked.delete()
+    browser = begun(idp)
+    answered(browser, encoded(idp.honest()))
+    rows = AuditEvent.objects.filter(what="sign_in_refused").order_by("pk")
+    assert [(row.way, row.details["reason"], row.details["provider"]) for row in rows] == [
+        ("provider", "SignInNotBegunError", "saml"),
+        ("provider", "ProofRefusedError", "saml"),
+        ("provider", "SignInNotBegunError", "saml"),
+        ("provider", "IdentityNotFoundError", f"saml:{ENTITY}"),
+    ]
+    assert "mallory" not in str(list(AuditEvent.objects.values_list("details", flat=True)))
 
 
 def test_relay_state_leads_nowhere(idp: LyingInstitution, linked: LinkedIdentity) -> None:

@@ -164,9 +164,17 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         federation.ServiceBusyError(), 429, "ClientError.TooManyRequests",
         "The service is busy or restarts. Try again in a moment.",
     ),
+    (
+        federation.NotFreshError(), 403, "PermissionDenied",
+        "Your provider did not ask you to sign in again. Sign out there first, or use another way.",
+    ),
+    (
+        federation.FreshnessUnknownError(), 403, "PermissionDenied",
+        "Your provider does not say when you signed in there, and this needs to know. Use another way.",
+    ),
     (federation.ProofRefusedError(WHY), 403, "PermissionDenied", WHY),
     (linked.IdentityNotUsableError(), 502, "ExternalError", linked.IdentityNotUsableError.reason),
-    (linked.IdentityInactiveError(), 403, "PermissionDenied", linked.IdentityInactiveError.reason),
+    (linked.IdentityInactiveError(EP.owner), 403, "PermissionDenied", linked.IdentityInactiveError.reason),
     (linked.IdentityTakenError(), 409, "Exists", linked.IdentityTakenError.reason),
     (linked.IdentityNotFoundError("i"), 404, MISSING, "No such identity 'i'"),
     (linked.LastWayInError(), 409, "Conflict", linked.LastWayInError.reason),

@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 from identity import password_sign_in
 from identity.federation import pending
 from identity.federation.errors import FederationError, ProofRefusedError, ServiceBusyError, SignInNotBegunError
+from identity.federation.freshness import Fresh
 from identity.federation.saml import directory, requests, responses, sources
 from identity.federation.saml.decryption import Decryption
 from identity.federation.saml.responses import ServiceProvider
@@ -35,7 +36,7 @@ from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path, problem, show
 
 from .password import form
-from .providers import MOST_BEGUN, failed, lead, purpose_of, use
+from .providers import MOST_BEGUN, demanded, failed, lead, purpose_of, record_refusal, use
 from .session_start import refused, status_of
 
 P = ParamSpec("P")
@@ -69,6 +70,7 @@ def choose(request: HttpRequest) -> HttpResponse:
         "q": text,
         "after": own_path(request.GET.get("next")),
         "link": "link" in request.GET,
+        "fresh": Fresh.read(request.GET.get("fresh")).value,
         "found": found,
         "is_cut": len(found) == directory.MAX_FOUND,
         "remembered": directory.by_ids(_remembered(request)),
@@ -86,11 +88,11 @@ def begin(request: HttpRequest, institution: int) -> HttpResponse:
         password_sign_in.count_request("provider", address_of(request), MOST_BEGUN)
         row = directory.get(institution)
         key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY and settings.SAML_SIGN_REQUESTS else None
-        begun = requests.begin(row, _us(), key)
+        begun = requests.begin(row, _us(), key, anew=bool(purpose.get("fresh")))
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, after, error, linking="link" in request.POST)
+        return failed(request, after, error, demanded(request))
     answer = lead(request, begun.request_id, {"entity": row.entity_id, **purpose, "next": after}, begun.url, row.name)
     kept = [row.pk, *(one for one in _remembered(request) if one != row.pk)][:REMEMBERED]
     answer.set_cookie(
@@ -116,7 +118,8 @@ def take_answer(request: HttpRequest) -> HttpResponse:
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, after, error)
+        record_refusal(request, error, "saml")
+        return failed(request, after, error, {})
     answer = HttpResponseRedirect(f"/signin/institution/done?answer={name}")
     answer.status_code = 303
     return answer
@@ -136,7 +139,8 @@ def done(request: HttpRequest) -> HttpResponse:
         directory.by_entity_id(kept["entity"])  # It may have left the metadata since its answer was checked.
         return use(request, proven, kept)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, own_path(kept.get("next")), error, linking="user" in kept)
+        record_refusal(request, error, f"saml:{kept['entity']}" if "entity" in kept else "saml")
+        return failed(request, own_path(kept.get("next")), error, kept)
 
 
 @require_GET

@@ -213,7 +213,14 @@ def _proven(assertion: etree._Element, institution: Institution, us: ServiceProv
     return Proven.of(
         f"saml:{institution.entity_id}", f"{kind}:{lasting[kind]}", name_at(local, domain, scopes), now,
         email=mail, email_verified=is_own_address, name=known.get("name"), organization=institution.name,
+        authenticated_at=_authenticated_at(assertion),
     )  # fmt: skip
+
+
+def _authenticated_at(assertion: etree._Element) -> float | None:
+    """When the institution has asked the person last (AuthnInstant, SAML Core 2.7.2). Raises ProofRefusedError."""
+    found = [one.get("AuthnInstant") for one in assertion.findall(f"{SAML}AuthnStatement")]
+    return max(map(_seconds, found), default=None)
 
 
 def _attributes(assertion: etree._Element) -> Mapping[str, str]:
