@@ -57,6 +57,7 @@ KNOWN = (
     _("You need an invitation to make an account here."),
     _("This invitation was used, is too old, or is for another mail address."),
     _("This is no mail address."),
+    _("Your mail address has an account here. Sign in to it, and link this identity on your account page."),
     _("Too many people sign up at present. Try again later."),
     _("A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter."),
     _("This user name is taken. Choose another one."),

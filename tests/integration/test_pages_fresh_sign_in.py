@@ -140,7 +140,7 @@ def test_a_program_that_wants_a_new_sign_in_does_not_get_an_old_session_of_the_p
     browser, seen = signed_in(op, HOUR, "asked", after=asked)
     assert seen.status_code == 403
     assert NOT_ASKED in browser.text
-    # Who takes the demand out of the form gains nothing.
+    # To take the demand out of the form gains nothing.
     browser, _ = signed_in(op, HOUR, "", after=asked)
     assert browser.get(asked).headers["Location"].startswith("/signin?")
     browser, _ = signed_in(op, None, "", after=asked)
@@ -149,7 +149,7 @@ def test_a_program_that_wants_a_new_sign_in_does_not_get_an_old_session_of_the_p
     assert browser.get(asked).status_code == 200
     at = float(browser.client.session["signed_in_at"])
     assert token_of(portal, browser.post(asked, answer="allow"))["auth_time"] == int(at)
-    # An old session of the provider is told as such to a program that has not asked.
+    # A program that has not asked gets the time of an old session of the provider.
     plain = address(portal, "openid")
     browser, _ = signed_in(op, HOUR, "", after=plain)
     # The consent is known.

@@ -620,6 +620,17 @@ def test_a_person_whom_nobody_knows_makes_an_account_where_the_rule_admits(op: L
     assert not User.objects.filter(username="again").exists()
 
 
+def test_a_person_with_an_account_is_led_to_it(op: LyingOpenId, settings: Any, alice: User) -> None:
+    settings.SIGN_UP = parse("open")
+    alice.email, alice.is_active = "alice@lab.example.org", False
+    alice.save()
+    op.claims |= {"email": "alice@lab.example.org", "email_verified": True}
+    browser, _ = signed_in_by(op)
+    assert browser.post("/signup/identity", username="alice-lab", next="/").status_code == 409
+    assert "Sign in to it, and link this identity on your account page." in browser.text
+    assert not User.objects.filter(username="alice-lab").exists()
+
+
 def test_an_address_that_the_provider_has_not_verified_admits_nobody(op: LyingOpenId, settings: Any) -> None:
     settings.SIGN_UP = parse("domain:lab.example.org")
     op.claims |= {"email": "alice@lab.example.org", "email_verified": False}

@@ -197,6 +197,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         sign_up.DomainRefusedError(["a.org"]), 403, "PermissionDenied",
         "You need a mail address of a.org, or an invitation.",
     ),
+    (sign_up.AccountExistsError(), 409, "Exists", sign_up.AccountExistsError.reason),
     (sign_up.AddressNotProvenError(), 403, "PermissionDenied", sign_up.AddressNotProvenError.reason),
     (sign_up.AddressRefusedError(), 400, BAD, sign_up.AddressRefusedError.reason),
     (sign_up.NameRefusedError(WHY), 400, BAD, WHY),
