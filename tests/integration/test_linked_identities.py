@@ -100,7 +100,7 @@ def test_a_deactivated_person_does_not_come_back_by_another_identity(alice: User
 @pytest.mark.django_db(transaction=True)
 def test_of_two_identities_with_one_address_that_sign_up_at_once_one_has_an_account(settings: Any) -> None:
     settings.SIGN_UP = parse("open")
-    facts = {"email": "al@example.org", "email_verified": True}
+    facts: dict[str, Any] = {"email": "al@example.org", "email_verified": True}
     people = [proof(f"s-{number}", username=f"al{number}@example.org", **facts) for number in range(4)]
     ended = all_at_once([partial(services.sign_up, one, f"liddell{n}") for n, one in enumerate(people)])
     assert sorted(type(one).__name__ for one in ended) == ["AccountExistsError"] * 3 + ["User"]
