@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from identity.federation.saml.directory import Kept
 
 
+#: Of an institution that has the domain of this service.
+EFFECT = "Names of its people end in another domain of it, or in its host; set WAYBILL_DOMAIN to another name."
+
+
 def declare(commands: Any, command: Declare) -> None:
     """Add the commands to the parser."""
     saml = commands.add_parser("saml", help="institutions by which people sign in").add_subparsers(
@@ -30,12 +34,13 @@ def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
     from django.conf import settings
 
     from endpoints.addresses import provider_sites
+    from identity import user_names
     from identity.federation.saml import directory, sources
     from identity.federation.saml.directory import Kept
 
-    if not settings.SAML_METADATA:
-        raise StackError("no metadata are named: set WAYBILL_SAML_METADATA")
     before = directory.kept()
+    if not settings.SAML_METADATA and not before:
+        raise StackError("no metadata are named: set WAYBILL_SAML_METADATA")
     reach = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
     done = sources.refresh_all(reach)
     after, nothing = directory.kept(), Kept({}, 0)
@@ -46,6 +51,9 @@ def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
         say(f"{source}: {refused}{_difference(old, new)}")
     for source, old in before.items():
         say(f"{source}: no longer named. {_difference(old, nothing)}")
+    if names := directory.with_our_domain():
+        ours = f"the metadata have the domain of this service, {user_names.domain()}"
+        say(f"warning: {', '.join(names)}: {ours}. {EFFECT}")
     return 1 if any(isinstance(outcome, str) for outcome in done.values()) else 0
 
 

@@ -29,7 +29,7 @@ def listen() -> None:
 
 def _signed_in(user: User, **_: Any) -> None:
     way = getattr(user, "signed_in_by", "password")
-    record(What.SIGNED_IN, user, way=way)
+    record(What.SIGNED_IN, user, getattr(user, "signed_in_with", None), way=way)
     log.info("signed in by %s: %s", way, quote(user.username))
 
 

@@ -67,6 +67,8 @@ class LyingOpenId:
         self.answers: dict[str, Callable[[], Iterator[bytes]]] = {}
         self.userinfo: dict[str, Any] = {"sub": SUBJECT, "name": "Alice Liddell"}
         self.nonce = self.challenge = ""
+        #: The newest request.
+        self.asked: dict[str, str] = {}
         self.codes: dict[str, str] = {}
         self.server = LyingServer(self._script, None)
 
@@ -81,6 +83,7 @@ class LyingOpenId:
         """Do what the provider does with the person: returns the query of the way back."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         assert query["code_challenge_method"] == "S256"
+        self.asked = query
         self.nonce, self.challenge = query.get("nonce", ""), query["code_challenge"]
         return {"code": "the-code", "state": query["state"]}
 

@@ -67,6 +67,8 @@ class LyingInstitution:
     not_before: float = -60
     not_after: float = 300
     issued: float = 0
+    #: Seconds since the person was asked last, as AuthnInstant says; None: it is left out.
+    asked_before: float | None = 0
     request_id: str = ""
     key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
 
@@ -99,6 +101,13 @@ class LyingInstitution:
             f'<saml:Attribute Name="{key}"><saml:AttributeValue>{value}</saml:AttributeValue></saml:Attribute>'
             for key, value in self.attributes.items()
         )
+        authenticated = (
+            ""
+            if self.asked_before is None
+            else f'<saml:AuthnStatement AuthnInstant="{moment(-self.asked_before)}"><saml:AuthnContext>'
+            "<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef>"
+            "</saml:AuthnContext></saml:AuthnStatement>"
+        )
         text = f"""<saml:Assertion xmlns:saml="{NS["saml"]}" ID="{name or "_" + secrets.token_hex(8)}" Version="2.0"
  IssueInstant="{moment(self.issued)}"><saml:Issuer>{self.entity_id}</saml:Issuer><saml:Subject><saml:NameID
  Format="{self.name_format}">{self.name_id}</saml:NameID><saml:SubjectConfirmation
@@ -106,7 +115,7 @@ class LyingInstitution:
  Recipient="{self.recipient or self.answers_to}" InResponseTo="{self.request_id}"/></saml:SubjectConfirmation>
  </saml:Subject><saml:Conditions NotBefore="{moment(self.not_before)}" NotOnOrAfter="{moment(self.not_after)}">
  <saml:AudienceRestriction><saml:Audience>{self.audience}</saml:Audience></saml:AudienceRestriction>
- </saml:Conditions><saml:AttributeStatement>{values}</saml:AttributeStatement></saml:Assertion>"""
+ </saml:Conditions>{authenticated}<saml:AttributeStatement>{values}</saml:AttributeStatement></saml:Assertion>"""
         return etree.fromstring(text)
 
     def signed(self, element: etree._Element, key: rsa.RSAPrivateKey | None = None) -> etree._Element:

@@ -28,8 +28,8 @@ class Pysaml2Idp:
         (folder / "key.pem").write_bytes(pem)
         (folder / "certificate.pem").write_bytes(certificate_of(key).public_bytes(Encoding.PEM))
         self._folder = folder
-        #: Where the newest answer goes.
-        self.place = ""
+        #: Where the newest answer goes, and whether the newest request asks the person again.
+        self.place, self.forced = "", False
         self._configuration: dict[str, Any] = {
             "entityid": ENTITY,
             "key_file": str(folder / "key.pem"),
@@ -55,8 +55,13 @@ class Pysaml2Idp:
         known = {**self._configuration, "metadata": {"local": [str(self._folder / "sp.xml")]}}
         self._server = Server(config=IdPConfig().load(known))
 
-    def answer(self, query: dict[str, str], attributes: dict[str, Any], **how: bool) -> bytes:
-        """The answer to the request in a redirect of ours, whose signature is checked. how: what is signed."""
+    def answer(
+        self, query: dict[str, str], attributes: dict[str, Any], *, asked_at: float | None = None, **how: bool
+    ) -> bytes:
+        """The answer to the request in a redirect of ours, whose signature is checked. how: what is signed.
+
+        asked_at: when the person was asked last (Unix time); None: now.
+        """
         from saml2 import BINDING_HTTP_REDIRECT
         from saml2.saml import NAMEID_FORMAT_PERSISTENT, NameID
 
@@ -65,10 +70,12 @@ class Pysaml2Idp:
             relay_state=query.get("RelayState"),
         )  # fmt: skip
         where = self._server.response_args(request.message)
+        self.forced = request.message.force_authn == "true"
         self.place = str(where["destination"])
         name = NameID(format=NAMEID_FORMAT_PERSISTENT, text="pysaml2-persistent-1")
         made = self._server.create_authn_response(
-            attributes, name_id=name, authn={"class_ref": "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"},
+            attributes, name_id=name, authn={**({"authn_instant": asked_at} if asked_at else {}),
+                                             "class_ref": "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"},
             sign_alg="http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
             digest_alg="http://www.w3.org/2001/04/xmlenc#sha256", **where, **how,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol
 
 from django.contrib import messages
@@ -46,10 +46,9 @@ CONFIRMED = "confirmed"
 
 
 class Refusal(tuple[str, str]):
-    """The section of a page, and the sentence there. step_up: whether a sign-in in the demanded way would help."""
+    """The section of a page, and the sentence there. step_up: the demand, where another sign-in would help."""
 
-    step_up = False
-    domains: Sequence[str] = ()
+    step_up: StepUpRequiredError | None = None
 
 
 def refused(section: str, error: CategorizedError) -> tuple[Refusal, int]:
@@ -58,7 +57,7 @@ def refused(section: str, error: CategorizedError) -> tuple[Refusal, int]:
     if not isinstance(error, StepUpRequiredError):
         return Refusal((section, message)), status
     refusal = Refusal((section, step_up.sentence(error)))
-    refusal.step_up, refusal.domains = True, error.domains
+    refusal.step_up = error
     return refusal, status
 
 

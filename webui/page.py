@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -12,6 +12,7 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from identity.federation.freshness import Fresh
 from identity.models import User
 
 from . import frame, navigation
@@ -88,10 +89,16 @@ def user_of(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def to_sign_in(after: str, *, again: bool = False, username: str = "") -> HttpResponseRedirect:
-    """Redirect to the sign-in page, which leads to `after`. again: ask also a signed-in user for the password."""
-    query = {"next": after, **({"again": "1"} if again else {}), **({"username": username} if username else {})}
-    return HttpResponseRedirect(f"{SIGN_IN}?{urlencode(query)}")
+def to_sign_in(
+    after: str, *, again: bool = False, fresh: Fresh = Fresh.REQUIRED, username: str = "", domains: Iterable[str] = ()
+) -> HttpResponseRedirect:
+    """Redirect to the sign-in page, which leads to `after`. again: ask also a signed-in user.
+
+    fresh: with `again`, what is demanded of another provider. domains: one of which the identity shall have.
+    """
+    query = [("next", after), *([("again", "1"), ("fresh", fresh.value)] if again else [])]
+    query += [("username", username)] * bool(username) + [("domain", one) for one in domains]
+    return HttpResponseRedirect(f"{SIGN_IN}?{urlencode([one for one in query if one[1]])}")
 
 
 def own_path(text: str | None) -> str:

@@ -42,6 +42,8 @@ KNOWN = (
     _("You did not allow it, or your provider refused it."),
     _("The MyProxy server did not accept this user name and this passphrase."),
     _("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only."),
+    _("Your provider did not ask you to sign in again. Sign out there first, or use another way."),
+    _("Your provider does not say when you signed in there, and this needs to know. Use another way."),
     # identity/federation/myproxy.py
     _("The MyProxy server cannot be reached. Try again later."),
     _("The MyProxy server did not answer in time. Try again later."),
@@ -55,6 +57,7 @@ KNOWN = (
     _("You need an invitation to make an account here."),
     _("This invitation was used, is too old, or is for another mail address."),
     _("This is no mail address."),
+    _("Your mail address has an account here. Sign in to it, and link this identity on your account page."),
     _("Too many people sign up at present. Try again later."),
     _("A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter."),
     _("This user name is taken. Choose another one."),

@@ -339,10 +339,9 @@ def tidy_tokens() -> None:
 
 
 def read_institutions() -> None:
-    """Read the metadata of the institutions by which users sign in."""
-    if settings.SAML_METADATA:
-        at = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
-        _reading.submit(on_a_connection, partial(sources.refresh_all, at)).result()
+    """Read the metadata of the institutions by which users sign in; without any, all institutions are forgotten."""
+    at = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
+    _reading.submit(on_a_connection, partial(sources.refresh_all, at)).result()
 
 
 def post() -> None:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from django.core import checks
+from django.db import DatabaseError, InterfaceError
 
+from identity import user_names
+from identity.federation.saml import directory
 from transferapi.config import LOOPBACK_HOSTS, Config
 
 from .findings import Finding, error, good, warning
 
 
 def check(config: Config) -> Iterator[Finding]:
-    found = [*_missing(config), *_dangerous(config), *_of_django()]
+    found = [*_missing(config), *_dangerous(config), *_institutions(config), *_of_django()]
     yield from found or [good("all are set")]
 
 
@@ -47,6 +50,22 @@ def _dangerous(config: Config) -> Iterator[Finding]:
         yield error(
             f"WAYBILL_PUBLIC_URL is {config.public_url}: passwords and tokens travel in clear.",
             "Put a front server with TLS before it, or set WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY.",
+        )
+
+
+def _institutions(config: Config) -> Iterator[Finding]:
+    if not config.saml_metadata:
+        return
+    try:
+        names = directory.with_our_domain()
+    except (DatabaseError, InterfaceError):
+        yield warning("The domains of institutions are not known: PostgreSQL is not there.", "Mend PostgreSQL first.")
+        return
+    if names:
+        yield warning(
+            f"Institutions have the domain of this service ({user_names.domain()}): {', '.join(names)}. Names of their "
+            "people end in another domain of them, or in their host.",
+            "Set WAYBILL_DOMAIN to a name that is of this service alone, if you want the names of the institution.",
         )
 
 

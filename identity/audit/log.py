@@ -120,13 +120,13 @@ def record_act(what: str, user: User | None, details: Facts | None = None, *, ac
     record(what, user, details, actor=actor)
 
 
-def record_refusal(user: User | None, way: str, address: str = "", reason: str = "") -> None:
-    """A refused sign-in. user: None where the name is unknown."""
+def record_refusal(user: User | None, way: str, address: str = "", reason: str = "", *, provider: str = "") -> None:
+    """A refused sign-in. user: None where the name is unknown. provider: who was asked to vouch, by our settings."""
     with contextlib.suppress(RedisError, ValueError):
         cache.add("audit:refusals", 0, WINDOW)
         if cache.incr("audit:refusals") > MOST_REFUSALS:
             return
-    record(What.SIGN_IN_REFUSED, user, {"reason": reason}, way=way, address=address)
+    record(What.SIGN_IN_REFUSED, user, {"reason": reason, "provider": provider}, way=way, address=address)
 
 
 def _given(details: Facts) -> dict[str, str]:

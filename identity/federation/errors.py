@@ -9,6 +9,8 @@ FederationError
 |- ServiceBusyError               Redis is not reachable, so nobody knows what was used before
 |- PassphraseRefusedError         a MyProxy server refuses: the error does not say whether it knows the name
 |- UserNameRefusedError           no server of which names are taken here can have a user of this name
+|- NotFreshError                  a new sign-in is demanded, and the provider has used an old session
+|- FreshnessUnknownError          a new sign-in is demanded, and the provider does not say when it has asked the person
 |- ProofRefusedError              what it says proves nothing to this service: another issuer, audience, signature, time
 """
 
@@ -93,3 +95,19 @@ class UserNameRefusedError(FederationError):
 
 class ProofRefusedError(FederationError):
     category = Category.PERMISSION_DENIED
+
+
+class NotFreshError(FederationError):
+    category = Category.PERMISSION_DENIED
+
+    def __init__(self) -> None:
+        super().__init__("Your provider did not ask you to sign in again. Sign out there first, or use another way.")
+
+
+class FreshnessUnknownError(FederationError):
+    category = Category.PERMISSION_DENIED
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Your provider does not say when you signed in there, and this needs to know. Use another way."
+        )

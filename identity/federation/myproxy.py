@@ -135,7 +135,8 @@ def prove(
             addresses, server.port, server_name=server.host, username=username, passphrase=passphrase.value,
             lifetime=LIFETIME, trust=trust, timeout=timeout,
         )  # fmt: skip
-        return Proven.of(server.id, credential.identity, shown, time.time())
+        now = time.time()
+        return Proven.of(server.id, credential.identity, shown, now, authenticated_at=now)
     except (LogonRefusedError, MyProxyInputError):
         failure = PassphraseRefusedError()
     except MyProxyUnreachableError:

@@ -30,7 +30,8 @@ class Provider:
     """A provider, and how it knows this service.
 
     issuer: its address; the exact `iss` of its identity tokens. protocol: "oidc", or "github" (OAuth2 alone).
-    name_claims: the first of these that it gives is the name of a person there. secret: None for a public client.
+    name_claims: the first of these that it gives is the name of a person there; `email` only if it is verified.
+    secret: None for a public client.
     """
 
     name: str
@@ -67,7 +68,7 @@ _PRESETS = {
     ),
     "cilogon": Provider(
         "cilogon", "CILogon", "https://cilogon.org", "", domain="cilogon.org",
-        scopes=("openid", "profile", "email", "org.cilogon.userinfo"), name_claims=("eppn", "email", "sub"),
+        scopes=("openid", "profile", "email", "org.cilogon.userinfo"), name_claims=("eppn", "sub"),
     ),
 }  # fmt: skip
 
@@ -84,6 +85,8 @@ def parse_providers(text: str) -> Mapping[str, Provider]:
             raise ValueError(f"line {number}: {error}") from None
         if provider.name in found or any(one.id == provider.id for one in found.values()):
             raise ValueError(f"line {number}: the provider is there already; give another one, with another name=")
+        if any(one.domain == provider.domain for one in found.values()):
+            raise ValueError(f"line {number}: another provider has this domain; give another one (domain=)")
         found[provider.name] = provider
     if len(found) > MOST:
         raise ValueError(f"at most {MOST} providers")

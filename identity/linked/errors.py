@@ -2,7 +2,7 @@
 
 LinkedIdentityError
 |- IdentityNotUsableError      the provider named no person by whom a user could be found again
-|- IdentityInactiveError       its user is not active
+|- IdentityInactiveError(user) its user is not active
 |- IdentityTakenError          another user has linked it
 |- IdentityNotFoundError(ref)  no such identity, or not one of this user
 |- LastWayInError              without it the user could not sign in any more
@@ -12,7 +12,12 @@ LinkedIdentityError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from identity.error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
+
+if TYPE_CHECKING:
+    from identity.models import User
 
 
 class LinkedIdentityError(CategorizedError):
@@ -33,6 +38,10 @@ class IdentityNotUsableError(LinkedIdentityError):
 class IdentityInactiveError(LinkedIdentityError):
     category = Category.PERMISSION_DENIED
     reason = "The user of this identity is not active. Ask those who run this service."
+
+    def __init__(self, user: User) -> None:
+        super().__init__(user.pk)
+        self.user = user
 
 
 class IdentityTakenError(LinkedIdentityError):

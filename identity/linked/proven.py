@@ -11,6 +11,8 @@ from .errors import IdentityNotUsableError
 
 #: Characters, as in the columns of the table.
 MAX_PROVIDER, MAX_SUBJECT, MAX_USERNAME, MAX_EMAIL, MAX_TEXT = 1100, 1024, 512, 254, 256
+#: The year 5138.
+_END_OF_TIME = 1e11
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 
@@ -20,6 +22,8 @@ class Proven:
 
     provider: who vouches, as in `LinkedIdentity`. subject: stable and unique there. username: `name@domain`.
     email_verified: whether the provider says that the address is this person's. proven_at: Unix time of its answer.
+    authenticated_at: when the provider has asked this person last (Unix time); None: it does not say.
+    name_is_address: whether the name before the domain is a mail address, which people choose themselves.
     """
 
     provider: str
@@ -30,12 +34,15 @@ class Proven:
     name: str = ""
     organization: str = ""
     proven_at: float = 0.0
+    name_is_address: bool = False
+    authenticated_at: float | None = None
 
     @classmethod
     def of(cls, provider: str, subject: object, username: str, proven_at: float, **facts: Any) -> Proven:
         """Bring the words of the provider into the form of the table. Raises IdentityNotUsableError.
 
-        facts: email, email_verified, name, organization; what is not usable of these is left out.
+        facts: email, email_verified, name, organization, name_is_address, authenticated_at; what is not usable of these
+        is left out.
         """
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
             raise IdentityNotUsableError
@@ -52,7 +59,13 @@ class Proven:
             name=_text(facts.get("name"), MAX_TEXT),
             organization=_text(facts.get("organization"), MAX_TEXT),
             proven_at=proven_at,
+            name_is_address=facts.get("name_is_address") is True,
+            authenticated_at=_time(facts.get("authenticated_at")),
         )
+
+    def signed_in_at(self, now: float) -> float:
+        """The time of a sign-in by this proof (Unix time), at most now. 0.0: unknown, so older than any demand."""
+        return min(self.authenticated_at or 0.0, now)
 
     def as_document(self) -> dict[str, Any]:
         """For a session, on the server."""
@@ -74,3 +87,9 @@ def name_at(name: str, domain: str, others: Collection[str] = ()) -> str:
 def _text(value: object, most: int) -> str:
     """The value if it is one line of text, cut to `most` characters; else ""."""
     return value.strip()[:most] if isinstance(value, str) and value.isprintable() else ""
+
+
+def _time(value: object) -> float | None:
+    """The value if it is a time of this epoch."""
+    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _END_OF_TIME
+    return float(value) if is_time else None  # type: ignore[arg-type]  # is_time says so

@@ -61,7 +61,7 @@ def sign_in(proven: Proven, now: float | None = None) -> User | None:
         if row is None:
             return None
         if not row.user.is_active:
-            raise IdentityInactiveError
+            raise IdentityInactiveError(row.user)
         _update(row, proven)
     return row.user
 
@@ -223,12 +223,20 @@ def _update(row: LinkedIdentity, proven: Proven) -> None:
 
 
 def _fill(row: LinkedIdentity, proven: Proven) -> None:
-    """The facts of the provider. A name that it has given to another person before is this person's from now on."""
+    """The facts of the provider. A name that it has given to another person before is this person's from now on.
+
+    Not so a mail address, which people choose themselves: it stays with the person who had it first.
+    """
     same_name = LinkedIdentity.objects.filter(provider=proven.provider, username__iexact=proven.username)
-    for former in same_name.exclude(subject=proven.subject):
-        domain = former.username.rpartition("@")[2]
-        LinkedIdentity.objects.filter(pk=former.pk).update(username=f"{former.pk}@{domain}")
-    row.username = proven.username
+    former = list(same_name.exclude(subject=proven.subject))
+    row.username = _nameless(row, proven.username) if former and proven.name_is_address else proven.username
+    for one in former if not proven.name_is_address else ():
+        LinkedIdentity.objects.filter(pk=one.pk).update(username=_nameless(one, one.username))
     row.email, row.email_verified = proven.email, proven.email_verified
     row.name, row.organization = proven.name, proven.organization
     row.last_used_at = timezone.now()
+
+
+def _nameless(row: LinkedIdentity, username: str) -> str:
+    """A name of the same domain that nobody else has."""
+    return f"{row.pk}@{username.rpartition('@')[2]}"

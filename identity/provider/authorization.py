@@ -86,6 +86,11 @@ class AuthorizationRequest:
         return self.fields.get("login_hint", "")[:MAX_MESSAGE]
 
     @property
+    def required_domains(self) -> list[str]:
+        """The domains of which the identity shall have one; none: any."""
+        return sorted(_words(self, "session_required_single_domain"))
+
+    @property
     def max_age(self) -> int | None:
         """The maximum age of the user's sign-in in seconds; None: any age."""
         text = self.fields.get("max_age", "")
@@ -151,9 +156,9 @@ def reason_to_refuse(request: AuthorizationRequest, user: User, proof: Proof) ->
     wanted = _words(request, "session_required_identities")
     if wanted and not wanted <= _names(user):
         return f"It asks for somebody else: {', '.join(sorted(wanted))}"
-    domains = _words(request, "session_required_single_domain")
+    domains = request.required_domains
     if domains and proof.domain not in domains:
-        return f"It asks that you sign in with an identity of {' or '.join(sorted(domains))}"
+        return f"It asks that you sign in with an identity of {' or '.join(domains)}"
     if request.fields.get("session_required_mfa", "").lower() in ("true", "1") and not proof.is_multi_factor:
         return "It asks for a second factor: a passkey, or a one-time code after your password"
     if _words(request, "session_required_policies"):

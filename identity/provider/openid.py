@@ -63,7 +63,10 @@ def name_of(user: User) -> str:
 def signed(
     start: Mapping[str, Any], user: User, names: Collection[str], authenticated_at: float, access_token: str, by: str
 ) -> str:
-    """An identity token. start: the claims that the protocol sets (aud, iat, nonce); by: the algorithm."""
+    """An identity token. start: the claims that the protocol sets (aud, iat, nonce); by: the algorithm.
+
+    authenticated_at: Unix time; 0.0: the provider by which the user came does not say, so neither do we.
+    """
     now = int(time.time())
     lifetime = int(current.lifetime().total_seconds())
     all_claims = {
@@ -71,7 +74,7 @@ def signed(
         **start,
         "iss": issuer(),
         "exp": now + lifetime,
-        "auth_time": int(authenticated_at),
+        **({"auth_time": int(authenticated_at)} if authenticated_at > 0 else {}),
         "at_hash": _half_hash(access_token, by),
         "jti": str(uuid.uuid4()),
     }

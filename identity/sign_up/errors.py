@@ -7,6 +7,7 @@ SignUpError
 |- DomainRefusedError(domains)   the address is of none of these mail domains
 |- AddressRefusedError           it is no mail address
 |- AddressNotProvenError         nobody has proven that the address is this person's
+|- AccountExistsError            the address, which is proven, has an account, active or not
 |- NameRefusedError(reason)      a user name that is taken, or does not do
 |- LinkLapsedError               the link of the mail was used, or is too old
 |- TooManySignUpsError           too many requests wait, or too many mails were sent today
@@ -66,6 +67,13 @@ class AddressRefusedError(SignUpError):
 
 class AddressNotProvenError(SignUpError):
     reason = "Nobody has proven that this mail address is yours."
+
+
+class AccountExistsError(SignUpError):
+    """Only for a person who has proven the address: nobody else learns of accounts."""
+
+    category = Category.EXISTS
+    reason = "Your mail address has an account here. Sign in to it, and link this identity on your account page."
 
 
 class NameRefusedError(SignUpError):

@@ -27,7 +27,7 @@ from identity.password_sign_in import check_new_password, count_request
 from identity.single_row import single_row
 
 from . import invitations, rules
-from .errors import LinkLapsedError, TooManySignUpsError
+from .errors import AccountExistsError, LinkLapsedError, TooManySignUpsError
 from .rules import Applicant
 
 #: How long a link serves, from the moment at which its mail is sent; the least time between two mails to an address.
@@ -119,11 +119,12 @@ def finish(code: Secret, username: str, full_name: str, password: Secret, now: d
         locked = SignUpRequest.objects.select_for_update().filter(pk=_request(code, time).pk).first()
         if locked is None:
             raise LinkLapsedError
-        if User.objects.filter(email__iexact=locked.email).exists():
-            # Made since the mail was sent. A deactivated account also counts: nobody comes back by a second one.
-            raise LinkLapsedError
         applicant = Applicant(username, full_name, locked.email, is_proven=True)
-        user = rules.make_account(applicant, locked.invitation, time)
+        try:
+            user = rules.make_account(applicant, locked.invitation, time)
+        except AccountExistsError:
+            # Made since the mail was sent.
+            raise LinkLapsedError from None
         check_new_password(user, password)
         user.set_password(password.value)
         user.save(update_fields=["password"])

@@ -18,7 +18,7 @@ from datetime import datetime
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from identity.clock import moment
@@ -29,6 +29,7 @@ from identity.signals import signed_up
 from identity.user_accounts import MAX_FULL_NAME, ONE_NAME
 
 from .errors import (
+    AccountExistsError,
     AddressNotProvenError,
     AddressRefusedError,
     DomainRefusedError,
@@ -83,7 +84,10 @@ def sign_up(applicant: Applicant, invitation: Secret | None = None, now: datetim
 
 @transaction.atomic
 def make_account(applicant: Applicant, invitation: Invitation | None, now: datetime) -> User:
-    """As `sign_up`, with the row of an invitation, which may be used meanwhile."""
+    """As `sign_up`, with the row of an invitation, which may be used meanwhile.
+
+    An address has one account, also a deactivated one: nobody comes back by a second one.
+    """
     address = applicant.address.lower()
     if invitation is not None:
         # Behind the lock: of two concurrent uses, the second finds that it was used.
@@ -91,11 +95,21 @@ def make_account(applicant: Applicant, invitation: Invitation | None, now: datet
         if invitation is None:
             raise InvitationRefusedError
     admitting = _admitting(address, applicant.is_proven, invitation)
+    if applicant.is_proven and address:
+        _check_has_no_account(address)
     user = _new_user(applicant, address if applicant.is_proven else "")
     if admitting is not None:
         Invitation.objects.filter(pk=admitting.pk).update(used_at=now, used_by=user)
     signed_up.send(User, user=user, invitation=admitting and admitting.pk)
     return user
+
+
+def _check_has_no_account(address: str) -> None:
+    """Of two sign-ups at once, the second sees the account of the first. Raises AccountExistsError."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-up of {address}"])
+    if User.objects.filter(email__iexact=address).exists():
+        raise AccountExistsError
 
 
 def _admitting(address: str, is_proven: bool, invitation: Invitation | None) -> Invitation | None:

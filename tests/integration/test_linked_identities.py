@@ -30,7 +30,7 @@ from identity.linked.proven import MAX_SUBJECT, Proven, name_at
 from identity.models import User
 from identity.provider import identities
 from identity.sign_up import invitations
-from identity.sign_up.errors import AddressNotProvenError, SignUpClosedError
+from identity.sign_up.errors import AccountExistsError, AddressNotProvenError, SignUpClosedError
 from identity.sign_up.policy import parse
 from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.pages import Browser
@@ -71,10 +71,39 @@ def test_an_address_signs_nobody_in_and_links_nothing(alice: User, settings: Any
     services.link(alice, proof(email="alice@example.org", email_verified=True), time.time())
     stranger = proof("s-2", UNIVERSITY, email="alice@example.org", email_verified=verified)
     assert services.sign_in(stranger) is None
+    if verified:
+        # The person has two ways in, and no second account.
+        with pytest.raises(AccountExistsError, match="link this identity"):
+            services.sign_up(stranger, "mallory", invitation)
+        assert not User.objects.filter(username="mallory").exists()
+        assert not LinkedIdentity.objects.filter(provider=UNIVERSITY).exists()
+        return
     made = services.sign_up(stranger, "mallory", invitation)
     assert made != alice
-    assert made.email == ("alice@example.org" if verified else "")
+    assert made.email == ""
     assert [row.user for row in LinkedIdentity.objects.filter(provider=UNIVERSITY)] == [made]
+
+
+def test_a_deactivated_person_does_not_come_back_by_another_identity(alice: User, settings: Any) -> None:
+    settings.SIGN_UP = parse("open")
+    alice.email, alice.is_active = "Alice@Example.org", False
+    alice.save()
+    again = proof("s-2", UNIVERSITY, email="alice@example.org", email_verified=True)
+    with pytest.raises(AccountExistsError):
+        services.sign_up(again, "alice2")
+    assert not User.objects.filter(username="alice2").exists()
+    # Nobody learns of the account without a proof of the address.
+    with pytest.raises(AddressNotProvenError):
+        services.sign_up(proof("s-3", UNIVERSITY, email="alice@example.org", email_verified=False), "alice3")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_identities_with_one_address_that_sign_up_at_once_one_has_an_account(settings: Any) -> None:
+    settings.SIGN_UP = parse("open")
+    facts: dict[str, Any] = {"email": "al@example.org", "email_verified": True}
+    people = [proof(f"s-{number}", username=f"al{number}@example.org", **facts) for number in range(4)]
+    ended = all_at_once([partial(services.sign_up, one, f"liddell{n}") for n, one in enumerate(people)])
+    assert sorted(type(one).__name__ for one in ended) == ["AccountExistsError"] * 3 + ["User"]
 
 
 def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db: None, settings: Any) -> None:
@@ -176,6 +205,20 @@ def test_a_name_that_the_provider_gave_to_somebody_else_leaves_the_former_holder
     services.link(bob, proof("s-2"), time.time())
     assert services.by_username(["AL@example.org"])["al@example.org"].user == bob
     assert services.sign_in(proof("s-1", username="al.l@example.org")) == alice
+
+
+def test_an_address_as_a_name_takes_no_name_from_anybody(alice: User, bob: User) -> None:
+    """A person may type any address in at the provider, also that of alice."""
+    services.link(alice, proof("s-1"), time.time())
+    row = services.link(bob, proof("s-2", name_is_address=True), time.time())
+    assert services.by_username(["al@example.org"])["al@example.org"].user == alice
+    assert row.username == f"{row.pk}@example.org"
+    services.sign_in(proof("s-2", username="AL@example.org", name_is_address=True))
+    assert services.by_username(["al@example.org"])["al@example.org"].user == alice
+    # It is free again.
+    services.sign_in(proof("s-1", username="al.l@example.org"))
+    services.sign_in(proof("s-2", name_is_address=True))
+    assert services.by_username(["al@example.org"])["al@example.org"].user == bob
 
 
 def test_a_name_that_two_providers_give_names_nobody(alice: User, bob: User) -> None:

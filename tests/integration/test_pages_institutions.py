@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from django.conf import settings as django_settings
 from lxml import etree
 
+from identity.audit.models import AuditEvent
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError
 from identity.federation.saml import directory, sources
 from identity.federation.saml.models import Institution
@@ -34,6 +35,7 @@ from tests.lying_saml import (
     DS,
     ENTITY,
     EPPN,
+    MAIL,
     NAME,
     PAIRWISE,
     SAML,
@@ -154,6 +156,34 @@ def test_the_most_lasting_name_is_the_subject_and_names_stay_in_their_domain(
     row = LinkedIdentity.objects.get()
     assert (row.subject, row.username) == (subject, name)
     assert row.email_verified is (attributes.get("mail") == "a@example.edu")
+
+
+@pytest.mark.parametrize(
+    ("scopes", "entity", "name"),
+    [
+        (("example.edu",), ENTITY, "alice@example.edu@idp.example.edu"),
+        (("example.edu", "med.example.edu"), ENTITY, "alice@example.edu@med.example.edu"),
+        (("example.edu",), "https://example.edu/idp", "alice@example.edu@saml.example.edu"),
+        ((), "https://EXAMPLE.edu:8443/idp", "alice@example.edu@saml.example.edu"),
+    ],
+)
+def test_an_institution_gives_no_names_of_the_domain_of_this_service(
+    idp: LyingInstitution, alice: User, settings: Any, scopes: tuple[str, ...], entity: str, name: str
+) -> None:
+    """Users of this service choose their names: anybody could become a professor of the institution, or the reverse."""
+    settings.IDENTITY_DOMAIN = "example.edu"
+    idp.entity_id = entity
+    idp.attributes |= {MAIL: "alice@example.edu"}
+    directory.refresh("/metadata.xml", idp.metadata(scopes=scopes), [], must_be_signed=False)
+    browser = Browser()
+    browser.sign_in(alice, PASSWORD)
+    browser.get("/signin/institution?q=university")
+    browser.post(f"/signin/institution/{Institution.objects.get().pk}", link="1")
+    idp.asked(led_to(browser))
+    answered(browser, encoded(idp.honest()))
+    row = LinkedIdentity.objects.get()
+    # The address is the institution's to vouch for all the same.
+    assert (row.username, row.email_verified) == (name, "example.edu" in scopes)
 
 
 def test_an_answer_without_a_lasting_name_is_refused(idp: LyingInstitution) -> None:
@@ -304,13 +334,43 @@ def test_an_assertion_serves_once_and_in_the_browser_that_began(idp: LyingInstit
     assert_refused(again, answered(again, answer), "used already")
 
 
-def test_the_answer_of_another_institution_is_of_no_use(idp: LyingInstitution, linked: LinkedIdentity) -> None:
+def test_the_answer_of_another_institution_is_of_no_use(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
     """Both are in the metadata; the browser went to one, and the other answers."""
     evil = LyingInstitution(answers_to=idp.answers_to, audience=idp.audience, entity_id="https://evil.example/idp")
+    settings.SAML_METADATA = ("/metadata.xml", "/evil.xml")
     directory.refresh("/evil.xml", evil.metadata(name="Evil"), [], must_be_signed=False)
     browser = begun(idp)
     evil.request_id = idp.request_id
     assert_refused(browser, answered(browser, encoded(evil.honest())), "another institution")
+
+
+def test_the_audit_log_says_which_institution_vouched_and_what_was_refused(
+    idp: LyingInstitution, linked: LinkedIdentity, alice: User
+) -> None:
+    browser = begun(idp)
+    answer = encoded(idp.honest())
+    answered(browser, answer)
+    row = AuditEvent.objects.get(what="signed_in", user_id=alice.pk)
+    assert row.details == {"provider": f"saml:{ENTITY}", "identity": "alice@example.edu"}
+    answered(browser, answer)  # replayed
+    browser = begun(idp)
+    answered(browser, encoded(etree.tostring(idp.honest()).replace(b"alice@", b"mallory@")))
+    stranger = Browser()
+    stranger.get("/signin")
+    answered(stranger, encoded(idp.honest()))
+    linked.delete()
+    browser = begun(idp)
+    answered(browser, encoded(idp.honest()))
+    rows = AuditEvent.objects.filter(what="sign_in_refused").order_by("pk")
+    assert [(row.way, row.details["reason"], row.details["provider"]) for row in rows] == [
+        ("provider", "SignInNotBegunError", "saml"),
+        ("provider", "ProofRefusedError", "saml"),
+        ("provider", "SignInNotBegunError", "saml"),
+        ("provider", "IdentityNotFoundError", f"saml:{ENTITY}"),
+    ]
+    assert "mallory" not in str(list(AuditEvent.objects.values_list("details", flat=True)))
 
 
 def test_relay_state_leads_nowhere(idp: LyingInstitution, linked: LinkedIdentity) -> None:
@@ -326,6 +386,40 @@ def test_expired_metadata_vouch_for_nobody(idp: LyingInstitution, linked: Linked
     assert_refused(browser, answered(browser, encoded(idp.honest())), "in no metadata")
     browser.get("/signin/institution?q=university")
     assert "No institution" in browser.text
+
+
+def test_institutions_of_a_source_that_is_named_no_more_sign_nobody_in(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
+    """At once, while their rows wait for the next reading: whatever was begun, and whatever was checked before."""
+    begun_before, checked_before = begun(idp), begun(idp)
+    elsewhere: Any = Browser().client.post(ANSWER, {"SAMLResponse": encoded(idp.honest())})
+    assert elsewhere.status_code == 303
+    settings.SAML_METADATA = ("/other.xml",)
+    idp.request_id = ""
+    assert_refused(checked_before, checked_before.get(elsewhere.headers["Location"]), "in no metadata")
+    seen = answered(begun_before, encoded(idp.honest()))
+    assert_refused(begun_before, seen, "in no metadata")
+    browser = Browser()
+    browser.get("/signin/institution?q=university")
+    assert "No institution" in browser.text
+    assert browser.post(f"/signin/institution/{Institution.objects.get().pk}").status_code == 404
+    assert "Chosen before" not in (checked_before.get("/signin/institution"), checked_before.text)[1]
+
+
+def test_without_metadata_there_are_no_institutions(
+    idp: LyingInstitution, linked: LinkedIdentity, settings: Any
+) -> None:
+    browser = begun(idp)
+    elsewhere: Any = Browser().client.post(ANSWER, {"SAMLResponse": encoded(idp.honest())})
+    settings.SAML_METADATA = ()
+    assert browser.get(elsewhere.headers["Location"]).status_code == 404
+    assert answered(browser, encoded(idp.honest())).status_code == 404
+    assert browser.get("/signin/institution?q=university").status_code == 404
+    browser.get("/signin")
+    assert browser.post(f"/signin/institution/{Institution.objects.get().pk}").status_code == 404
+    assert "institution" not in browser.text.partition("No institution signs people in here.")[2]
+    assert user_in(browser) is None
 
 
 def test_an_encrypted_answer_needs_our_key(idp: LyingInstitution, settings: Any) -> None:

@@ -79,6 +79,10 @@ def test_a_linked_identity_signs_in_and_its_passphrase_is_nowhere(
     assert (seen.status_code, seen.headers["Location"]) == (302, "/activity")
     assert user_in(browser) == str(alice.pk)
     assert UserSession.objects.get(user=alice).way == "provider"
+    vouched = {"provider": f"myproxy:localhost:{grid.port}", "identity": NAME}
+    assert AuditEvent.objects.get(what="signed_in", user_id=alice.pk).details == vouched
+    # The passphrase was given just now, so this is a new sign-in.
+    assert time.time() - float(browser.client.session["signed_in_at"]) < 300
     row.refresh_from_db()
     assert row.username == NAME
     assert refused.status_code == 400
@@ -101,6 +105,7 @@ def test_a_wrong_passphrase_and_an_unknown_name_are_one_answer(
     assert "did not accept this user name and this passphrase" in answers[0]
     refusals = AuditEvent.objects.filter(what="sign_in_refused", way="provider")
     assert [one.user_id for one in refusals.order_by("pk")] == [alice.pk, None, alice.pk]
+    assert {one.details["provider"] for one in refusals} == {f"myproxy:localhost:{grid.port}"}
 
 
 @pytest.mark.toolkit

@@ -14,7 +14,9 @@ import pytest
 from django.conf import settings as django_settings
 from jwcrypto import jwk
 
+from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
+from identity.audit.models import AuditEvent
 from identity.federation import pending
 from identity.federation.openid import metadata
 from identity.federation.providers import parse_providers
@@ -118,6 +120,22 @@ def test_an_identity_that_nobody_linked_signs_nobody_in_whatever_its_address(op:
     assert LINKED in browser.text
     assert user_in(browser) is None
     assert not LinkedIdentity.objects.exists()
+
+
+def test_an_address_that_somebody_typed_in_takes_the_name_of_nobody(op: LyingOpenId, alice: User, bob: User) -> None:
+    """The boss has a name of the provider; mallory has typed the address of the boss in there."""
+    boss = Proven.of(op.provider().id, "boss", "boss@lab.example.org", time.time())
+    services.link(alice, boss, time.time())
+    bob.set_password(PASSWORD)
+    bob.save()
+    op.claims = {"email": "boss@lab.example.org", "email_verified": False, "preferred_username": None}
+    signed_in_by(op, at_home(bob), link="1")
+    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert services.of(bob)[0].username == f"{SUBJECT}@lab.example.org"
+    # Even where the provider says that the address is verified.
+    op.claims["email_verified"] = True
+    signed_in_by(op)
+    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
 
 
 CLAIMS: list[tuple[dict[str, Any], str]] = [
@@ -373,6 +391,68 @@ def test_a_stranger_begins_a_bounded_number_of_sign_ins(op: LyingOpenId, monkeyp
     assert browser.post("/signin/with/lab").status_code == 429
 
 
+def test_a_silent_provider_holds_few_threads_of_the_web_server(
+    op: LyingOpenId, linked: LinkedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = begun()
+    query = op.authorize(led_to(browser))
+    heard = len(op.server.heard)
+    with monkeypatch.context() as busy:
+        busy.setattr(concurrency_limits, "SIGN_INS", concurrency_limits.ConcurrencyLimit(0, 0))
+        assert come_back(browser, query).status_code == 429
+        other = Browser()
+        other.get("/signin")
+        assert other.post("/signin/with/lab").status_code == 429
+    assert len(op.server.heard) == heard
+    # Nothing was used up: the page is loaded again.
+    assert come_back(browser, query).status_code == 302
+
+
+def refusals() -> list[tuple[str, str, str]]:
+    rows = AuditEvent.objects.filter(what="sign_in_refused", way="provider").order_by("pk")
+    return [(row.details["reason"], row.details.get("provider", ""), row.username) for row in rows]
+
+
+def test_the_audit_log_says_who_vouched_for_whom(op: LyingOpenId, linked: LinkedIdentity, alice: User) -> None:
+    signed_in_by(op)
+    row = AuditEvent.objects.get(what="signed_in", user_id=alice.pk)
+    assert (row.way, row.details) == ("provider", {"provider": f"oidc:{op.issuer}", "identity": LINKED})
+    assert refusals() == []
+
+
+def test_refused_answers_are_in_the_audit_log_without_words_of_the_provider(
+    op: LyingOpenId, linked: LinkedIdentity, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vouches, evil = f"oidc:{op.issuer}", "https://evil.example.org/call-0900"
+    op.claims = {"iss": evil}
+    signed_in_by(op)
+    op.claims = {}
+    op.token = lambda claims: signed(claims, rsa_key("first"))
+    signed_in_by(op)
+    op.token = lambda claims: signed(claims, op.key)
+    browser = begun()
+    query = op.authorize(led_to(browser))
+    come_back(browser, {"state": query["state"], "error": "evil", "error_description": evil})
+    come_back(browser, query)  # replayed
+    alice.is_active = False
+    alice.save()
+    signed_in_by(op)
+    linked.delete()
+    signed_in_by(op)
+    assert refusals() == [
+        ("ProofRefusedError", vouches, ""),
+        ("ProofRefusedError", vouches, ""),
+        ("ProviderRefusedError", vouches, ""),
+        ("SignInNotBegunError", "", ""),
+        ("IdentityInactiveError", vouches, "alice"),
+        ("IdentityNotFoundError", vouches, ""),
+    ]
+    assert "evil" not in str(list(AuditEvent.objects.values_list("details", flat=True)))
+    monkeypatch.setattr("identity.audit.log.MOST_REFUSALS", 6)
+    signed_in_by(op)
+    assert len(refusals()) == 6
+
+
 def test_an_inactive_user_is_told_so(op: LyingOpenId, linked: LinkedIdentity, alice: User) -> None:
     alice.is_active = False
     alice.save()
@@ -538,6 +618,17 @@ def test_a_person_whom_nobody_knows_makes_an_account_where_the_rule_admits(op: L
     browser.get("/account")
     assert browser.post("/signup/identity", username="again", next="/").status_code == 400
     assert not User.objects.filter(username="again").exists()
+
+
+def test_a_person_with_an_account_is_led_to_it(op: LyingOpenId, settings: Any, alice: User) -> None:
+    settings.SIGN_UP = parse("open")
+    alice.email, alice.is_active = "alice@lab.example.org", False
+    alice.save()
+    op.claims |= {"email": "alice@lab.example.org", "email_verified": True}
+    browser, _ = signed_in_by(op)
+    assert browser.post("/signup/identity", username="alice-lab", next="/").status_code == 409
+    assert "Sign in to it, and link this identity on your account page." in browser.text
+    assert not User.objects.filter(username="alice-lab").exists()
 
 
 def test_an_address_that_the_provider_has_not_verified_admits_nobody(op: LyingOpenId, settings: Any) -> None:

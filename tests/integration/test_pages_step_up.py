@@ -10,9 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from endpoints.models import Endpoint
+from identity.federation.saml import directory
 from identity.models import User
 from tests.integration.cast import later, submit
 from tests.integration.pages import PASSWORD, Browser
+from tests.integration.provider import CALLBACK, make
+from tests.lying_saml import LyingInstitution
 from transferapi.tasks.models import Task
 from webui import navigation
 
@@ -91,6 +94,45 @@ def test_the_sign_in_page_names_demanded_domains_that_are_known_here(
     browser.get("/signin?again=1&domain=call+0900+for+help")
     assert "0900" not in browser.text
     assert "Use an identity" not in browser.text
+
+
+@pytest.fixture
+def university(settings: Any) -> None:
+    settings.SAML_METADATA = ("/metadata.xml",)
+    metadata = LyingInstitution("", "").metadata(scopes=("example.edu", "waybill.example.net"))
+    directory.refresh("/metadata.xml", metadata, [], must_be_signed=False)
+
+
+@pytest.mark.usefixtures("university")
+def test_a_demanded_domain_of_an_institution_leads_to_it(ep1: Endpoint, browser: Browser, settings: Any) -> None:
+    settings.PUBLIC_URL = "https://waybill.example.net"
+    demand(ep1, "Example.EDU", "elsewhere.example.org")
+    browser.get(f"/transfer?origin_id={ep1.pk}&plain=1")
+    browser.get(link(browser))
+    assert "Use an identity of example.edu." in browser.text
+    [found] = re.findall(r'href="(/signin/institution[^"]+)"', browser.page)
+    query = parse_qs(urlsplit(unescape(found)).query)
+    assert (query["q"], query["fresh"]) == (["example.edu"], ["required"])
+    assert query["next"][0].startswith("/transfer?")
+    browser.get(unescape(found))
+    assert "Example University" in browser.text
+    # Our own domain is that of no institution, and a text that is none is looked for nowhere.
+    browser.get("/signin?again=1&domain=waybill.example.net&domain=%00&domain=call+0900")
+    assert "Use an identity of waybill.example.net." in browser.text
+    assert "/signin/institution?next=/transfer" in browser.page.replace("%2F", "/")
+    assert "q=" not in browser.page.partition('href="/signin/institution')[2].partition('"')[0]
+
+
+@pytest.mark.usefixtures("university")
+def test_a_program_that_demands_a_domain_leads_to_the_institution(bob: User, browser: Browser) -> None:
+    asked = (
+        f"/v2/oauth2/authorize?{make(bob, CALLBACK).question('openid', session_required_single_domain='example.edu')}"
+    )
+    to = browser.get(asked).headers["Location"]
+    assert parse_qs(urlsplit(to).query)["domain"] == ["example.edu"]
+    browser.get(to)
+    assert "Use an identity of example.edu." in browser.text
+    assert "q=example.edu&amp;fresh=asked" in browser.page
 
 
 def test_a_form_leads_back_to_the_page_with_the_form(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

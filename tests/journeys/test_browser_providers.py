@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,7 +23,7 @@ from tests.chromium import ENTER, Chromium
 from tests.institution_site import institution_site
 from tests.journeys.test_browser import browser, check_page, sign_in
 from tests.openid_provider import PASSWORD, OpenIdProvider
-from tests.pysaml2_idp import XMLSEC
+from tests.pysaml2_idp import XMLSEC, Pysaml2Idp
 from tests.waiting import eventually
 
 __all__ = ["browser"]
@@ -41,6 +44,7 @@ class Place:
 
     api: Api
     provider: OpenIdProvider
+    institution: Pysaml2Idp
 
     def open(self, browser: Chromium, path: str) -> None:
         browser.open(f"{self.api.url}{path}")
@@ -66,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, give_schema: Callable[[Path]
         ) as api:
             with urllib.request.urlopen(f"{api.url}/saml/metadata", timeout=30) as answer:
                 idp.learn(answer.read())
-            yield Place(api, provider)
+            yield Place(api, provider, idp)
 
 
 def at(browser: Chromium, path: str) -> bool:
@@ -136,6 +140,14 @@ def test_an_identity_is_linked_signs_in_with_new_keys_and_is_unlinked(browser: C
     say_who(browser, "erin")
     consent(browser, place)
     eventually(lambda: at(browser, "/account") and browser.shows(place.api.connection["username"]), seconds=SECONDS)
+    # A new sign-in is demanded: the provider, which knows the browser, asks again, and says when it has.
+    place.open(browser, "/signin?again=1&fresh=required&next=/timers")
+    browser.click('form[action="/signin/with/lab"] button')
+    eventually(lambda: has(browser, "#password"), seconds=SECONDS)
+    browser.type("#password", PASSWORD + ENTER)
+    consent(browser, place)
+    eventually(lambda: at(browser, "/timers"), seconds=SECONDS)
+    place.open(browser, "/account")
     browser.click(f'button[aria-label="Unlink erin@{LAB}"]')
     eventually(lambda: browser.run("return document.querySelector('dialog[open]') !== null"), seconds=SECONDS)
     browser.click("dialog button.danger")
@@ -188,3 +200,55 @@ def test_a_person_finds_the_institution_makes_an_account_and_comes_again(browser
     eventually(lambda: has(browser, "#go"), seconds=SECONDS)
     browser.click("#go")
     eventually(lambda: at(browser, "/account") and browser.shows("Dave Bowman"), seconds=SECONDS)
+
+
+#: Makes sessions old, and endpoints demand another sign-in; it runs in the instance.
+DEMAND = """
+import os
+from deploy.stack.embedded import use_embedded_stack
+use_embedded_stack()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+import django
+django.setup()
+from endpoints.models import Endpoint
+from identity.models import UserSession
+from identity.sessions.store import SessionStore
+found = Endpoint.objects.filter(name="ep1", owner__username="go")
+found.update(public=True, authentication_timeout_mins=60, authentication_domains=["example.edu"])
+for row in UserSession.objects.filter(user__isnull=False):
+    session = SessionStore(row.session_key)
+    session["signed_in_at"] -= 7200
+    session.save()
+"""
+
+
+def test_a_demand_for_an_identity_of_the_institution_leads_there_and_back(browser: Chromium, place: Place) -> None:
+    place.open(browser, "/signin/institution?q=example.edu&next=/account")
+    browser.click('form[action^="/signin/institution/"] button')
+    eventually(lambda: has(browser, "#go"), seconds=SECONDS)
+    assert not place.institution.forced
+    browser.click("#go")
+    eventually(lambda: at(browser, "/account") or browser.shows("No account of this service"), seconds=SECONDS)
+    if not at(browser, "/account"):
+        make_account(browser, "dave", "dave@example.edu")
+        eventually(lambda: at(browser, "/account"), seconds=SECONDS)
+    environ = os.environ | {"WAYBILL_HOME": str(place.api.home)}
+    subprocess.run([sys.executable, "-c", DEMAND], env=environ, check=True, timeout=SECONDS)
+    wanted = place.api.connection["endpoints"]["go#ep1"]
+    place.open(browser, f"/transfer?origin_id={wanted}&origin_path=%2Fshare%2F")
+    eventually(lambda: browser.shows("This endpoint asks for another sign-in."), seconds=SECONDS)
+    browser.complaints()  # the status
+    browser.click('.pane a[href^="/signin?again=1"]')
+    eventually(lambda: browser.shows("Use an identity of example.edu."), seconds=SECONDS)
+    check_page(browser)
+    browser.resize(1280)
+    browser.click('a[href^="/signin/institution"]')
+    eventually(lambda: has(browser, 'form[action^="/signin/institution/"] button'), seconds=SECONDS)
+    browser.click('form[action^="/signin/institution/"] button')
+    eventually(lambda: has(browser, "#go"), seconds=SECONDS)
+    assert place.institution.forced
+    browser.click("#go")
+    eventually(lambda: at(browser, "/transfer"), seconds=SECONDS)
+    eventually(lambda: browser.shows("godata"), seconds=SECONDS)
+    assert not browser.shows("asks for another sign-in")
+    assert wanted in browser.address

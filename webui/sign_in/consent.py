@@ -10,13 +10,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from identity import user_names
+from identity.federation.freshness import Fresh
 from identity.provider import authorization, clients, consents, scopes
 from identity.provider.authorization import AuthorizationRequest
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from webui.page import problem, show, to_sign_in, user_of
 from webui.reasons import said
 
-from .session_start import SIGNED_IN_FOR, is_fresh, proof_of, signed_in_at
+from .session_start import SIGNED_IN_FOR, is_anew, is_fresh, proof_of, signed_in_at
+from .step_up import MOST_DOMAINS
 
 #: Services that are not here, named on the page; the others are counted.
 MOST_NAMED = 6
@@ -61,7 +63,7 @@ def _ask(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
 
 def _answer(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
     if request.POST.get("answer") == "other":
-        return _sign_in(request, asked)
+        return _sign_in(request, asked, Fresh.ASKED)
     if _must_sign_in(request, asked):
         return _sign_in(request, asked)
     if request.POST.get("answer") == "deny":
@@ -100,11 +102,20 @@ def _must_sign_in(request: HttpRequest, asked: AuthorizationRequest) -> bool:
     if not request.user.is_authenticated:
         return True
     is_old = asked.max_age is not None and time.time() - signed_in_at(request) > asked.max_age
-    return ("login" in asked.prompt or is_old) and not is_fresh(request)
+    return ("login" in asked.prompt and not is_anew(request)) or (is_old and not is_fresh(request))
 
 
-def _sign_in(request: HttpRequest, asked: AuthorizationRequest) -> HttpResponse:
-    return to_sign_in(request.get_full_path(), again=True, username=asked.login_hint)
+def _sign_in(request: HttpRequest, asked: AuthorizationRequest, fresh: Fresh = Fresh.ANY) -> HttpResponse:
+    """Lead to the sign-in page. fresh: the least that is demanded of another provider.
+
+    The session of a provider may be new enough for `max_age`: only where it was not, the person is asked again.
+    """
+    if "login" in asked.prompt:
+        fresh = Fresh.ASKED
+    if asked.max_age is not None and (request.user.is_authenticated or not asked.max_age):
+        fresh = Fresh.REQUIRED
+    domains = asked.required_domains[:MOST_DOMAINS]
+    return to_sign_in(request.get_full_path(), again=True, fresh=fresh, username=asked.login_hint, domains=domains)
 
 
 def _unserved(asked: AuthorizationRequest) -> str:

@@ -7,9 +7,11 @@ request that the answer repeats: an answer for another browser, or for no reques
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
 
 from django.conf import settings
 from django.core.cache import cache
@@ -23,6 +25,7 @@ from redis.exceptions import RedisError
 from identity import password_sign_in
 from identity.federation import pending
 from identity.federation.errors import FederationError, ProofRefusedError, ServiceBusyError, SignInNotBegunError
+from identity.federation.freshness import Fresh
 from identity.federation.saml import directory, requests, responses, sources
 from identity.federation.saml.decryption import Decryption
 from identity.federation.saml.responses import ServiceProvider
@@ -30,12 +33,13 @@ from identity.linked.errors import LinkedIdentityError
 from identity.linked.proven import Proven
 from identity.password_sign_in import SignInError
 from transferapi.rest.http.trusted_proxies import address_of
-from webui.page import own_path, show
+from webui.page import own_path, problem, show
 
 from .password import form
-from .providers import MOST_BEGUN, failed, lead, purpose_of, use
+from .providers import MOST_BEGUN, demanded, failed, lead, purpose_of, record_refusal, use
 from .session_start import refused, status_of
 
+P = ParamSpec("P")
 #: Seconds for which a checked answer waits for the redirect; answers that one network may send in five minutes.
 ANSWER_SECONDS, MOST_ANSWERS = 120, 100
 #: The institutions that a browser remembers.
@@ -43,7 +47,20 @@ COOKIE, REMEMBERED, COOKIE_SECONDS = "waybill-institutions", 3, 365 * 24 * 3600
 MAX_SEARCH = 200
 
 
+def _where_offered(view: Callable[Concatenate[HttpRequest, P], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Not found where the operator names no metadata: then no institution signs anybody in, whatever was begun."""
+
+    @functools.wraps(view)
+    def wrapped(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not settings.SAML_METADATA:
+            return problem(request, 404, _("Sign in"), _("No institution signs people in here."))
+        return view(request, *args, **kwargs)
+
+    return wrapped
+
+
 @require_GET
+@_where_offered
 def choose(request: HttpRequest) -> HttpResponse:
     """The page on which a person finds the institution. It works without scripts."""
     text = request.GET.get("q", "")[:MAX_SEARCH]
@@ -53,6 +70,7 @@ def choose(request: HttpRequest) -> HttpResponse:
         "q": text,
         "after": own_path(request.GET.get("next")),
         "link": "link" in request.GET,
+        "fresh": Fresh.read(request.GET.get("fresh")).value,
         "found": found,
         "is_cut": len(found) == directory.MAX_FOUND,
         "remembered": directory.by_ids(_remembered(request)),
@@ -61,6 +79,7 @@ def choose(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@_where_offered
 def begin(request: HttpRequest, institution: int) -> HttpResponse:
     """Lead to the institution, or with `link` prove another identity of the user."""
     after = own_path(request.POST.get("next"))
@@ -69,11 +88,11 @@ def begin(request: HttpRequest, institution: int) -> HttpResponse:
         password_sign_in.count_request("provider", address_of(request), MOST_BEGUN)
         row = directory.get(institution)
         key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY and settings.SAML_SIGN_REQUESTS else None
-        begun = requests.begin(row, _us(), key)
+        begun = requests.begin(row, _us(), key, anew=bool(purpose.get("fresh")))
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, after, error, linking="link" in request.POST)
+        return failed(request, after, error, demanded(request))
     answer = lead(request, begun.request_id, {"entity": row.entity_id, **purpose, "next": after}, begun.url, row.name)
     kept = [row.pk, *(one for one in _remembered(request) if one != row.pk)][:REMEMBERED]
     answer.set_cookie(
@@ -86,6 +105,7 @@ def begin(request: HttpRequest, institution: int) -> HttpResponse:
 @csrf_exempt
 @sensitive_post_parameters("SAMLResponse")
 @require_POST
+@_where_offered
 def take_answer(request: HttpRequest) -> HttpResponse:
     """The assertion consumer service. RelayState is not read: our session knows the way back."""
     after = own_path(None)
@@ -98,13 +118,15 @@ def take_answer(request: HttpRequest) -> HttpResponse:
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, after, error)
+        record_refusal(request, error, "saml")
+        return failed(request, after, error, {})
     answer = HttpResponseRedirect(f"/signin/institution/done?answer={name}")
     answer.status_code = 303
     return answer
 
 
 @require_GET
+@_where_offered
 def done(request: HttpRequest) -> HttpResponse:
     """The way back to the browser that began."""
     kept: dict[str, Any] = {}
@@ -114,9 +136,11 @@ def done(request: HttpRequest) -> HttpResponse:
         proven = Proven.of_document(checked["proven"])
         if proven.provider != f"saml:{kept.get('entity')}":
             raise ProofRefusedError("The answer comes from another institution.")
+        directory.by_entity_id(kept["entity"])  # It may have left the metadata since its answer was checked.
         return use(request, proven, kept)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, own_path(kept.get("next")), error, linking="user" in kept)
+        record_refusal(request, error, f"saml:{kept['entity']}" if "entity" in kept else "saml")
+        return failed(request, own_path(kept.get("next")), error, kept)
 
 
 @require_GET

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import uuid
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods
 
-from endpoints import concurrency_limits
 from endpoints.activation import status as activation
 from endpoints.addresses.provider_sites import addresses_of
 from endpoints.errors import TooManyWaitingError
 from identity import password_sign_in
 from identity.audit import log as audit
 from identity.federation import myproxy
-from identity.federation.errors import FederationError, PassphraseRefusedError, ProviderUnknownError
+from identity.federation.errors import (
+    FederationError,
+    PassphraseRefusedError,
+    ProviderUnknownError,
+    UserNameRefusedError,
+)
 from identity.federation.myproxy import MyProxyServer
 from identity.hidden import Secret
 from identity.linked import services as linked
 from identity.linked.errors import LinkedIdentityError, ProofTooOldError
 from identity.linked.proven import Proven
-from identity.networks import network_of
 from identity.password_sign_in import SignInError
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path, problem, show
 from webui.reasons import said
 
-from .providers import failed, purpose_of, use
+from .providers import demanded, failed, purpose_of, record_refusal, use, waiting_slot
 from .session_start import application, device, refused, status_of
 
 MAX_SHOWN = 128
@@ -54,8 +55,10 @@ def sign_in(request: HttpRequest, name: str) -> HttpResponse:
     except SignInError as error:
         return refused(_form(request, server, error.reason, status_of(error)), error)
     except ProofTooOldError as error:
-        return failed(request, after, error, linking="link" in given)
+        return failed(request, after, error, demanded(request))
     except (FederationError, LinkedIdentityError, TooManyWaitingError) as error:
+        if not isinstance(error, TooManyWaitingError | UserNameRefusedError | PassphraseRefusedError):
+            record_refusal(request, error, server.id)
         status, _code, message = meaning(error, "")
         return _form(request, server, message, status)
 
@@ -68,15 +71,14 @@ def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
     user = linked.user_of_name(server.id, shown)
     counter = password_sign_in.count_attempt(f"{server.id} {username}", address, user, device(request))
     passphrase = Secret(request.POST.get("passphrase", ""))
-    place = uuid.uuid5(uuid.NAMESPACE_OID, network_of(address))
     try:
-        with concurrency_limits.request_slot(place, concurrency_limits.SIGN_INS):
+        with waiting_slot(request):
             proven = myproxy.prove(
                 server, addresses_of(server.host, server.port), username, passphrase, activation.trust(),
                 settings.MYPROXY_SECONDS,
             )  # fmt: skip
     except PassphraseRefusedError as error:
-        audit.record_refusal(user, "provider", address, type(error).__name__)
+        audit.record_refusal(user, "provider", address, type(error).__name__, provider=server.id)
         raise
     password_sign_in.forget_attempts(counter)
     return proven

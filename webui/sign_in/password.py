@@ -12,6 +12,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from identity import password_sign_in
+from identity.federation.freshness import Fresh
+from identity.federation.saml import directory
 from identity.hidden import Secret
 from identity.one_time_codes import services as one_time_codes
 from identity.passkeys import services as passkeys
@@ -105,12 +107,15 @@ def form(
     reason: str = "",
     status: int = 200,
     is_answer: bool = False,
+    fresh: Fresh | None = None,
 ) -> HttpResponse:
     """The first page of a sign-in. reason: why the last attempt was refused.
 
-    is_answer: the address of the request is the answer of a provider, which no page shows.
+    is_answer: the address of the request is the answer of a provider, which no page shows. fresh: what is demanded of
+    other providers; None: what the request says.
     """
     user = request.user
+    given = request.POST if request.method == "POST" else request.GET
     demanded = step_up.known(request.GET.getlist("domain")[: step_up.MOST_DOMAINS])
     context = {
         "title": _("Sign in"),
@@ -118,12 +123,14 @@ def form(
         "username": username or (user.get_username() if user.is_authenticated else ""),
         "reason": said(reason),
         "again": user.is_authenticated,
+        "fresh": (Fresh.read(given.get("fresh")) if fresh is None else fresh).value,
         "recovery": recovery.is_offered(),
         "providers": sorted(settings.PROVIDERS.values(), key=lambda one: one.domain not in demanded),
         "demanded": ", ".join(demanded),
         "myproxy": sorted(settings.MYPROXY_SIGN_IN.values(), key=lambda one: one.domain not in demanded),
         "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
+        "institution_domain": min(directory.domains_among(demanded), default=""),
         "certificate": accepted_subject(request) or "",
         **place(request),
         **({"back": ""} if is_answer else {}),

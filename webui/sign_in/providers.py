@@ -6,6 +6,7 @@ form would need the address of the provider in the policy of the page.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.conf import settings
@@ -15,17 +16,28 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET, require_POST
 
+from endpoints import concurrency_limits
 from endpoints.addresses.provider_sites import reach
+from endpoints.concurrency_limits import RequestSlot
+from endpoints.errors import TooManyWaitingError
 from identity import password_sign_in
+from identity.audit import log as audit
 from identity.error_categories import CategorizedError
-from identity.federation import pending
+from identity.federation import freshness, pending
 from identity.federation.errors import FederationError, ProviderUnknownError, SignInNotBegunError
+from identity.federation.freshness import Fresh
 from identity.federation.openid import sign_in as openid
 from identity.federation.providers import Provider
 from identity.linked import services as linked
-from identity.linked.errors import LinkedIdentityError, ProofTooOldError
+from identity.linked.errors import (
+    IdentityInactiveError,
+    IdentityNotFoundError,
+    LinkedIdentityError,
+    ProofTooOldError,
+)
 from identity.linked.proven import Proven
 from identity.models import User
+from identity.networks import network_of
 from identity.password_sign_in import SignInError
 from identity.sign_up import rules
 from identity.sign_up.errors import SignUpError
@@ -41,8 +53,8 @@ from .sign_up import INVITATION_COOKIE, invitation_of
 
 #: Sign-ins that one network may begin in five minutes: each asks a provider, and keeps a session.
 MOST_BEGUN = 100
-#: The name in the session of an identity that nobody has linked yet.
-UNKNOWN = "unknown_identity"
+#: The names in the session of an identity that nobody has linked yet, and whether the person was asked for it.
+UNKNOWN, UNKNOWN_ANEW = "unknown_identity", "unknown_identity_anew"
 SECTION = f"{ACCOUNT}#identities"
 
 
@@ -54,37 +66,60 @@ def begin(request: HttpRequest, name: str) -> HttpResponse:
         purpose = purpose_of(request)
         password_sign_in.count_request("provider", address_of(request), MOST_BEGUN)
         provider = _provider(name)
-        begun = openid.begin(provider, f"{settings.PUBLIC_URL}/signin/with/{name}/callback", reach)
+        back = f"{settings.PUBLIC_URL}/signin/with/{name}/callback"
+        with waiting_slot(request):
+            begun = openid.begin(provider, back, reach, anew=bool(purpose.get("fresh")))
     except SignInError as error:
         return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
-    except (FederationError, LinkedIdentityError) as error:
-        return failed(request, after, error, linking="link" in request.POST)
+    except (FederationError, LinkedIdentityError, TooManyWaitingError) as error:
+        return failed(request, after, error, demanded(request))
     return lead(request, begun.state, {**begun.kept, **purpose, "next": after}, begun.url, provider.label)
 
 
 @require_GET
 def callback(request: HttpRequest, name: str) -> HttpResponse:
     """The way back from a provider. Its answer serves once, in the browser that began."""
+    kept: dict[str, Any] = {}
+    vouches = ""
     try:
-        kept = pending.take(request.session, request.GET.get("state", ""))
-    except SignInNotBegunError as error:
-        return failed(request, own_path(None), error)
-    linking = "user" in kept
-    try:
-        provider = _provider(name)
-        proven = openid.finish(provider, kept, {key: str(value) for key, value in request.GET.items()}, reach)
+        with waiting_slot(request):
+            kept = pending.take(request.session, request.GET.get("state", ""))
+            provider = _provider(name)
+            vouches = provider.id
+            proven = openid.finish(provider, kept, {key: str(value) for key, value in request.GET.items()}, reach)
         return use(request, proven, kept)
+    except TooManyWaitingError as error:
+        # Nothing is used up: the person loads the page again.
+        return failed(request, own_path(None), error, kept)
     except (FederationError, LinkedIdentityError) as error:
-        return failed(request, own_path(kept["next"]), error, linking=linking)
+        record_refusal(request, error, vouches)
+        return failed(request, own_path(kept.get("next")), error, kept)
+
+
+def waiting_slot(request: HttpRequest) -> RequestSlot:
+    """For a request to a server that may be slow, one of few of the client's network. Raises TooManyWaitingError."""
+    place = uuid.uuid5(uuid.NAMESPACE_OID, network_of(address_of(request)))
+    return concurrency_limits.request_slot(place, concurrency_limits.SIGN_INS)
+
+
+def record_refusal(request: HttpRequest, error: CategorizedError, vouches: str) -> None:
+    """In the audit log: the class of the error, and who was asked; no text of a provider."""
+    user = error.user if isinstance(error, IdentityInactiveError) else None
+    audit.record_refusal(user, "provider", address_of(request), type(error).__name__, provider=vouches)
+
+
+def demanded(request: HttpRequest) -> dict[str, Any]:
+    """The purpose of a sign-in as its form says it, for `failed`; `purpose_of` checks it."""
+    return {"user": ""} if "link" in request.POST else {"fresh": request.POST.get("fresh", "")}
 
 
 def purpose_of(request: HttpRequest) -> dict[str, Any]:
     """Read what a proof shall serve for: to sign in, or to be linked to the user, whose session must be new.
 
-    Raises ProofTooOldError.
+    fresh: what the sign-in demands (`Fresh`). Raises ProofTooOldError.
     """
     if "link" not in request.POST:
-        return {}
+        return {"fresh": Fresh.read(request.POST.get("fresh")).value}
     if not request.user.is_authenticated:
         raise ProofTooOldError
     linked.check_fresh(signed_in_at(request))
@@ -101,7 +136,7 @@ def lead(request: HttpRequest, key: str, kept: dict[str, Any], url: str, label: 
 
 
 def use(request: HttpRequest, proven: Proven, kept: dict[str, Any]) -> HttpResponse:
-    """Sign in by a proof, or link it, as the sign-in was begun. Raises LinkedIdentityError, SignInNotBegunError."""
+    """Sign in by a proof, or link it, as the sign-in was begun. Raises LinkedIdentityError, FederationError."""
     after = own_path(kept["next"])
     if "user" in kept:
         user = request.user
@@ -110,10 +145,14 @@ def use(request: HttpRequest, proven: Proven, kept: dict[str, Any]) -> HttpRespo
         linked.link(user, proven, signed_in_at(request))
         messages.success(request, _("The identity is linked: you can sign in with it."))
         return HttpResponseRedirect(SECTION)
+    demand, since = Fresh.read(kept.get("fresh")), float(kept.get("since", proven.proven_at))
+    freshness.check(proven, demand, since)
     found = linked.sign_in(proven)
+    anew = freshness.serves(proven, demand, since)
     if found is not None:
-        return complete(request, found, after, "provider", proven.username)
-    request.session[UNKNOWN] = proven.as_document()
+        return complete(request, found, after, "provider", proven, anew=anew)
+    record_refusal(request, IdentityNotFoundError(""), proven.provider)
+    request.session[UNKNOWN], request.session[UNKNOWN_ANEW] = proven.as_document(), anew
     return _unknown(request, proven, after)
 
 
@@ -144,21 +183,23 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     except SignInError as error:
         return refused(_unknown(request, proven, after, said(error.reason), status_of(error)), error)
     except ProofTooOldError as error:
-        return failed(request, after, error)
+        return failed(request, after, error, {})
     except (LinkedIdentityError, SignUpError) as error:
         status, _code, message = meaning(error, "")
         return _unknown(request, proven, after, said(message), status)
     del request.session[UNKNOWN]
-    answer = complete(request, user, after, "provider", proven.username)
+    anew = bool(request.session.pop(UNKNOWN_ANEW, False))
+    answer = complete(request, user, after, "provider", proven, anew=anew)
     answer.delete_cookie(INVITATION_COOKIE)
     return answer
 
 
-def failed(request: HttpRequest, after: str, error: CategorizedError, *, linking: bool = False) -> HttpResponse:
-    """The sign-in page with the reason; for a user who links an identity, the account page."""
+def failed(request: HttpRequest, after: str, error: CategorizedError, kept: dict[str, Any]) -> HttpResponse:
+    """The sign-in page with the reason; for a user who links an identity, the account page. kept: see `use`."""
     status, _code, message = meaning(error, "")
-    if not linking:
-        return form(request, after, reason=message, status=status, is_answer=True)
+    if "user" not in kept:
+        demand = Fresh.read(kept.get("fresh"))
+        return form(request, after, reason=message, status=status, is_answer=True, fresh=demand)
     if isinstance(error, ProofTooOldError):
         return to_sign_in(SECTION, again=True)
     messages.error(request, said(message))

@@ -14,6 +14,7 @@ from django.utils import translation
 
 from identity import password_sign_in
 from identity.languages import preferences
+from identity.linked.proven import Proven
 from identity.models import User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
@@ -23,8 +24,10 @@ from identity.sessions.proof import Proof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 
-#: Names in the session: when the user signed in (Unix time), and for which address.
+#: Names in the session: when the user signed in (Unix time; 0.0: a provider does not say), and for which address.
 SIGNED_IN_AT, SIGNED_IN_FOR = authentication.SIGNED_IN_AT, "signed_in_for"
+#: Whether the user was asked for this sign-in: a provider may have used an old session of its own.
+SIGNED_IN_ANEW = "signed_in_anew"
 #: And with which identity.
 SIGNED_IN_WITH = authentication.SIGNED_IN_WITH
 #: The name in the session of a sign-in that waits for its second factor.
@@ -36,19 +39,24 @@ _MAX_DEVICE = 400
 _AUTHORIZE = "/v2/oauth2/authorize"
 
 
-def complete(request: HttpRequest, user: User, after: str, way: str, identity: str = "") -> HttpResponse:
+def complete(
+    request: HttpRequest, user: User, after: str, way: str, proven: Proven | None = None, *, anew: bool = True
+) -> HttpResponse:
     """Begin the session of a user who has proven to be this user, and lead to `after`. way: see `OpenSession`.
 
-    identity: with which the user signed in, `name@domain`; "": a name of this service.
+    proven: by another provider; None: the user signed in here, just now. anew: whether the user was asked for it.
     """
     user.signed_in_by = way  # type: ignore[attr-defined]  # for the log
+    if proven is not None:
+        user.signed_in_with = {"provider": proven.provider, "identity": proven.username}  # type: ignore[attr-defined]
     login(request, user)
     request.session.pop(PENDING, None)
     # A date, so that later writes to the session do not move the end.
     request.session.set_expiry(datetime.now(UTC) + timedelta(seconds=settings.SESSION_COOKIE_AGE))
-    request.session[SIGNED_IN_AT] = now = time.time()
-    request.session[SIGNED_IN_FOR] = _digest(after)
-    request.session[SIGNED_IN_WITH] = identity
+    now = time.time()
+    request.session[SIGNED_IN_AT] = now if proven is None else proven.signed_in_at(now)
+    request.session[SIGNED_IN_FOR], request.session[SIGNED_IN_ANEW] = _digest(after), anew
+    request.session[SIGNED_IN_WITH] = "" if proven is None else proven.username
     browser = request.headers.get("User-Agent", "")
     request.session[open_sessions.ORIGIN] = open_sessions.origin_of(way, address_of(request), browser, now)
     preferences.begin_with(user, translation.get_language() or "")
@@ -87,10 +95,17 @@ def proof_of(request: HttpRequest) -> Proof:
     return found
 
 
-def is_fresh(request: HttpRequest) -> bool:
-    """Whether the user signed in just now, for this very address."""
+def is_anew(request: HttpRequest) -> bool:
+    """Whether the user was asked to sign in just now, for this very address."""
     asked_for = request.session.get(SIGNED_IN_FOR) == _digest(request.get_full_path())
-    return asked_for and time.time() - signed_in_at(request) < FRESH
+    begun_at = float(request.session.get(open_sessions.ORIGIN, {}).get("begun_at") or 0.0)
+    # A session that an earlier version of this service has begun has no note.
+    return asked_for and request.session.get(SIGNED_IN_ANEW, True) and time.time() - begun_at < FRESH
+
+
+def is_fresh(request: HttpRequest) -> bool:
+    """Whether that is certain: a provider may not say when it has asked the user."""
+    return is_anew(request) and signed_in_at(request) > 0
 
 
 def refused(answer: HttpResponse, error: Exception) -> HttpResponse:

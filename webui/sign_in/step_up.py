@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
@@ -11,6 +11,8 @@ from django.utils.translation import gettext as _
 
 from endpoints.errors import StepUpRequiredError
 from identity import user_names
+from identity.federation.freshness import Fresh
+from identity.federation.saml import directory
 from webui.page import SIGN_IN, own_path
 
 #: Domains in an address of the sign-in page.
@@ -37,17 +39,22 @@ def _domain_and_age(error: StepUpRequiredError) -> str:
     return _("This endpoint asks for a sign-in in the last %(n)d minutes.") % values
 
 
-def address(request: HttpRequest, domains: Sequence[str]) -> str:
+def address(request: HttpRequest, error: StepUpRequiredError) -> str:
     """The sign-in page, which asks a signed-in user too, shows the demanded domains, and leads back to this page."""
-    query = [("again", "1"), ("next", _here(request)), *(("domain", one) for one in domains[:MOST_DOMAINS])]
+    fresh = Fresh.REQUIRED if error.minutes else Fresh.ASKED
+    query = [("again", "1"), ("fresh", fresh.value), ("next", _here(request))]
+    query += [("domain", one) for one in error.domains[:MOST_DOMAINS]]
     return f"{SIGN_IN}?{urlencode(query)}"
 
 
-def known(domains: Iterable[str]) -> list[str]:
-    """The domains among these that this service or one of its providers has. A link may name any text as a domain."""
+def known(domains: Sequence[str]) -> list[str]:
+    """The domains among these that this service, one of its providers or an institution has.
+
+    A link may name any text as a domain.
+    """
     providers = (one.domain for one in settings.PROVIDERS.values())
     ours = {user_names.domain(), *providers, *(one.domain for one in settings.MYPROXY_SIGN_IN.values())}
-    return sorted(ours.intersection(one.lower() for one in domains))
+    return sorted(ours.intersection(one.lower() for one in domains) | directory.domains_among(domains))
 
 
 def _here(request: HttpRequest) -> str:

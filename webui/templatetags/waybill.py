@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from endpoints.errors import StepUpRequiredError
 from webui import assets, icons
 from webui.sign_in import step_up
 
@@ -150,9 +151,9 @@ def field(
 
 
 @register.simple_tag(takes_context=True)
-def sign_in_again(context: template.Context, domains: Sequence[str] = ()) -> str:
+def sign_in_again(context: template.Context, error: StepUpRequiredError) -> str:
     """The address that signs in as an endpoint demands it, and leads back to this page."""
-    return step_up.address(context["request"], domains)
+    return step_up.address(context["request"], error)
 
 
 @register.inclusion_tag("webui/parts/chip.html")

@@ -39,8 +39,8 @@ class Pane:
     endpoint: Endpoint | None = None
     problem: str = ""
     activate: str = ""
-    #: Not None: another sign-in would help, with an identity of one of these domains; empty: any.
-    step_up: Sequence[str] | None = None
+    #: The demand, where another sign-in would help.
+    step_up: StepUpRequiredError | None = None
     entries: Sequence[Entry] = ()
     more: int = 0
     offered: Sequence[Endpoint] = ()
@@ -131,7 +131,7 @@ def _list(user: User, pane: Pane, endpoint: Endpoint) -> None:
     except FaultError as error:
         pane.problem = error.fault.advice or str(error.fault.kind)
     except StepUpRequiredError as error:
-        pane.problem, pane.step_up = step_up.sentence(error), error.domains
+        pane.problem, pane.step_up = step_up.sentence(error), error
     except CategorizedError as error:
         pane.problem = error.message
         pane.activate = f"/endpoints/{endpoint.pk}/activate"

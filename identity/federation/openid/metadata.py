@@ -24,7 +24,10 @@ MIN_RSA_BITS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """names_issuer: whether answers name the provider (RFC 9207). basic: whether secrets go by HTTP Basic."""
+    """names_issuer: whether answers name the provider (RFC 9207). basic: whether secrets go by HTTP Basic.
+
+    prompts_login: whether it may be sent `prompt=login`; one that says which values it knows may refuse others.
+    """
 
     authorize: Url
     token: Url
@@ -32,6 +35,7 @@ class Metadata:
     userinfo: Url | None
     names_issuer: bool
     basic: bool
+    prompts_login: bool = True
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ def _read_metadata(provider: Provider, document: Mapping[str, Any]) -> Metadata:
     if isinstance(methods, list) and "S256" not in methods:
         raise ProviderAnswerError("The provider does not know PKCE with S256 (RFC 7636).")
     ways = document.get("token_endpoint_auth_methods_supported")
+    prompts = document.get("prompt_values_supported")
     userinfo = document.get("userinfo_endpoint")
     return Metadata(
         authorize=url_of(document.get("authorization_endpoint"), provider.url),
@@ -94,6 +99,7 @@ def _read_metadata(provider: Provider, document: Mapping[str, Any]) -> Metadata:
         userinfo=url_of(userinfo, provider.url) if userinfo is not None else None,
         names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
         basic=not isinstance(ways, list) or "client_secret_basic" in ways or "client_secret_post" not in ways,
+        prompts_login=not isinstance(prompts, list) or "login" in prompts,
     )
 
 

@@ -20,6 +20,7 @@ from urllib.parse import quote_plus, urlencode
 from django.views.decorators.debug import sensitive_variables
 from oauthlib.oauth2 import WebApplicationClient
 
+from identity.federation import freshness
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError, ProviderRefusedError
 from identity.federation.providers import Provider
 from identity.federation.requests import Reach, ask, json_of, object_of
@@ -42,8 +43,8 @@ class Begun:
 
 
 @sensitive_variables("verifier", "state", "nonce", "kept", "query")
-def begin(provider: Provider, redirect_uri: str, reach: Reach) -> Begun:
-    """Raises FederationError."""
+def begin(provider: Provider, redirect_uri: str, reach: Reach, *, anew: bool = False) -> Begun:
+    """anew: ask the provider to ask the person again, and to say when it did. Raises FederationError."""
     parts = _parts(provider, reach)
     grant = WebApplicationClient(provider.client_id)
     verifier = grant.create_code_verifier(VERIFIER_LENGTH)
@@ -57,9 +58,18 @@ def begin(provider: Provider, redirect_uri: str, reach: Reach) -> Begun:
         "code_challenge": grant.create_code_challenge(verifier, "S256"),
         "code_challenge_method": "S256",
         **({"nonce": nonce} if provider.protocol == "oidc" else {}),
+        **(_anew(parts) if anew and provider.protocol == "oidc" else {}),
     }
     kept = {"provider": provider.name, "redirect_uri": redirect_uri, "verifier": verifier, "nonce": nonce}
     return Begun(f"{parts.authorize}?{urlencode(query)}", state, kept)
+
+
+def _anew(parts: Metadata) -> dict[str, str]:
+    """OpenID Connect Core, 3.1.2.1: with `max_age` the identity token must have `auth_time`.
+
+    With an age of 0 a provider that measures it after the sign-in asks again and again; Canaille does.
+    """
+    return {**({"prompt": "login"} if parts.prompts_login else {}), "max_age": f"{freshness.SKEW:.0f}"}
 
 
 def finish(provider: Provider, kept: Kept, answer: Mapping[str, str], reach: Reach, now: float | None = None) -> Proven:
@@ -82,7 +92,8 @@ def finish(provider: Provider, kept: Kept, answer: Mapping[str, str], reach: Rea
     if provider.protocol == "github":
         return github.person(provider, _access_token(tokens), reach, now)
     claims = id_tokens.check(provider, tokens.get("id_token"), kept["nonce"], _access_token(tokens), reach, now)
-    return _proven(provider, _with_userinfo(parts, claims, tokens, reach), now)
+    auth_time = claims.get("auth_time")
+    return _proven(provider, {**_with_userinfo(parts, claims, tokens, reach), "auth_time": auth_time}, now)
 
 
 def _parts(provider: Provider, reach: Reach) -> Metadata:
@@ -137,12 +148,27 @@ def _with_userinfo(parts: Metadata, claims: dict[str, Any], tokens: Mapping[str,
 
 
 def _proven(provider: Provider, claims: Mapping[str, Any], now: float) -> Proven:
-    names = (claims.get(name) for name in provider.name_claims)
-    name = next((one for one in names if isinstance(one, str) and one and one.isprintable()), "")
+    name, is_address = _name(provider, claims)
     parts: list[object] = [claims.get(part) for part in ("given_name", "family_name")]
     given = " ".join(part for part in parts if isinstance(part, str))
     return Proven.of(
         provider.id, claims.get("sub"), name_at(name, provider.domain), now,
-        email=claims.get("email"), email_verified=claims.get("email_verified"),
+        email=claims.get("email"), email_verified=claims.get("email_verified"), name_is_address=is_address,
+        authenticated_at=claims.get("auth_time"),
         name=claims.get("name") or given, organization=claims.get("idp_name") or claims.get("organization"),
     )  # fmt: skip
+
+
+def _name(provider: Provider, claims: Mapping[str, Any]) -> tuple[str, bool]:
+    """The name of the person at the provider, and whether it is a mail address.
+
+    An address that the provider has not verified is what somebody has typed in there: it names nobody.
+    """
+    address = claims.get("email")
+    for claim in provider.name_claims:
+        name = claims.get(claim)
+        if claim == "email" and claims.get("email_verified") is not True:
+            continue
+        if isinstance(name, str) and name and name.isprintable():
+            return name, isinstance(address, str) and name.lower() == address.lower()
+    return "", False

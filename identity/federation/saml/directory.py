@@ -7,18 +7,22 @@ its own end.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from lxml import etree
 
+from identity import user_names
 from identity.federation.errors import ProofRefusedError, ProviderUnknownError
 from identity.http.web_address import WebAddressError, parse_url
 
@@ -28,6 +32,7 @@ from .models import Institution
 #: Octets of the metadata of one source, and institutions in them.
 MAX_METADATA, MOST = 64 * 1024 * 1024, 50_000
 MAX_FOUND, MAX_KEYS, MAX_SCOPES, MAX_TEXT = 50, 10, 100, 2000
+_DOMAIN = re.compile(r"[a-z0-9.-]{1,253}")
 _REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
 _SHIBMD, _MDUI = "{urn:mace:shibboleth:metadata:1.0}", "{urn:oasis:names:tc:SAML:metadata:ui}"
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -121,9 +126,30 @@ def by_entity_id(entity_id: str) -> Institution:
     return row
 
 
+def scopes_of(row: Institution) -> list[str]:
+    """The domains of the names that it may give: never that of this service, in which users choose their names."""
+    return [one for one in row.scopes if one != user_names.domain()]
+
+
+def domains_among(texts: Iterable[str]) -> set[str]:
+    """Those of these texts, in lower case, that are domains of names which an institution may give."""
+    wanted = {text.lower() for text in texts if _DOMAIN.fullmatch(text.lower())} - {user_names.domain()}
+    if not wanted:
+        return set()
+    has_one = functools.reduce(operator.or_, (Q(scopes__contains=[one]) for one in sorted(wanted)))
+    rows = _valid().filter(has_one).values_list("scopes", flat=True)[:MAX_FOUND]
+    return wanted.intersection(one for scopes in rows for one in scopes)
+
+
+def with_our_domain() -> list[str]:
+    """Names of institutions whose metadata have the domain of this service (`scopes_of`), at most `MAX_FOUND`."""
+    rows = _valid().filter(scopes__contains=[user_names.domain()]).order_by("name", "id")
+    return list(rows.values_list("name", flat=True)[:MAX_FOUND])
+
+
 def forget_others(sources: Sequence[str]) -> None:
     """Delete the institutions of sources that the operator has removed."""
-    Institution.objects.exclude(source__in=[one[:1024] for one in sources]).delete()
+    Institution.objects.exclude(source__in=_cut(sources)).delete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +180,14 @@ def is_offered() -> bool:
 
 
 def _valid() -> QuerySet[Institution]:
-    return Institution.objects.filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
+    """Of the sources that the operator names now: rows of others stay in the table until the next reading."""
+    rows = Institution.objects.filter(source__in=_cut(settings.SAML_METADATA))
+    return rows.filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
+
+
+def _cut(sources: Sequence[str]) -> list[str]:
+    """The names of sources as the column holds them."""
+    return [one[:1024] for one in sources]
 
 
 def _found(row: Institution) -> Found:
@@ -200,7 +233,7 @@ def _scopes(entity: etree._Element, role: etree._Element) -> list[str]:
     """Domains (shibmd:Scope); regular expressions are left out."""
     found = [one for part in (entity, role) for one in part.findall(f"{MD}Extensions/{_SHIBMD}Scope")]
     texts = (text_of(one).lower() for one in found if one.get("regexp", "false") in ("false", "0"))
-    return list(dict.fromkeys(one for one in texts if re.fullmatch(r"[a-z0-9.-]{1,253}", one)))[:MAX_SCOPES]
+    return list(dict.fromkeys(one for one in texts if _DOMAIN.fullmatch(one)))[:MAX_SCOPES]
 
 
 def _is_address(text: str) -> bool:

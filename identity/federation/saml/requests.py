@@ -33,13 +33,17 @@ class Begun:
     request_id: str
 
 
-def begin(institution: Institution, us: ServiceProvider, key: RSAPrivateKey | None) -> Begun:
-    """key: signs the request; None: it is not signed. There is no RelayState: our session knows the way back."""
+def begin(institution: Institution, us: ServiceProvider, key: RSAPrivateKey | None, *, anew: bool = False) -> Begun:
+    """key: signs the request; None: it is not signed. There is no RelayState: our session knows the way back.
+
+    anew: ask the institution to ask the person again (SAML Core 3.4.1).
+    """
+    force = 'ForceAuthn="true" ' if anew else ""
     request_id = f"_{secrets.token_hex(20)}"
     text = (
         f'<samlp:AuthnRequest xmlns:samlp="{_PROTOCOL}" xmlns:saml="{_ASSERTION}" ID="{request_id}" Version="2.0" '
         f'IssueInstant="{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" Destination={quoteattr(institution.sign_in_url)} '
-        f'AssertionConsumerServiceURL={quoteattr(us.answers_to)} ProtocolBinding="{_POST}">'
+        f'{force}AssertionConsumerServiceURL={quoteattr(us.answers_to)} ProtocolBinding="{_POST}">'
         f"<saml:Issuer>{escape(us.entity_id)}</saml:Issuer></samlp:AuthnRequest>"
     )
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from lxml import etree
 
+from identity import user_names
 from identity.federation.errors import ProofRefusedError, ProviderRefusedError
 from identity.federation.pending import check_first_use
 from identity.linked.proven import Proven, name_at
@@ -205,13 +206,21 @@ def _proven(assertion: etree._Element, institution: Institution, us: ServiceProv
             "The institution gives no lasting name of you. Ask it for the attributes of this service."
         )
     local = known.get("eppn") or known.get("subject-id") or lasting[kind] or ""
-    domain = institution.scopes[0] if institution.scopes else _host(institution.entity_id)
+    scopes = directory.scopes_of(institution)
+    domain = scopes[0] if scopes else _host(institution.entity_id)
     mail = known.get("mail", "")
     is_own_address = mail.rpartition("@")[2].lower() in institution.scopes
     return Proven.of(
-        f"saml:{institution.entity_id}", f"{kind}:{lasting[kind]}", name_at(local, domain, institution.scopes), now,
+        f"saml:{institution.entity_id}", f"{kind}:{lasting[kind]}", name_at(local, domain, scopes), now,
         email=mail, email_verified=is_own_address, name=known.get("name"), organization=institution.name,
+        authenticated_at=_authenticated_at(assertion),
     )  # fmt: skip
+
+
+def _authenticated_at(assertion: etree._Element) -> float | None:
+    """When the institution has asked the person last (AuthnInstant, SAML Core 2.7.2). Raises ProofRefusedError."""
+    found = [one.get("AuthnInstant") for one in assertion.findall(f"{SAML}AuthnStatement")]
+    return max(map(_seconds, found), default=None)
 
 
 def _attributes(assertion: etree._Element) -> Mapping[str, str]:
@@ -226,6 +235,8 @@ def _attributes(assertion: etree._Element) -> Mapping[str, str]:
 
 
 def _host(entity_id: str) -> str:
-    """The host of an entity id that is an address; else the id as one word."""
-    host = entity_id.partition("://")[2].partition("/")[0].partition(":")[0]
-    return host.lower() or "saml." + "".join(letter if letter.isalnum() else "-" for letter in entity_id)[:100]
+    """The host of an entity id that is an address, if it is not the domain of this service; else the id as one word."""
+    host = entity_id.partition("://")[2].partition("/")[0].partition(":")[0].lower()
+    if host == user_names.domain():
+        return f"saml.{host}"
+    return host or "saml." + "".join(letter if letter.isalnum() else "-" for letter in entity_id)[:100]

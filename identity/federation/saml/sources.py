@@ -51,12 +51,15 @@ def check_key(text: str) -> None:
 
 
 def refresh_all(reach: Reach) -> dict[str, int | str]:
-    """Read all sources; one that fails changes nothing. Returns the number of institutions, or the reason, of each.
+    """Read all sources, and forget those that are named no more; one that fails changes nothing.
 
+    Returns the number of institutions, or the reason, of each.
     reach: with a limit of `directory.MAX_METADATA` octets.
     """
     from . import directory  # The configuration imports this module, before there are models.
 
+    # First: an institution that a removed source named may come from another one now.
+    directory.forget_others(settings.SAML_METADATA)
     done: dict[str, int | str] = {}
     trusted = certificates(settings.SAML_CERTIFICATE)
     for source in settings.SAML_METADATA:
@@ -67,7 +70,6 @@ def refresh_all(reach: Reach) -> dict[str, int | str]:
         except FederationError as error:
             log.warning("the metadata %s were not taken over: %s", source, error.reason)
             done[source] = error.reason
-    directory.forget_others(settings.SAML_METADATA)
     return done
 
 

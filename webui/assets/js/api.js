@@ -3,19 +3,21 @@ import { t } from "./words.js";
 
 /** An answer that is an error: its status, its code, its message and the id of the request. */
 export class ApiError extends Error {
-  constructor(status, document) {
+  constructor(status, document, challenge = "") {
     super(document.message ?? t("The service did not answer."));
     this.status = status;
     this.code = document.code ?? "";
     this.requestId = document.request_id ?? "";
     /** The domains that an endpoint demands of the sign-in; null: another sign-in is no help. */
     this.domains = this.code === "AuthorizationRequired" ? (document.authorization_parameters?.session_required_single_domain ?? []) : null;
+    /** What is demanded of another provider (RFC 9470): that it says when it has asked the user, or only that it asks. */
+    this.fresh = challenge.includes("max_age=") ? "required" : "asked";
   }
 }
 
 /** The address that signs in as an endpoint demands it, and leads back to this page. */
 export function signInAgain(error) {
-  const query = [["again", "1"], ["next", location.pathname + location.search], ...error.domains.map((one) => ["domain", one])];
+  const query = [["again", "1"], ["fresh", error.fresh], ["next", location.pathname + location.search], ...error.domains.map((one) => ["domain", one])];
   return `/signin?${new URLSearchParams(query)}`;
 }
 
@@ -36,6 +38,6 @@ export async function api(method, path, body, { signal, params } = {}) {
     throw new ApiError(0, {});
   }
   const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new ApiError(answer.status, found);
+  if (!answer.ok) throw new ApiError(answer.status, found, answer.headers.get("WWW-Authenticate") ?? "");
   return found;
 }
