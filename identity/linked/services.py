@@ -142,6 +142,14 @@ def by_id(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LinkedIdentity]:
     return LinkedIdentity.objects.select_related("user").in_bulk(list(ids))
 
 
+def people(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, User]:
+    """The users whom these ids name: each by the user's own id, or by the id of a linked identity."""
+    wanted = set(ids)
+    users: dict[uuid.UUID, User] = User.objects.in_bulk(list(wanted))
+    rest = wanted - users.keys()
+    return users | {pk: row.user for pk, row in (by_id(rest) if rest else {}).items()}
+
+
 def by_username(names: Collection[str]) -> dict[str, LinkedIdentity]:
     """Identities of active users by name, in lower case. A name that two of them have names neither."""
     wanted = {name.lower() for name in names if "\0" not in name}
