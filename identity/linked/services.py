@@ -99,19 +99,22 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
     return row
 
 
-def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
+def unlink(
+    user: User, ref: uuid.UUID | str, keep: str = "", *, actor: User | None = None, may_be_last: bool = False
+) -> None:
     """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
 
-    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them.
+    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them. actor: staff who
+    do it; they and the operator may remove the last way to sign in.
     """
     with transaction.atomic():
         _lock(user)
         row = _own(user, ref)
-        if not has_other_way_in(user, row):
+        if not may_be_last and not has_other_way_in(user, row):
             raise LastWayInError
         row.delete()
         open_sessions.end_all(user, keep)
-    account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username)
+    account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username, actor=actor)
 
 
 def set_primary(user: User, ref: uuid.UUID | str) -> None:

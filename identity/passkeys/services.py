@@ -94,12 +94,14 @@ def remove(user: User, ref: uuid.UUID | str) -> None:
     account_changed.send(Passkey, user=user, what="passkey_removed", name=row.label)
 
 
-def remove_all(user: User) -> int:
-    """Remove all passkeys, as the operator does after the loss of a device; returns their number."""
+def remove_all(user: User, actor: User | None = None) -> int:
+    """Remove all passkeys, as staff and the operator do after the loss of a device; returns their number."""
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         deleted, _ = Passkey.objects.filter(user=user).delete()
         User.objects.filter(pk=user.pk).update(passkey_after_password=False)
+    if deleted:
+        account_changed.send(Passkey, user=user, what="passkeys_removed", name="", actor=actor)
     return deleted
 
 
