@@ -206,6 +206,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
             administration.MailWaitsError,
         )
     ),
+    (subjects.LastSubjectError(), 409, "Conflict", subjects.LastSubjectError.reason),
     (administration.ApplicationNotFoundError("x"), 404, "ClientError.NotFound", "No such application of this user 'x'"),
     (deactivation.NotDeactivatedError(), 409, "Conflict", deactivation.NotDeactivatedError.reason),
     (user_accounts.UserExistsError("u"), 409, "Exists", "there is a user u already"),

@@ -1,7 +1,7 @@
 """The forms on the page of a user: each calls the service, which checks that the reader is of the staff.
 
-What could take an account over, or cannot be undone, is done only just after a sign-in: a stolen session of the staff
-must not reach the accounts of others.
+Changes that could take an account over, or that cannot be undone, are made only just after a sign-in: a stolen session
+of the staff must not reach the accounts of others.
 """
 
 from __future__ import annotations
