@@ -138,6 +138,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (passkeys.PasskeyExistsError(), 409, "Exists", passkeys.PasskeyExistsError.reason),
     (passkeys.NoPasskeyError(), 409, "Conflict", passkeys.NoPasskeyError.reason),
     (passkeys.PasskeyLabelError(), 400, BAD, passkeys.PasskeyLabelError.reason),
+    (passkeys.LastPasskeyError(), 409, "Conflict", passkeys.LastPasskeyError.reason),
     (passkeys.LastSecondFactorError(), 409, "Conflict", passkeys.LastSecondFactorError.reason),
     (passkeys.TooManyPasskeysError(9), 409, LIMIT, "A user has at most 9 passkeys"),
     (passkeys.PasskeyNotFoundError("p"), 404, MISSING, "No such passkey 'p'"),
