@@ -25,6 +25,11 @@ def declare_users(users: Any, command: Declare) -> None:
     off.add_argument("--reason", default="", metavar="TEXT", help="for the audit log")
     command(users, "activate", run_user_activate, "activate a deactivated user again").add_argument("name")
     command(users, "delete", run_user_delete, "delete a deactivated user; the audit log stays").add_argument("name")
+    command(users, "show", run_user_show, "show how a user signs in, and what acts for the user").add_argument("name")
+    unlink = command(users, "unlink", run_user_unlink, "take a linked identity off a user; it signs in no more")
+    unlink.add_argument("name")
+    unlink.add_argument("id", metavar="ID", help="of the identity, as `waybill user show` has it")
+    command(users, "recover", run_user_recover, "send a user a link that sets a new password").add_argument("name")
     sessions = command(users, "sessions", run_user_sessions, "show the open sessions of a user, or end them")
     sessions.add_argument("name")
     sessions.add_argument("--end", action="store_true", help="end all of them")
@@ -87,6 +92,69 @@ def run_user_delete(config: Config, arguments: argparse.Namespace) -> int:
     except CategorizedError as error:
         raise StackError(f"{error.message} See `waybill user deactivate`.") from None
     say(f"{user.username} is deleted. The history has the id {gone.pk}; the audit log keeps the name.")
+    return 0
+
+
+def run_user_show(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.accounts import administration
+
+    seen = administration.overview(None, user)
+    words = ["active" if user.is_active else "deactivated", "staff" if user.is_staff else "", user.email]
+    say("  ".join([user.username, str(user.pk), *filter(None, words)]))
+    say(f"password  {'yes' if seen.has_password else 'no'}")
+    say(f"one-time codes  {f'on, {seen.recovery_codes_left} recovery codes left' if seen.codes_on else 'off'}")
+    say(f"open sessions  {seen.sessions}")
+    for one in seen.identities:
+        say(_line("identity", one.pk, one.username, one.provider, _used(one.last_used_at)))
+    for passkey in seen.passkeys:
+        copied = "seems to be copied" if passkey.copied_at else ""
+        say(_line("passkey", passkey.label, _used(passkey.last_used_at), copied))
+    for subject in seen.subjects:
+        say(_line("certificate", subject.subject, subject.label))
+    for key in seen.ssh_keys:
+        say(_line("ssh key", key.fingerprint, key.label, _used(key.last_used_at)))
+    for token in seen.tokens:
+        say(_line("token", token.pk, token.label, _used(token.last_used_at)))
+    for consent in seen.consents:
+        name, client = consent.application.name, consent.application.client_id
+        say(_line("application", client, name, f"since {consent.created_at:%Y-%m-%d}", consent.scope))
+    return 0
+
+
+def _line(*words: object) -> str:
+    """The words that are not empty. Names from providers may hold anything: control characters are left out."""
+    text = "  ".join(str(word) for word in words if word)
+    return "".join(letter for letter in text if letter.isprintable())
+
+
+def _used(time: datetime | None) -> str:
+    return f"used {time:%Y-%m-%d %H:%M:%SZ}" if time else "never used"
+
+
+def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.accounts import administration
+    from identity.linked.errors import IdentityNotFoundError
+
+    try:
+        administration.unlink(None, user, arguments.id)
+    except IdentityNotFoundError:
+        raise StackError(f"{user.username} has no identity {arguments.id!r}: see `waybill user show`") from None
+    say(f"The identity is not linked any more; all sessions of {user.username} have ended.")
+    return 0
+
+
+def run_user_recover(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.accounts import administration
+    from identity.error_categories import CategorizedError
+
+    try:
+        administration.send_recovery(None, user)
+    except CategorizedError as error:
+        raise StackError(error.message) from None
+    say(f"A mail to {user.email} is on its way; its link sets a new password, once.")
     return 0
 
 

@@ -171,9 +171,9 @@ def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
 def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
     """The user signs in by password alone, and may enrol again."""
     user = user_of(arguments.name)
-    from identity.one_time_codes import services as one_time_codes
+    from identity.accounts import administration
 
-    were_on = one_time_codes.turn_off(user)
+    were_on = administration.turn_codes_off(None, user)
     say(f"{user.username} signs in without one-time codes{'.' if were_on else ', as before.'}")
     return 0
 
@@ -181,9 +181,9 @@ def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
 def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> int:
     """The user signs in by password, and by one-time codes where they are on."""
     user = user_of(arguments.name)
-    from identity.passkeys import services as passkeys
+    from identity.accounts import administration
 
-    say(f"{user.username} has no passkeys now; {passkeys.remove_all(user)} removed.")
+    say(f"{user.username} has no passkeys now; {administration.remove_passkeys(None, user)} removed.")
     return 0
 
 

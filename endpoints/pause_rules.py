@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from identity.clock import moment
+from identity.linked import services as linked
 from identity.models import User
 
 from . import registry
@@ -186,11 +187,13 @@ def _find(user: User, ref: str, rows: QuerySet[PauseRule]) -> PauseRule:
 
 
 def _identity(value: object) -> uuid.UUID | None:
+    """The user whom this id names. A rule stays when its user unlinks the identity: it would be evaded so."""
     if value is None:
         return None
-    if not isinstance(value, uuid.UUID) or not User.objects.filter(pk=value).exists():
+    person = linked.people([value]).get(value) if isinstance(value, uuid.UUID) else None
+    if person is None:
         raise EndpointInvalidError("identity_id", "There is no user with this id.")
-    return value
+    return person.pk
 
 
 def _fill(rule: PauseRule, user: User, fields: Mapping[str, object], now: datetime) -> None:

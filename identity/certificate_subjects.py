@@ -7,6 +7,7 @@ CertificateSubjectError
 |- SubjectNotProvenError(subject)   the user has not proven to own the subject
 |- SubjectTakenError(subject)       another user has registered it
 |- TooManySubjectsError(limit)      this user has the maximum number
+|- LastSubjectError                 without it the user could not sign in any more
 |- SubjectNotFoundError(ref)        no such subject, or not one of this user
 """
 
@@ -15,10 +16,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
+from django.db import transaction
+
 from .conflicts import unless_taken
 from .error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
 from .gsi.name_parsing import BadNameError, normalized_slash_name
-from .models import CertificateSubject, Credential, User
+from .hidden import Secret
+from .models import CertificateSubject, Credential, LinkedIdentity, User
+from .passkeys import services as passkeys
+from .sign_up import rules
+from .sign_up.rules import Applicant
 from .signals import account_changed
 from .single_row import single_row
 
@@ -64,6 +71,11 @@ class TooManySubjectsError(CertificateSubjectError, LimitExceededError):
     template = "A user has at most {self.limit} subjects"
 
 
+class LastSubjectError(CertificateSubjectError):
+    category = Category.CONFLICT
+    reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
+
+
 class SubjectNotFoundError(CertificateSubjectError, NotFoundError):
     kind = "certificate subject"
 
@@ -72,6 +84,23 @@ def user_of(subject: str) -> User | None:
     """The user of a normalized subject; None when nobody has registered it, or its user is inactive."""
     found = CertificateSubject.objects.select_related("user").filter(subject=subject).first()
     return found.user if found is not None and found.user.is_active else None
+
+
+def is_registered(subject: str) -> bool:
+    """Whether any user has registered it, also one who is inactive."""
+    return CertificateSubject.objects.filter(subject=subject).exists()
+
+
+def sign_up(subject: str, username: str, invitation: Secret | None = None) -> User:
+    """Make a user who signs in by this subject, and has no password, if the rule of sign-up admits this person.
+
+    The caller has verified the certificate of the present connection. It proves no mail address, so that only an
+    invitation without an address admits. Raises CertificateSubjectError, SignUpError; nothing is changed then.
+    """
+    with transaction.atomic():
+        user = rules.sign_up(Applicant(username, "", "", is_proven=False), invitation)
+        add(user, subject, proven=[_one_form(subject)])
+    return user
 
 
 def of(user: User) -> list[CertificateSubject]:
@@ -106,14 +135,29 @@ def provable(user: User) -> list[str]:
 
 
 def remove(user: User, subject_id: uuid.UUID | str) -> None:
-    """Raises SubjectNotFoundError."""
-    try:
-        row = single_row(CertificateSubject.objects.filter(user=user, pk=uuid.UUID(str(subject_id))))
-    except ValueError:
-        row = None
-    if row is None or not row.delete()[0]:
-        raise SubjectNotFoundError(subject_id)
+    """Raises SubjectNotFoundError, LastSubjectError."""
+    with transaction.atomic():
+        # Changes happen one after another: two could remove the last two.
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        try:
+            row = single_row(CertificateSubject.objects.filter(user=user, pk=uuid.UUID(str(subject_id))))
+        except ValueError:
+            row = None
+        if row is None:
+            raise SubjectNotFoundError(subject_id)
+        if not _has_other_way_in(user, row):
+            raise LastSubjectError
+        row.delete()
     account_changed.send(CertificateSubject, user=user, what="subject_removed", name=row.subject)
+
+
+def _has_other_way_in(user: User, without: CertificateSubject) -> bool:
+    return (
+        user.has_usable_password()
+        or passkeys.usable(user)
+        or LinkedIdentity.objects.filter(user=user).exists()
+        or CertificateSubject.objects.filter(user=user).exclude(pk=without.pk).exists()
+    )
 
 
 def _one_form(subject: str) -> str:

@@ -211,6 +211,17 @@ def forget_attempts(counter: str) -> None:
     _forget(counter)
 
 
+def confirm_codes(user: User, code: Secret) -> list[Secret]:
+    """Turn one-time codes on by the first code; returns the recovery codes.
+
+    Counted: whoever has a session of the user could else try all codes, and get the recovery codes. Raises SignInError,
+    OneTimeCodeError.
+    """
+    _count(_counter("confirm", user.username), MOST_CODES)
+    _count(_counter("confirm-day", user.username), MOST_CODES_OF_A_DAY, DAY)
+    return one_time_codes.confirm(user, code)
+
+
 def check(user: User, password: Secret, code: Secret, address: str, device: str = "") -> User:
     """Authenticate a user who is signed in anew: by password, and by a code where the user requires it.
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 
+from .audit import origin
 from .audit.log import What, record, record_act, record_refusal
 from .models import User
 from .signals import account_changed, signed_up
@@ -47,8 +48,12 @@ def _signed_out(user: User | None, **_: Any) -> None:
         log.info("signed out: %s", quote(user.username))
 
 
-def _changed(user: User, what: str, name: str, **_: Any) -> None:
-    record_act(what, user, {"name": name}, actor=user)
+def _changed(user: User, what: str, name: str, actor: User | None = None, **_: Any) -> None:
+    """actor: staff. The operator and directories act on behalf of no user: their present origin says who they are."""
+    if actor is None and origin.present().actor:
+        record(what, user, {"name": name})
+    else:
+        record_act(what, user, {"name": name}, actor=actor or user)
 
 
 def _signed_up(user: User, invitation: uuid.UUID | None, **_: Any) -> None:

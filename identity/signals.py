@@ -7,7 +7,7 @@ from django.dispatch import Signal
 #: A credential was stored, and that is committed; sent with `user_id` (UUID) and `bound_to` (str).
 credential_stored = Signal()
 #: A way to sign in was added, changed or removed; sent with `user` (User), `what` (str, a name such as
-#: "passkey_added") and `name` (str, what the user calls it; no secret).
+#: "passkey_added") and `name` (str, what the user calls it; no secret); `actor` (User) only where staff did it.
 account_changed = Signal()
 #: A user shall get a mail with a link for a new password; sent with `user` (User), `link_id` (UUID).
 recovery_wanted = Signal()

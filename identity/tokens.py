@@ -64,15 +64,15 @@ def of(user: User) -> list[ApiToken]:
     return list(ApiToken.objects.filter(user=user).order_by("-created_at", "pk"))
 
 
-def revoke_own(user: User, token_id: uuid.UUID | str) -> None:
-    """Revoke a token of this user at once. Raises TokenNotFoundError."""
+def revoke_own(user: User, token_id: uuid.UUID | str, actor: User | None = None) -> None:
+    """Revoke a token of this user at once. actor: staff who do it. Raises TokenNotFoundError."""
     try:
         row = single_row(ApiToken.objects.filter(user=user, pk=uuid.UUID(str(token_id))))
     except ValueError:
         row = None
     if row is None or not row.delete()[0]:
         raise TokenNotFoundError(token_id)
-    account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label)
+    account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label, actor=actor)
 
 
 def _make(user: User, label: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:

@@ -23,7 +23,7 @@ from .audit import log as audit
 from .audit.log import What
 from .conflicts import unless_taken
 from .error_categories import CategorizedError, Category, NotFoundError
-from .models import User
+from .models import RecoveryLink, User
 
 #: The beginning of the name of a deleted user.
 DELETED = "deleted-"
@@ -100,10 +100,16 @@ def add(username: str, details: UserDetails, actor: User | None = None) -> User:
 
 
 def change(user: User, details: UserDetails, actor: User | None = None) -> None:
-    """Change a user. actor: staff, or None for the operator. Raises NotStaffError, UserInvalidError."""
+    """Change a user. actor: staff, or None for the operator. Raises NotStaffError, UserInvalidError.
+
+    With the address change the links for a new password that went to the old one: that mailbox may be in other hands.
+    """
     check_staff(actor)
+    former = user.email
     _fill(user, details)
     with transaction.atomic():
+        if user.email != former:
+            RecoveryLink.objects.filter(user=user).delete()
         user.save(update_fields=["email", "first_name", "last_name", "is_staff"])
         audit.record(What.USER_CHANGED, user, _facts(details), actor=actor)
 

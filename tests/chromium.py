@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import urllib.error
@@ -27,16 +28,23 @@ def installed() -> bool:
 
 
 class Chromium:
-    """One window. `with Chromium(folder) as browser: browser.open(address)`"""
+    """One window. `with Chromium(folder) as browser: browser.open(address)`
 
-    def __init__(self, folder: Path) -> None:
+    home: its home folder, with certificates of its own (`tests.client_certificates`); None: that of the account.
+    """
+
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
         self._folder = folder
+        self._environ = dict(os.environ) if home is None else {**os.environ, "HOME": str(home)}
         self._port = free_port()
         self._session = ""
 
     def __enter__(self) -> Chromium:
         self._driver = subprocess.Popen(
-            [DRIVER, f"--port={self._port}"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [DRIVER, f"--port={self._port}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=self._environ,
         )
         try:
             eventually(self._is_ready)

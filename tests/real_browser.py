@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from http.client import HTTPMessage
 from http.cookiejar import CookieJar
+from typing import IO
 
 SECONDS = 30
 
@@ -44,24 +47,45 @@ class _Reader(HTMLParser):
             self.forms[-1].buttons[data.strip()] = (found["name"], found["value"]) if "name" in found else None
 
 
+class _OnThisMachine(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to addresses of this machine only: tests reach no other."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        if urllib.parse.urlsplit(newurl).hostname not in ("127.0.0.1", "localhost", "::1"):
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 class Browser:
-    """One person's: it keeps its cookies. `address`, `text` and `inputs` (by id) are of the page that it shows."""
+    """One person's: it keeps its cookies. `address`, `text` and `inputs` (by id) are of the page that it shows.
+
+    A redirect to another machine is not followed: `address` is where it leads, and there is no text.
+    """
 
     def __init__(self) -> None:
-        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+        self._opener = urllib.request.build_opener(cookies, _OnThisMachine)
         self.address = ""
         self.text = ""
         self.forms: list[Form] = []
         self.inputs: dict[str, str] = {}
 
     def open(self, address: str, data: dict[str, str] | None = None) -> None:
-        """-> urllib.error.HTTPError"""
+        """Raises urllib.error.HTTPError."""
         body = None if data is None else urllib.parse.urlencode(data).encode()
         request = urllib.request.Request(urllib.parse.urljoin(self.address, address), body)
         if data is not None:
             request.add_header("Origin", "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(self.address)))
-        with self._opener.open(request, timeout=SECONDS) as answer:
-            self.address, self.text = answer.url, answer.read().decode()
+        try:
+            with self._opener.open(request, timeout=SECONDS) as answer:
+                self.address, self.text = answer.url, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                if "Location" not in error.headers:
+                    raise
+                self.address, self.text = error.headers["Location"], ""
         reader = _Reader()
         reader.feed(self.text)
         self.forms, self.inputs = reader.forms, reader.inputs

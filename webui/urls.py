@@ -35,6 +35,7 @@ urlpatterns: list[URLPattern] = [
     path("signin/passkey/options", passkey.options),
     path("signin/passkey/second", passkey.second_factor),
     path("signin/certificate", certificate.sign_in),
+    path("signin/certificate/account", certificate.sign_up),
     path("signin/with/<slug:name>", providers.begin),
     path("signin/with/<slug:name>/callback", providers.callback),
     path("signin/myproxy/<slug:name>", myproxy.sign_in),

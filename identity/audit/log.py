@@ -68,6 +68,7 @@ class What(StrEnum):
     SCIM_TOKEN_MADE = "scim_token_made"  # noqa: S105 - the name of an act
     SCIM_TOKEN_REVOKED = "scim_token_revoked"  # noqa: S105 - the name of an act
     SESSION_ENDED = "session_ended"
+    RECOVERY_SENT = "recovery_sent"
     ROLE_GIVEN = "role_given"
     ROLE_TAKEN_BACK = "role_taken_back"
     ACCESS_GIVEN = "access_given"

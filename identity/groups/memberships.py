@@ -2,18 +2,20 @@
 
 One request is one transaction that locks the group: each action sees the results of the actions before it, and no
 concurrent change. An action that is not possible for its identity is refused alone; a missing right of the caller
-refuses the whole request.
+refuses the whole request. A member is a person: an action on a linked identity is one on its user, who stays a member
+when the identity is unlinked.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from django.db import transaction
 
+from identity.linked import services as linked
 from identity.models import GroupPreference, Membership, User
 from identity.single_row import enum_value
 
@@ -56,6 +58,7 @@ OWN = frozenset(
 @dataclass(frozen=True, slots=True)
 class MembershipAction:
     verb: MembershipVerb
+    #: Of a user, or of a linked identity of the user.
     identity_id: uuid.UUID
     #: Used by add, invite and change_role.
     role: GroupRole = GroupRole.MEMBER
@@ -81,18 +84,25 @@ def act(user: User, group_id: uuid.UUID, actions: Sequence[MembershipAction]) ->
     """Do the actions in their order. Returns one result for each action.
 
     Raises GroupNotFoundError, GroupForbiddenError (nothing is done then), and GroupInvalidError for too many actions,
-    or for two actions on one identity.
+    or for two actions on one person.
     """
     if not actions or len(actions) > MAX_ACTIONS:
         raise GroupInvalidError("the document", f"A request has 1 to {MAX_ACTIONS} actions.")
-    if len({action.identity_id for action in actions}) < len(actions):
-        raise GroupInvalidError("identity_id", "An identity is named once in a request.")
     with transaction.atomic():
+        people = _people([action.identity_id for action in actions])
         context = groups.get(user, group_id, lock=True)
         groups.check_by_hand(context.group)
         _check_rights(context, {action.verb for action in actions})
-        runner = _ActionRunner(user, context, [action.identity_id for action in actions])
+        runner = _ActionRunner(user, context, people)
         return [ActionResult(action, runner.do(action)) for action in actions]
+
+
+def _people(ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, User]:
+    """The users whom these ids name. Raises GroupInvalidError when two of the ids name one person."""
+    people = linked.people(ids)
+    if len({people[one].pk if one in people else one for one in ids}) < len(ids):
+        raise GroupInvalidError("identity_id", "A person is named once in a request.")
+    return people
 
 
 def allowed(user: User, context: MembershipContext) -> set[MembershipVerb]:
@@ -136,11 +146,14 @@ class _RefusedError(Exception):
 class _ActionRunner:
     """Applies actions, one after the other, to a group that the transaction has locked."""
 
-    def __init__(self, user: User, context: MembershipContext, identity_ids: Sequence[uuid.UUID]) -> None:
+    def __init__(self, user: User, context: MembershipContext, people: Mapping[uuid.UUID, User]) -> None:
+        """people: the users by the ids that the actions name (`linked.people`)."""
         self._user = user
         self._context = context
         self._group = context.group
-        self._people = User.objects.filter(is_active=True).in_bulk(identity_ids)
+        self._named = people
+        self._people = {person.pk: person for person in people.values() if person.is_active}
+        identity_ids = list(self._people)
         rows = Membership.objects.select_related("user").filter(group=self._group)
         self._rows = {row.user_id: row for row in rows.filter(user_id__in=identity_ids)}
         self._unwilling = set(
@@ -164,11 +177,12 @@ class _ActionRunner:
 
     def do(self, action: MembershipAction) -> Membership | ActionRefusal:
         try:
-            if action.verb in OWN and action.identity_id != self._user.pk:
+            person = self._named.get(action.identity_id)
+            if action.verb in OWN and person != self._user:
                 raise _RefusedError("FORBIDDEN", "This identity is not yours.")
-            if action.identity_id not in self._people:
+            if person is None or not person.is_active:
                 raise _RefusedError("IDENTITY_NOT_FOUND", "There is no such identity.")
-            return self._handlers[action.verb](action)
+            return self._handlers[action.verb](replace(action, identity_id=person.pk))
         except _RefusedError as error:
             return error.refusal
 

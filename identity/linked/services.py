@@ -99,19 +99,22 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
     return row
 
 
-def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
+def unlink(
+    user: User, ref: uuid.UUID | str, keep: str = "", *, actor: User | None = None, may_be_last: bool = False
+) -> None:
     """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
 
-    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them.
+    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them. actor: staff who
+    do it; they and the operator may remove the last way to sign in.
     """
     with transaction.atomic():
         _lock(user)
         row = _own(user, ref)
-        if not has_other_way_in(user, row):
+        if not may_be_last and not has_other_way_in(user, row):
             raise LastWayInError
         row.delete()
         open_sessions.end_all(user, keep)
-    account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username)
+    account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username, actor=actor)
 
 
 def set_primary(user: User, ref: uuid.UUID | str) -> None:
@@ -140,6 +143,14 @@ def primary_of(user: User) -> LinkedIdentity | None:
 def by_id(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LinkedIdentity]:
     """Identities with their users."""
     return LinkedIdentity.objects.select_related("user").in_bulk(list(ids))
+
+
+def people(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, User]:
+    """The users whom these ids name: each by the user's own id, or by the id of a linked identity."""
+    wanted = set(ids)
+    users: dict[uuid.UUID, User] = User.objects.in_bulk(list(wanted))
+    rest = wanted - users.keys()
+    return users | {pk: row.user for pk, row in (by_id(rest) if rest else {}).items()}
 
 
 def by_username(names: Collection[str]) -> dict[str, LinkedIdentity]:

@@ -134,15 +134,18 @@ def _replace_recovery_codes(user: User) -> list[Secret]:
     return [Secret("-".join(code.value[at : at + 4] for at in range(0, RECOVERY_LENGTH, 4))) for code in codes]
 
 
-def turn_off(user: User) -> bool:
-    """Delete the secret and the recovery codes; returns whether codes were on. The caller has checked a code."""
+def turn_off(user: User, actor: User | None = None) -> bool:
+    """Delete the secret and the recovery codes; returns whether codes were on.
+
+    The caller has checked a code, or is staff (actor) or the operator.
+    """
     with transaction.atomic():
         RecoveryCode.objects.filter(user=user).delete()
         rows = OneTimeCodeSecret.objects.filter(user=user)
         were_on = rows.filter(confirmed_at__isnull=False).exists()
         rows.delete()
     if were_on:
-        account_changed.send(OneTimeCodeSecret, user=user, what="codes_off", name="")
+        account_changed.send(OneTimeCodeSecret, user=user, what="codes_off", name="", actor=actor)
     return were_on
 
 

@@ -10,6 +10,7 @@ PasskeyError
 |- NoPasskeyError             sign-in cannot ask for one
 |- PasskeyLabelError          the name is not one line of 1 to 128 characters
 |- LastSecondFactorError      nothing would be left that sign-in could ask for after the password
+|- LastPasskeyError           without it the user could not sign in any more
 |- TooManyPasskeysError(limit)
 |- PasskeyNotFoundError(ref)
 """
@@ -68,6 +69,11 @@ class PasskeyLabelError(PasskeyError):
 class LastSecondFactorError(PasskeyError):
     category = Category.CONFLICT
     reason = "Sign-in asks for a passkey after your password, and this is the last. Turn that off first."
+
+
+class LastPasskeyError(PasskeyError):
+    category = Category.CONFLICT
+    reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
 
 
 class TooManyPasskeysError(PasskeyError, LimitExceededError):

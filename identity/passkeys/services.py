@@ -15,7 +15,7 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from identity.conflicts import unless_taken
-from identity.models import OneTimeCodeSecret, Passkey, User
+from identity.models import CertificateSubject, LinkedIdentity, OneTimeCodeSecret, Passkey, User
 from identity.signals import account_changed
 from identity.single_row import single_row
 
@@ -23,6 +23,7 @@ from . import ceremony, challenges
 from .ceremony import Key
 from .challenges import Session
 from .errors import (
+    LastPasskeyError,
     LastSecondFactorError,
     NoPasskeyError,
     PasskeyCopiedError,
@@ -84,22 +85,26 @@ def rename(user: User, ref: uuid.UUID | str, label: str) -> None:
 
 
 def remove(user: User, ref: uuid.UUID | str) -> None:
-    """Remove a passkey: it signs in no more. Raises PasskeyNotFoundError, LastSecondFactorError."""
+    """Remove a passkey: it signs in no more. Raises PasskeyNotFoundError, LastSecondFactorError, LastPasskeyError."""
     with transaction.atomic():
         user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
         row = _mine(user, ref)
         if user.passkey_after_password and not _has_another_factor(user, row):
             raise LastSecondFactorError
+        if not _has_another_way_in(user, row):
+            raise LastPasskeyError
         row.delete()
     account_changed.send(Passkey, user=user, what="passkey_removed", name=row.label)
 
 
-def remove_all(user: User) -> int:
-    """Remove all passkeys, as the operator does after the loss of a device; returns their number."""
+def remove_all(user: User, actor: User | None = None) -> int:
+    """Remove all passkeys, as staff and the operator do after the loss of a device; returns their number."""
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         deleted, _ = Passkey.objects.filter(user=user).delete()
         User.objects.filter(pk=user.pk).update(passkey_after_password=False)
+    if deleted:
+        account_changed.send(Passkey, user=user, what="passkeys_removed", name="", actor=actor)
     return deleted
 
 
@@ -131,6 +136,17 @@ def usable(user: User) -> bool:
 def _has_another_factor(user: User, row: Passkey) -> bool:
     others = Passkey.objects.filter(user=user, copied_at=None).exclude(pk=row.pk)
     return others.exists() or OneTimeCodeSecret.objects.filter(user=user, confirmed_at__isnull=False).exists()
+
+
+def _has_another_way_in(user: User, row: Passkey) -> bool:
+    """Whether the user could sign in to the pages without this passkey. A copied one signs nobody in already."""
+    return (
+        row.copied_at is not None
+        or user.has_usable_password()
+        or Passkey.objects.filter(user=user, copied_at=None).exclude(pk=row.pk).exists()
+        or LinkedIdentity.objects.filter(user=user).exists()
+        or CertificateSubject.objects.filter(user=user).exists()
+    )
 
 
 # ---- sign-in

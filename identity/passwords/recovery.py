@@ -74,7 +74,7 @@ def answer_requests(now: datetime | None = None) -> int:
         rows = list(RecoveryRequest.objects.select_for_update(skip_locked=True).order_by("pk")[:AT_ONCE])
         for row in rows:
             for user in _users(row.name.strip()):
-                _begin(user, moment(now))
+                begin(user, now)
         RecoveryRequest.objects.filter(pk__in=[row.pk for row in rows]).delete()
     return len(rows)
 
@@ -88,12 +88,15 @@ def _users(name: str) -> list[User]:
     return found or list(active.filter(username=user_names.local(name)))
 
 
-def _begin(user: User, now: datetime) -> None:
+def begin(user: User, now: datetime | None = None) -> bool:
+    """Ask for the mail, in the transaction of the caller; returns whether none was asked for within SPACING."""
+    time = moment(now)
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
-    if RecoveryLink.objects.filter(user=user, made_at__gt=now - SPACING).exists():
-        return
-    link = RecoveryLink.objects.create(user=user, made_at=now, expires_at=now + MOST_DELAY)
+    if RecoveryLink.objects.filter(user=user, made_at__gt=time - SPACING).exists():
+        return False
+    link = RecoveryLink.objects.create(user=user, made_at=time, expires_at=time + MOST_DELAY)
     recovery_wanted.send(RecoveryLink, user=user, link_id=link.pk)
+    return True
 
 
 def new_code(link_id: uuid.UUID, now: datetime | None = None) -> Secret | None:

@@ -89,10 +89,10 @@ def is_agreed(user: User, application: Application, names: Collection[str], *, o
     return any(set(names) <= set(scope.split()) for scope in latest)
 
 
-def withdraw(user: User, application: Application) -> None:
-    """Withdraw consent: revoke the application's tokens and unused codes for this user."""
+def withdraw(user: User, application: Application, actor: User | None = None) -> None:
+    """Withdraw consent: revoke the application's tokens and unused codes for this user. actor: staff who do it."""
     facts = {"application": application.name, "client_id": application.client_id}
-    audit.record(audit.What.CONSENT_WITHDRAWN, user, facts)
+    audit.record(audit.What.CONSENT_WITHDRAWN, user, facts, actor=actor)
     for sign_in in SignIn.objects.filter(user=user, application=application):
         issue.end(sign_in)
     Grant.objects.filter(user=user, application=application).delete()

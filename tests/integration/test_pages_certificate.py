@@ -10,7 +10,9 @@ import pytest
 from identity import certificate_subjects
 from identity.audit.models import AuditEvent
 from identity.hidden import Secret
-from identity.models import User
+from identity.models import Invitation, User
+from identity.sign_up import invitations
+from identity.sign_up.policy import parse
 from tests.integration.pages import PASSWORD, Browser
 from webui.sign_in import certificate
 
@@ -64,7 +66,10 @@ def test_a_subject_that_nobody_has_added_signs_nobody_in(alice: User) -> None:
     browser.get("/signin")
     answer = browser.post("/signin/certificate")
     assert answer.status_code == 403
-    assert certificate.NOT_REGISTERED in browser.text
+    assert "This certificate is not known here" in browser.text
+    assert SUBJECT in browser.text
+    assert "add the subject of this certificate on your account page" in browser.text
+    assert "/signin/certificate/account" not in browser.page
     assert user_in(browser) is None
     assert AuditEvent.objects.filter(what="sign_in_refused", way="certificate").count() == 1
 
@@ -91,12 +96,100 @@ def test_a_certificate_that_no_front_server_has_verified_is_none(registered: Use
     assert user_in(browser) is None
 
 
-def test_an_inactive_user_is_not_signed_in(registered: User) -> None:
+@pytest.mark.parametrize("path", ["/signin/certificate", "/signin/certificate/account"])
+def test_an_inactive_user_is_not_signed_in_and_gets_no_second_account(
+    registered: User, invited: Browser, path: str
+) -> None:
     User.objects.filter(pk=registered.pk).update(is_active=False)
+    invited.get("/signin")
+    assert invited.post(path, username="alice2").status_code in (403, 409)
+    assert user_in(invited) is None
+    assert not User.objects.filter(username="alice2").exists()
+    assert Invitation.objects.get().used_at is None
+
+
+# ---- an account by a certificate
+
+
+@pytest.fixture
+def invited(settings: Any) -> Browser:
+    """A browser with a certificate that nobody has registered, and an invitation for anybody."""
+    settings.SIGN_UP = parse("invitation")
+    browser = browser_with()
+    browser.get(f"/signup/invitation?code={_code(None)}")
+    return browser
+
+
+def _code(email: str | None) -> str:
+    return invitations.invite(None, email or "")[1].value.partition("code=")[2]
+
+
+def test_an_invited_person_makes_an_account_and_signs_in_by_the_certificate(invited: Browser) -> None:
+    invited.get("/signin?next=/timers")
+    assert invited.post("/signin/certificate", next="/timers").status_code == 403
+    assert 'action="/signin/certificate/account"' in invited.page
+    assert invited.post("/signin/certificate/account", next="/timers", username="No Name").status_code == 400
+    assert 'value="No Name"' in invited.page
+    answer = invited.post("/signin/certificate/account", next="/timers", username="grid.alice")
+    user = User.objects.get(username="grid.alice")
+    assert (answer.status_code, answer["Location"], user_in(invited)) == (302, "/timers", str(user.pk))
+    assert (user.email, user.has_usable_password()) == ("", False)
+    assert [row.subject for row in certificate_subjects.of(user)] == [SUBJECT]
+    assert Invitation.objects.get().used_by == user
+    assert AuditEvent.objects.filter(user_id=user.pk, what="signed_up").exists()
+    again = browser_with()
+    again.get("/signin")
+    again.post("/signin/certificate")
+    assert user_in(again) == str(user.pk)
+
+
+@pytest.mark.parametrize("rule", ["closed", "open", "domain:example.org", "invitation"])
+def test_without_an_invitation_a_certificate_makes_no_account(db: None, settings: Any, rule: str) -> None:
+    settings.SIGN_UP = parse(rule)
     browser = browser_with()
     browser.get("/signin")
-    assert browser.post("/signin/certificate").status_code == 403
+    browser.post("/signin/certificate")
+    assert ("you need an invitation" in browser.text) == (rule != "closed")
+    assert browser.post("/signin/certificate/account", username="grid.alice").status_code in (400, 403)
+    assert not User.objects.filter(username="grid.alice").exists()
     assert user_in(browser) is None
+
+
+def test_an_invitation_for_an_address_is_not_for_a_certificate(db: None, settings: Any) -> None:
+    settings.SIGN_UP = parse("invitation")
+    browser = browser_with()
+    browser.get(f"/signup/invitation?code={_code('alice@example.org')}")
+    browser.get("/signin")
+    browser.post("/signin/certificate")
+    assert browser.post("/signin/certificate/account", username="grid.alice").status_code in (400, 403)
+    assert not User.objects.filter(username="grid.alice").exists()
+
+
+@pytest.mark.parametrize("told", [{"HTTP_X_SSL_CLIENT_VERIFY": "NONE"}, {"HTTP_X_WAYBILL_FRONT_SECRET": "a guess"}])
+def test_without_an_accepted_certificate_no_account_is_made(invited: Browser, told: dict[str, str]) -> None:
+    invited.get("/signin")
+    invited.client.defaults.update(told)
+    assert invited.post("/signin/certificate/account", username="grid.alice").status_code == 403
+    assert not User.objects.filter(username="grid.alice").exists()
+
+
+def test_a_page_of_another_site_makes_no_account(invited: Browser) -> None:
+    assert invited.client.post("/signin/certificate/account", {"username": "grid.alice"}).status_code == 403
+    assert not User.objects.filter(username="grid.alice").exists()
+
+
+def test_the_last_way_to_sign_in_is_not_removed(invited: Browser) -> None:
+    invited.get("/signin")
+    invited.post("/signin/certificate/account", username="grid.alice")
+    user = User.objects.get(username="grid.alice")
+    [row] = certificate_subjects.of(user)
+    invited.get("/account")
+    assert invited.post(f"/account/certificates/{row.pk}/remove", confirmed="yes").status_code == 409
+    assert "You could not sign in any more." in invited.text
+    user.set_password(PASSWORD)
+    user.save()
+    certificate_subjects.remove(User.objects.get(pk=user.pk), row.pk)
+    assert not certificate_subjects.of(user)
 
 
 def test_a_page_of_another_site_signs_nobody_in(registered: User) -> None:

@@ -63,6 +63,20 @@ def test_codes_are_set_up_on_the_account_page_and_then_asked_for(alice: User) ->
     assert signed_in(other)
 
 
+def test_the_first_code_is_not_found_by_trying_in_a_stolen_session(alice: User) -> None:
+    """Whoever finds it would turn codes on, see the recovery codes, and lock the user out."""
+    browser = Browser()
+    browser.sign_in(alice)
+    browser.get("/account")
+    browser.post("/account/codes", password=PASSWORD)
+    phone = Phone(Secret(values(browser.page, "codes-secret")[0]))
+    for _ in range(password_sign_in.MOST_CODES):
+        assert browser.post("/account/codes/confirm", code=phone.wrong().value).status_code == 400
+    answer = browser.post("/account/codes/confirm", code=phone.code().value)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, str(password_sign_in.WINDOW))
+    assert not services.enabled(alice)
+
+
 def test_a_wrong_code_is_asked_for_again_and_a_recovery_code_does_too(alice: User, phone: Phone) -> None:
     recovery = services.new_recovery_codes(alice)[0]
     browser = Browser()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from identity import password_sign_in
+from identity import certificate_subjects, password_sign_in
 from identity.hidden import Secret
 from identity.models import Passkey, User
 from identity.one_time_codes import services as one_time_codes
 from identity.passkeys import challenges, services
-from identity.passkeys.errors import ChallengeLapsedError, PasskeyNotFoundError
+from identity.passkeys.errors import ChallengeLapsedError, LastPasskeyError, PasskeyNotFoundError
 from identity.password_sign_in import CodeRefusedError, CodeRequiredError
 from tests.authenticator import USER_PRESENT, USER_VERIFIED, Authenticator
 from tests.integration.cast import all_at_once
@@ -333,6 +333,22 @@ def test_after_the_password_a_passkey_is_asked_for_where_the_user_wants_it(
     assert "this is the last" in browser.text
     browser.post("/account/passkeys/second-factor", wanted="no", confirmed="yes")
     assert Browser().sign_in(alice).status_code == 302
+
+
+def test_the_last_way_to_sign_in_is_not_removed(alice: User) -> None:
+    first, second = (
+        Passkey.objects.create(user=alice, label=name, credential_id=name.encode(), public_key=b"2")
+        for name in ("laptop", "telephone")
+    )
+    alice.set_unusable_password()
+    alice.save()
+    services.remove(alice, first.pk)
+    with pytest.raises(LastPasskeyError):
+        services.remove(alice, second.pk)
+    subject = certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"])
+    services.remove(alice, second.pk)
+    with pytest.raises(certificate_subjects.LastSubjectError):
+        certificate_subjects.remove(alice, subject.pk)
 
 
 def test_the_passkey_of_another_user_is_no_second_factor(key: Authenticator, browser: Browser, bob: User) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.instance import Api
-from tests.real_clients import Globus, run_python
+from tests.real_clients import OLDER_COMMANDS, Globus, run_python
 
 pytestmark = pytest.mark.real_clients
 
@@ -70,6 +74,49 @@ def test_people_ask_to_join(alice: Globus, bob: Globus, bob_name: str, group: st
     assert "PermissionDenied" in bob("group", "update", group, "--name", "mine", status=1).err
     alice("group", "set-policies", group, "--members-visibility", "members")
     assert bob_name in bob("group", "member", "list", group).out
+
+
+LINK = """
+import os, sys, time
+from deploy.stack.embedded import use_embedded_stack
+use_embedded_stack()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+import django
+django.setup()
+from identity import user_accounts
+from identity.linked import services
+from identity.linked.proven import Proven
+name, linked = sys.argv[1:]
+proven = Proven.of("saml:https://idp.example.edu", linked, linked, time.time())
+print(services.link(user_accounts.named(name), proven, time.time()).pk)
+"""
+
+
+@pytest.fixture(scope="module")
+def linked_name(service: Api, bob_name: str) -> str:
+    """The name of an identity of bob's at a university."""
+    name = f"bob-{uuid.uuid4().hex[:8]}@uni.example.edu"
+    environ = os.environ | {"WAYBILL_HOME": str(service.home)}
+    subprocess.run([sys.executable, "-c", LINK, bob_name, name], env=environ, check=True, timeout=60)
+    return name
+
+
+@pytest.mark.parametrize("program", ["cli", *OLDER_COMMANDS])
+def test_a_person_is_added_and_removed_by_a_linked_identity(
+    alice: Globus, bob: Globus, bob_name: str, linked_name: str, group: str, program: str
+) -> None:
+    """The command looks the name up, and then names the identity by its id."""
+    alice = replace(alice, program=program)
+    [found] = alice.json("get-identities", linked_name)["identities"]
+    assert found["username"] == linked_name
+    assert found["id"] != bob.json("whoami")["sub"]
+    assert bob_name in alice("group", "member", "add", group, linked_name).out
+    assert group in bob("group", "list").out
+    assert bob_name in alice("group", "member", "remove", group, found["id"]).out
+    assert group not in bob("group", "list").out
+    alice("group", "member", "invite", group, linked_name)
+    bob("group", "invite", "accept", group, "--identity", found["id"])
+    assert bob_name in alice("group", "member", "list", group).out
 
 
 def test_there_are_no_subscriptions_and_no_groups_in_groups(alice: Globus, group: str) -> None:

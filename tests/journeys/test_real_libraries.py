@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import urllib.error
+import uuid
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from bench.instance import Api
+from tests.journeys.conftest import waybill
 from tests.real_programs import Program, allow, application, is_good
 
 pytestmark = pytest.mark.real_clients
@@ -87,6 +91,48 @@ def test_two_processes_share_a_file_of_tokens(service: Api, tmp_path: Path) -> N
             assert not is_good(service, renewed)
             second.write("list")
             assert "error" in second.json()
+
+
+# ---- globus-sdk, with a client id that is compiled into a program
+
+
+COMPILED_IN = """
+import globus_sdk
+client = globus_sdk.NativeAppAuthClient(CLIENT_ID)
+client.oauth2_start_flow(
+    requested_scopes=["openid", "urn:globus:auth:scope:transfer.api.globus.org:all"], redirect_uri=PAGE,
+    refresh_tokens=True,
+)
+print(client.oauth2_get_authorize_url())
+tokens = client.oauth2_exchange_code_for_tokens(sys.stdin.readline().strip())
+mine = tokens.by_resource_server["transfer.api.globus.org"]
+old = mine["access_token"]
+authorizer = globus_sdk.RefreshTokenAuthorizer(mine["refresh_token"], client, access_token=old, expires_at=1)
+globus_sdk.TransferClient(authorizer=authorizer).task_list(limit=1)
+print(json.dumps({"first": old, "renewed": authorizer.access_token}))
+"""
+GLOBUS_PAGE = "https://auth.globus.org/v2/web/auth-code"
+
+
+@pytest.mark.parametrize("sdk", ["sdk4", "sdk3"])
+def test_a_program_with_a_client_id_compiled_in_comes_back_by_the_page_of_globus(
+    service: Api, tmp_path: Path, sdk: str
+) -> None:
+    """The user copies the code from that page, to which the browser of the test does not go."""
+    client = str(uuid.uuid4())
+    with Program(sdk, COMPILED_IN, service, tmp_path, {"client_id": client, "page": GLOBUS_PAGE}) as program:
+        address = program.address()
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            allow(address, service)
+        waybill(service, "client", "add", "--id", client, "--label", "A program of others")
+        end = urlsplit(allow(address, service).address)
+        assert f"{end.scheme}://{end.netloc}{end.path}" == GLOBUS_PAGE
+        program.write(parse_qs(end.query)["code"][0])
+        found = program.json()
+    assert found["renewed"] != found["first"]
+    assert is_good(service, found["renewed"])
+    waybill(service, "client", "remove", "--id", client)
+    assert not is_good(service, found["renewed"])
 
 
 # ---- fair-research-login

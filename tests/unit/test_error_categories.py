@@ -16,7 +16,7 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission
 from identity import certificate_subjects as subjects
 from identity import error_categories, tokens, user_accounts
-from identity.accounts import deactivation
+from identity.accounts import administration, deactivation
 from identity.audit import log as audit
 from identity.error_categories import CategorizedError, Category
 from identity.federation import errors as federation
@@ -138,6 +138,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (passkeys.PasskeyExistsError(), 409, "Exists", passkeys.PasskeyExistsError.reason),
     (passkeys.NoPasskeyError(), 409, "Conflict", passkeys.NoPasskeyError.reason),
     (passkeys.PasskeyLabelError(), 400, BAD, passkeys.PasskeyLabelError.reason),
+    (passkeys.LastPasskeyError(), 409, "Conflict", passkeys.LastPasskeyError.reason),
     (passkeys.LastSecondFactorError(), 409, "Conflict", passkeys.LastSecondFactorError.reason),
     (passkeys.TooManyPasskeysError(9), 409, LIMIT, "A user has at most 9 passkeys"),
     (passkeys.PasskeyNotFoundError("p"), 404, MISSING, "No such passkey 'p'"),
@@ -208,6 +209,15 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (sign_up.TooManyInvitationsError(9), 409, LIMIT, "There are 9 open invitations already; take some back"),
     (audit.TooManyActsError(), 429, "ClientError.TooManyRequests", audit.TooManyActsError.template),
     (deactivation.StaffStaysError(), 409, "Conflict", deactivation.StaffStaysError.reason),
+    *(
+        (error(), 409, "Conflict", error.reason)
+        for error in (
+            administration.OwnWaysError, administration.NoMailError, administration.UserInactiveError,
+            administration.MailWaitsError,
+        )
+    ),
+    (subjects.LastSubjectError(), 409, "Conflict", subjects.LastSubjectError.reason),
+    (administration.ApplicationNotFoundError("x"), 404, "ClientError.NotFound", "No such application of this user 'x'"),
     (deactivation.NotDeactivatedError(), 409, "Conflict", deactivation.NotDeactivatedError.reason),
     (user_accounts.UserExistsError("u"), 409, "Exists", "there is a user u already"),
     (user_accounts.UserInvalidError(WHY), 400, BAD, WHY),

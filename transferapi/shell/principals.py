@@ -38,9 +38,12 @@ def chosen(arguments: Arguments) -> tuple[str, str | None]:
 
 
 def _by_name(name: str) -> str:
-    """Users do not learn whose a mail address is: only a name that is an address is looked up."""
-    found = identities.by_username([name])
+    """The id of the identity, so that a rule on a linked one ends when it is unlinked.
+
+    Users do not learn whose a mail address is: only a name that is an address is looked up.
+    """
+    found = identities.with_usernames([name])
     if not found:
         way = "; give the name of a user by --identityusername, or an id by --identityid" if "@" in name else ""
         raise ShellError(f"No identity has the name '{name}'{way}", "ClientError.NotFound")
-    return str(found[0].pk)
+    return str(found[0].id)

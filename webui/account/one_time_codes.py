@@ -23,7 +23,7 @@ from identity.vault.errors import VaultKeyNotConfiguredError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import signed_in, user_of
 from webui.reasons import said
-from webui.sign_in.session_start import device, refused
+from webui.sign_in.session_start import device, refused, status_of
 
 from .answers import Refusal, Shown
 from .page import done, page
@@ -67,7 +67,11 @@ def begin(request: HttpRequest, user: User) -> HttpResponse:
 def confirm(request: HttpRequest) -> HttpResponse:
     """Turn the codes on by the first code."""
     try:
-        codes = services.confirm(user_of(request), Secret(request.POST.get("code", "")))
+        codes = password_sign_in.confirm_codes(user_of(request), Secret(request.POST.get("code", "")))
+    except TooManyAttemptsError as error:
+        return refused(page(request, refusal=Refusal(SECTION, said(error.reason)), status=429), error)
+    except SignInError as error:
+        return page(request, refusal=Refusal(SECTION, said(error.reason)), status=status_of(error))
     except OneTimeCodeError as error:
         return page(request, refusal=Refusal(SECTION, said(error.reason), "first"))
     return page(request, shown=_recovery(_("One-time codes are on"), codes))

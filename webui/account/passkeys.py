@@ -5,7 +5,6 @@ The script `passkeys.js` asks the browser for a key, and fills the form that `ad
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
@@ -19,7 +18,7 @@ from identity.passkeys.errors import PasskeyError
 from webui.page import ACCOUNT, signed_in, to_sign_in, user_of
 from webui.reasons import said
 from webui.sign_in.passkey_site import place
-from webui.sign_in.session_start import FRESH, signed_in_at
+from webui.sign_in.session_start import signed_in_recently
 
 from .questions import ask, asking
 
@@ -78,7 +77,7 @@ def second_factor(request: HttpRequest, user: User) -> str | HttpResponse:
 
 def _is_recent(request: HttpRequest) -> bool:
     """Whether the user has just signed in: a stolen session must not add a way to sign in."""
-    return time.time() - signed_in_at(request) < FRESH
+    return signed_in_recently(request)
 
 
 def _again() -> HttpResponseRedirect:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from identity.models import User
 from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession
 from webui.page import ACCOUNT, problem, to_sign_in
-from webui.sign_in.session_start import FRESH, signed_in_at
+from webui.sign_in.session_start import signed_in_recently
 
 from .questions import asking
 
@@ -76,7 +75,7 @@ def end_others(request: HttpRequest, user: User) -> str:
 
 def deactivate(request: HttpRequest, user: User) -> str | HttpResponse:
     """Deactivate the account of the reader, who has just signed in."""
-    if time.time() - signed_in_at(request) > FRESH:
+    if not signed_in_recently(request):
         return to_sign_in(f"{ACCOUNT}#deactivate", again=True)
     deactivation.deactivate_own(user)
     logout(request)

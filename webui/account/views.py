@@ -14,6 +14,7 @@ from oauth2_provider.models import Application
 
 from identity import certificate_subjects, password_sign_in, tokens
 from identity.certificate_subjects import (
+    LastSubjectError,
     SubjectInvalidError,
     SubjectNotFoundError,
     SubjectNotProvenError,
@@ -147,6 +148,8 @@ def remove_certificate(request: HttpRequest, subject: uuid.UUID) -> HttpResponse
         certificate_subjects.remove(user_of(request), subject)
     except SubjectNotFoundError:
         return page(request, refusal=Refusal("certificates", _("This subject is gone already.")), status=404)
+    except LastSubjectError as error:
+        return page(request, refusal=Refusal("certificates", said(error.reason)), status=409)
     return done(request, _("The subject is removed."), "certificates")
 
 

@@ -1,4 +1,4 @@
-"""The users of the service, for staff: a list with a search, and forms to deactivate and reactivate."""
+"""The users of the service, for staff: a list with a search, and forms to add, deactivate and reactivate one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from identity import user_accounts
 from identity.accounts import deactivation
 from identity.error_categories import CategorizedError
+from identity.user_accounts import MAX_FULL_NAME, UserDetails
 from transferapi.rest.http.errors import meaning
 from webui.forms import refused
 from webui.page import problem, signed_in, user_of
@@ -25,9 +26,18 @@ _ACTIVE = {"yes": True, "no": False}
 
 
 @signed_in
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 def users(request: HttpRequest) -> HttpResponse:
-    return _page(request)
+    """The list; in answer to its form, the page of the new user."""
+    if request.method != "POST":
+        return _page(request)
+    name, email, full_name = (request.POST.get(field, "").strip() for field in ("username", "email", "full_name"))
+    try:
+        row = user_accounts.add(name, UserDetails(email, full_name), user_of(request))
+    except CategorizedError as error:
+        return _page(request, *refused("add", error))
+    messages.success(request, _("The user %(name)s is made, and has no way to sign in yet.") % {"name": row.username})
+    return HttpResponseRedirect(f"{USERS}/{row.pk}#ways")
 
 
 @signed_in
@@ -62,6 +72,8 @@ def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: 
         "here_again": _address(request),
         "earlier": _address(request, page=page - 1) if page > 1 else "",
         "later": _address(request, page=page + 1) if total > ROWS * page and page < MOST_PAGES else "",
+        "given": request.POST if refusal and refusal[0] == "add" else {},
+        "most_name": MAX_FULL_NAME,
         "refusal": refusal,
     }
     return show_section(request, USERS, "users.html", context, status)

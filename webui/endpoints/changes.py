@@ -166,10 +166,10 @@ def _principal(request: HttpRequest) -> tuple[str, str | None]:
     if kind == principals.GROUP:
         return kind, request.POST.get("group", "")
     name = request.POST.get("user", "").strip()
-    found = identities.by_username([name])
+    found = identities.with_usernames([name])
     if not found:
         raise EndpointInvalidError("user", _("There is no user with this name."))
-    return principals.IDENTITY, str(found[0].pk)
+    return principals.IDENTITY, str(found[0].id)
 
 
 def _until(text: str) -> datetime | None:

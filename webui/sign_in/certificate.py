@@ -1,7 +1,8 @@
 """Signs users in by the certificate that their browser shows, where its subject is registered (X.509, RFC 5280).
 
-The front server or this service has verified the certificate. A browser sends its certificate with each request, so a
-form with the token of its session begins the sign-in: no page of another site can.
+A person with an invitation makes an account with a subject that nobody has registered. The front server or this service
+has verified the certificate. A browser sends its certificate with each request, so a form with the token of its session
+begins the sign-in: no page of another site can.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from django.views.decorators.http import require_POST
 
 from identity import certificate_subjects, password_sign_in
 from identity.audit import log as audit
+from identity.certificate_subjects import CertificateSubjectError
+from identity.linked.errors import IdentityInactiveError
 from identity.password_sign_in import SignInError
+from identity.sign_up import rules
+from identity.sign_up.errors import SignUpError
+from identity.sign_up.requests import MOST_OF_A_NETWORK
 from transferapi.rest.http.client_certificates import accepted_subject
+from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
-from webui.page import own_path
+from webui.page import own_path, show
+from webui.reasons import said
 
 from .password import form
 from .session_start import complete, refused, status_of
+from .sign_up import INVITATION_COOKIE, invitation_of
 
 #: Attempts of one network in five minutes.
 MOST = 50
 NOT_SHOWN = _("Your browser shows no certificate that is accepted here.")
-NOT_REGISTERED = _(
-    "Nobody has added the subject of this certificate. Sign in in another way, and add it to your account."
-)
 
 
 @require_POST
@@ -40,9 +46,48 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if subject is None:
         return _refusal(request, after, NOT_SHOWN, "no certificate is accepted")
     user = certificate_subjects.user_of(subject)
-    if user is None:
-        return _refusal(request, after, NOT_REGISTERED, "not registered")
-    return complete(request, user, after, "certificate")
+    if user is not None:
+        return complete(request, user, after, "certificate")
+    if certificate_subjects.is_registered(subject):
+        return _refusal(request, after, IdentityInactiveError.reason, "not active")
+    audit.record_refusal(None, "certificate", address_of(request), "not registered")
+    return _unknown(request, subject, after)
+
+
+@require_POST
+def sign_up(request: HttpRequest) -> HttpResponse:
+    """Make an account for the subject that this connection shows, and that nobody has registered."""
+    after = own_path(request.POST.get("next"))
+    subject = accepted_subject(request)
+    if subject is None:
+        return _refusal(request, after, NOT_SHOWN, "no certificate is accepted")
+    try:
+        password_sign_in.count_request("sign-up", address_of(request), MOST_OF_A_NETWORK)
+        user = certificate_subjects.sign_up(subject, request.POST.get("username", ""), invitation_of(request))
+    except SignInError as error:
+        return refused(_unknown(request, subject, after, said(error.reason), status_of(error)), error)
+    except (CertificateSubjectError, SignUpError) as error:
+        status, _code, message = meaning(error, "")
+        return _unknown(request, subject, after, said(message), status)
+    answer = complete(request, user, after, "certificate")
+    answer.delete_cookie(INVITATION_COOKIE)
+    return answer
+
+
+def _unknown(request: HttpRequest, subject: str, after: str, wrong: str = "", status: int = 403) -> HttpResponse:
+    """The page that says so. A certificate proves no mail address: only an invitation admits its owner."""
+    context = {
+        "title": said(_("Sign in")),
+        "name": subject,
+        "after": after,
+        "back": "",
+        "of_certificate": True,
+        "sign_up": rules.is_offered() and invitation_of(request) is not None,
+        "needs_invitation": rules.is_offered(),
+        "username": request.POST.get("username", "")[:40],
+        "wrong": wrong,
+    }
+    return show(request, "signin_unknown.html", context, status)
 
 
 def _refusal(request: HttpRequest, after: str, reason: str, recorded: str) -> HttpResponse:

@@ -88,6 +88,11 @@ def signed_in_at(request: HttpRequest) -> float:
     return float(request.session.get(SIGNED_IN_AT, 0.0))
 
 
+def signed_in_recently(request: HttpRequest) -> bool:
+    """Whether the user of this session has just signed in: a stolen session must change no way to sign in."""
+    return time.time() - signed_in_at(request) < FRESH
+
+
 def proof_of(request: HttpRequest) -> Proof:
     """When and how the user of this session signed in."""
     found = authentication.of_session(request)

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity.bearer import Bearer
+from identity.linked import services as linked
 from identity.provider import consents, identities, scopes
 from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
@@ -91,7 +92,7 @@ class Consents(AuthView):
 
     @description.operation("List what you have allowed to applications", answer="consents", query=["all"])
     def get(self, request: Request, identity: str) -> Response:
-        if _known_uuid(identity) != self.user.pk:
+        if self.user not in linked.people([_known_uuid(identity)]).values():
             raise NotFound("No such identity")
         client_id = request.auth.client_id if isinstance(request.auth, Bearer) and not self._wants_all() else None
         found = consents.forest(consents.of_user(self.user, client_id))

@@ -14,7 +14,7 @@ from identity.groups.errors import GroupNotFoundError
 from identity.groups.memberships import MembershipAction, MembershipVerb
 from identity.groups.services import GroupRole, MembershipContext, MembershipStatus, Policies
 from identity.models import User
-from identity.provider import scopes
+from identity.provider import identities, scopes
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document
@@ -176,7 +176,7 @@ class MembershipFields(GroupsView):
         "Fill in the fields of a group about yourself", body="membership_fields", answer="membership_fields"
     )
     def put(self, request: Request, group: str) -> Response:
-        given = _of_one_identity(request, self.user.pk).fields
+        given = _of_one_identity(request, self.user).fields
         if not given:
             return self.get(request, group)
         return Response(documents.membership_fields(groups.set_fields(self.user, group_id(group), given)))
@@ -189,19 +189,20 @@ class Preferences(GroupsView):
 
     @description.operation("Say what groups may do with you", body="group_preferences", answer="group_preferences")
     def put(self, request: Request) -> Response:
-        allow = _of_one_identity(request, self.user.pk).flag("allow_add")
+        allow = _of_one_identity(request, self.user).flag("allow_add")
         if allow is not None:
             groups.set_allows_adding(self.user, allow)
         return self.get(request)
 
 
-def _of_one_identity(request: Request, identity_id: uuid.UUID) -> Document:
-    """The part about the user: by the id of the identity, or (as the SDK documents it) without an id."""
+def _of_one_identity(request: Request, user: User) -> Document:
+    """The part about the user: by the id of an identity of the user, or (as the SDK documents it) without an id."""
     whole = Document(request.data)
     ids = [name for name, value in whole.fields.items() if isinstance(value, Mapping)]
     if not ids:
         return whole
-    if others := [name for name in ids if name.lower() != str(identity_id)]:
+    own = {str(one.id) for one in identities.of(user)}
+    if others := [name for name in ids if name.lower() not in own]:
         raise BadRequest(f"{str(others[0])[:50]}: this identity is not yours")
     return Document(whole.fields[ids[0]], where=f"{ids[0]}.")
 

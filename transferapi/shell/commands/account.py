@@ -66,15 +66,14 @@ def _own(user: User) -> list[dict[str, Any]]:
 
 def _known(user: User, texts: Sequence[str]) -> list[dict[str, Any]]:
     """The documents of REST. Raises ShellError."""
-    rows = [_one(text) for text in texts]
-    return [documents.IDENTITY.document(ShownUser(Identity(row), user)) for row in rows]
+    return [documents.IDENTITY.document(ShownUser(_one(text), user)) for text in texts]
 
 
-def _one(text: str) -> User:
+def _one(text: str) -> Identity:
     try:
-        found = identities.by_id([uuid.UUID(text)])
+        found = identities.with_ids([uuid.UUID(text)])
     except ValueError:
-        found = identities.by_username([text])
+        found = identities.with_usernames([text])
     if not found:
         raise ShellError(f"No such identity '{text}'", "ClientError.NotFound")
     return found[0]

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
+from identity.audit import origin
 from identity.clock import moment
 from identity.languages.preferences import speaking_to
 from identity.models import User
@@ -29,6 +30,7 @@ _RECOVERY = "recovery:"
 _SUBJECTS = {
     "passkey_added": _("a passkey was added to your account"),
     "passkey_removed": _("a passkey of your account was removed"),
+    "passkeys_removed": _("the passkeys of your account were removed"),
     "passkey_copied": _("a passkey of yours seems to have been copied"),
     "second_factor_on": _("sign-in asks for a passkey after your password"),
     "second_factor_off": _("sign-in no longer asks for a passkey after your password"),
@@ -53,8 +55,8 @@ _MORE = {
 }
 
 
-def changed(user: User, what: str, name: str, **_: object) -> None:
-    """Write the mail about a change (`identity.signals.account_changed`)."""
+def changed(user: User, what: str, name: str, actor: User | None = None, **_: object) -> None:
+    """Write the mail about a change (`identity.signals.account_changed`). actor: staff who made it."""
     now, prefix = moment(None), f"account:{user.pk}:"
     if Mail.objects.filter(key__startswith=prefix, created_at__gt=now - timedelta(days=1)).count() >= MOST_A_DAY:
         return
@@ -62,6 +64,8 @@ def changed(user: User, what: str, name: str, **_: object) -> None:
         subject = gettext(_SUBJECTS[what])
         lines = [f"{subject[0].upper()}{subject[1:]}{f': {name}' if name else ''}.", ""]
         lines += [gettext(_MORE[what]), ""] if what in _MORE else []
+        if actor is not None or origin.present().actor == origin.OPERATOR:
+            lines += [gettext("Those who run this service have done it."), ""]
         lines.append(gettext("The account: %(user)s") % {"user": user.username})
         lines += [gettext("The time: %(time)s") % {"time": f"{now:%Y-%m-%d %H:%M:%S} UTC"}, ""]
         lines.append(gettext("If it was not you, set a new password, and look through your account:"))
