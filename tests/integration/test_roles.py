@@ -202,7 +202,7 @@ def a_server_that_hangs_up(path: Path) -> Iterator[list[None]]:
 
 @pytest.mark.django_db(transaction=True)
 def test_migrations_with_a_wait_outlast_a_database_that_starts_late(environ: dict[str, str], tmp_path: Path) -> None:
-    """A script in place of the command, so that its usual patience is over at once."""
+    """A script in place of the command, so that it does not wait as it usually does."""
     script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
     script += "raise SystemExit(cli.main(['run', 'migrate', '--wait', '600']))"
     log = tmp_path / "migrate.log"
