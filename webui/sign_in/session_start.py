@@ -19,7 +19,7 @@ from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from identity.sessions import open_sessions
-from identity.sessions.proof import Proof
+from identity.sessions.proof import RECENT, Proof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 
@@ -29,8 +29,6 @@ SIGNED_IN_AT, SIGNED_IN_FOR = authentication.SIGNED_IN_AT, "signed_in_for"
 SIGNED_IN_WITH = authentication.SIGNED_IN_WITH
 #: The name in the session of a sign-in that waits for its second factor.
 PENDING = "pending_sign_in"
-#: Seconds for which a sign-in is recent: for the page that asked for it, and for a new way to sign in.
-FRESH = 600
 #: Characters of a device token; none of ours is longer.
 _MAX_DEVICE = 400
 _AUTHORIZE = "/v2/oauth2/authorize"
@@ -90,7 +88,7 @@ def proof_of(request: HttpRequest) -> Proof:
 def is_fresh(request: HttpRequest) -> bool:
     """Whether the user signed in just now, for this very address."""
     asked_for = request.session.get(SIGNED_IN_FOR) == _digest(request.get_full_path())
-    return asked_for and time.time() - signed_in_at(request) < FRESH
+    return asked_for and time.time() - signed_in_at(request) < RECENT
 
 
 def refused(answer: HttpResponse, error: Exception) -> HttpResponse:

@@ -29,6 +29,7 @@ _RECOVERY = "recovery:"
 _SUBJECTS = {
     "passkey_added": _("a passkey was added to your account"),
     "passkey_removed": _("a passkey of your account was removed"),
+    "passkeys_removed": _("all passkeys of your account were removed"),
     "passkey_copied": _("a passkey of yours seems to have been copied"),
     "second_factor_on": _("sign-in asks for a passkey after your password"),
     "second_factor_off": _("sign-in no longer asks for a passkey after your password"),
@@ -39,6 +40,11 @@ _SUBJECTS = {
     "ssh_key_removed": _("an ssh key of your account was removed"),
     "token_made": _("an API token was made"),
     "token_revoked": _("an API token was revoked"),
+    "application_made": _("an application of yours was made"),
+    "application_changed": _("an application of yours was changed"),
+    "application_removed": _("an application of yours was deleted"),
+    "secret_added": _("an application of yours has a new secret"),
+    "secret_removed": _("a secret of an application of yours was deleted"),
     "subject_added": _("a certificate subject signs in to your account"),
     "subject_removed": _("a certificate subject no longer signs in to your account"),
     "identity_linked": _("an identity of another provider signs in to your account"),
@@ -46,6 +52,8 @@ _SUBJECTS = {
     "password_changed": _("your password was changed"),
 }
 _MORE = {
+    "application_made": _("Whoever has its secret may do what you may do."),
+    "secret_added": _("Whoever has this secret may do what you may do."),
     "passkey_copied": _("Its counter went back, as that of a copy does. It signs in no more; remove it."),
     "password_changed": _(
         "All other sessions of your account have ended. API tokens and applications keep their access."
