@@ -9,6 +9,10 @@ credential_stored = Signal()
 #: A way to sign in was added, changed or removed; sent with `user` (User), `what` (str, a name such as
 #: "passkey_added") and `name` (str, what the user calls it; no secret).
 account_changed = Signal()
+#: A linked identity was removed, or its provider has given it another name; sent with `user` (User), `username` (str,
+#: `name@domain`), and for a new name with `before` (str). In its transaction.
+identity_removed = Signal()
+identity_renamed = Signal()
 #: A user shall get a mail with a link for a new password; sent with `user` (User), `link_id` (UUID).
 recovery_wanted = Signal()
 #: A person has made an account by sign-up; sent with `user` (User), `invitation` (UUID or None). In its transaction.

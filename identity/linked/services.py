@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from identity import user_accounts
+from identity import user_accounts, user_names
 from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import User
@@ -30,7 +30,7 @@ from identity.passkeys import services as passkeys
 from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
-from identity.signals import account_changed
+from identity.signals import account_changed, identity_removed, identity_renamed
 from identity.single_row import single_row
 
 from .errors import (
@@ -102,7 +102,8 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
 def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
     """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
 
-    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them.
+    All sessions end but `keep` (a session key), for whoever has the identity may have begun one of them; and all
+    consents that were given in a sign-in with it, with their tokens.
     """
     with transaction.atomic():
         _lock(user)
@@ -111,6 +112,7 @@ def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
             raise LastWayInError
         row.delete()
         open_sessions.end_all(user, keep)
+        identity_removed.send(LinkedIdentity, user=user, username=row.username)
     account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username)
 
 
@@ -130,6 +132,13 @@ def set_primary(user: User, ref: uuid.UUID | str) -> None:
 def of(user: User) -> list[LinkedIdentity]:
     """All linked identities of a user, the primary one first."""
     return list(LinkedIdentity.objects.filter(user=user).order_by("-primary", "linked_at", "id"))
+
+
+def is_held(user: User, username: str) -> bool:
+    """Whether this name is an identity of the user: the own one, or one that is linked at present."""
+    if username.lower() == user_names.identity_name(user).lower():
+        return True
+    return LinkedIdentity.objects.filter(user=user, username__iexact=username).exists()
 
 
 def primary_of(user: User) -> LinkedIdentity | None:
@@ -225,10 +234,18 @@ def _update(row: LinkedIdentity, proven: Proven) -> None:
 def _fill(row: LinkedIdentity, proven: Proven) -> None:
     """The facts of the provider. A name that it has given to another person before is this person's from now on."""
     same_name = LinkedIdentity.objects.filter(provider=proven.provider, username__iexact=proven.username)
-    for former in same_name.exclude(subject=proven.subject):
+    for former in same_name.select_related("user").exclude(subject=proven.subject):
         domain = former.username.rpartition("@")[2]
-        LinkedIdentity.objects.filter(pk=former.pk).update(username=f"{former.pk}@{domain}")
-    row.username = proven.username
+        _rename(former, f"{former.pk}@{domain}")
+        LinkedIdentity.objects.filter(pk=former.pk).update(username=former.username)
+    _rename(row, proven.username)
     row.email, row.email_verified = proven.email, proven.email_verified
     row.name, row.organization = proven.name, proven.organization
     row.last_used_at = timezone.now()
+
+
+def _rename(row: LinkedIdentity, name: str) -> None:
+    """The consents keep the name of the identity that gave them: `unlink` finds them by it."""
+    if row.username and row.username != name:
+        identity_renamed.send(LinkedIdentity, user=row.user, username=name, before=row.username)
+    row.username = name

@@ -90,7 +90,7 @@ def test_an_old_session_makes_none_by_rest_either(
     refused = by_session(browser, "POST", path, body)
     assert_error(refused, 403, "PermissionDenied")
     assert "sign in again" in refused.body["message"]
-    # What takes a way in back is done at once.
+    # A way in is taken back at any time.
     assert by_session(browser, "DELETE", f"/v2/api/clients/{app.client_id}", {}).status == 200
 
 
