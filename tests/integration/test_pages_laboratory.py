@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from django.contrib.auth import authenticate
 from django.core.cache import cache
 
 from identity import password_sign_in
@@ -85,13 +86,11 @@ def test_password_and_code_give_back_what_they_took_and_wrong_codes_nothing(alic
 
 def test_a_counter_that_expired_meanwhile_is_not_begun_anew(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis would begin it below zero, and without an end."""
-    authenticate = password_sign_in.authenticate
-
     def slow(**given: Any) -> Any:
         cache.clear()
         return authenticate(**given)
 
-    monkeypatch.setattr(password_sign_in, "authenticate", slow)
+    monkeypatch.setattr("identity.password_sign_in.authenticate", slow)
     password_sign_in.sign_in("alice", OWN, ADDRESS)
     monkeypatch.undo()
     assert guesses_left() == MOST_OF_AN_ADDRESS
@@ -109,7 +108,7 @@ def arrived(number: int) -> Browser:
     proven = Proven.of("oidc:https://id.example", f"s-{number}", f"p{number}@id.example", time.time(), **facts)
     session[UNKNOWN] = proven.as_document()
     session.save()
-    browser.client.cookies["waybill-session"] = session.session_key
+    browser.client.cookies["waybill-session"] = session.session_key or ""
     return browser
 
 
