@@ -15,6 +15,9 @@ identity_removed = Signal()
 identity_renamed = Signal()
 #: A user shall get a mail with a link for a new password; sent with `user` (User), `link_id` (UUID).
 recovery_wanted = Signal()
+#: A user wants another mail address, or has it now; sent with `user` (User), `change_id` (UUID). In its transaction.
+address_wanted = Signal()
+address_changed = Signal()
 #: A person has made an account by sign-up; sent with `user` (User), `invitation` (UUID or None). In its transaction.
 signed_up = Signal()
 #: A user was deactivated, or is deleted; sent with `user` (User), in that transaction, so that receivers end all

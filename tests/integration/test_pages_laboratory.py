@@ -86,6 +86,7 @@ def test_password_and_code_give_back_what_they_took_and_wrong_codes_nothing(alic
 
 def test_a_counter_that_expired_meanwhile_is_not_begun_anew(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis would begin it below zero, and without an end."""
+
     def slow(**given: Any) -> Any:
         cache.clear()
         return authenticate(**given)

@@ -41,6 +41,7 @@ ACTS = {
     What.ACCESS_TAKEN_BACK: _("Access rule removed"),
     What.AUDIT_EXPORTED: _("Audit log exported"),
     "password_changed": _("Password changed"),
+    "address_changed": _("Mail address changed"),
     "passkey_added": _("Passkey added"),
     "passkey_removed": _("Passkey removed"),
     "passkeys_removed": _("All passkeys removed"),
