@@ -78,13 +78,14 @@ def _session(user: User, sign_in: SignIn | None) -> dict[str, Any]:
     """An application that authenticated by its secret alone has no session, because no person authenticated."""
     if sign_in is None:
         return {"session_id": None, "authentications": {}}
+    identity = identities.of_sign_in(user, sign_in.identity)
     shown = {
         "auth_time": _seconds(sign_in.authenticated_at),
-        "idp": identities.provider_id(),
+        "idp": identity.provider_id,
         "acr": None,
         "amr": _METHODS.get(sign_in.way),
     }
-    return {"session_id": str(sign_in.pk), "authentications": {str(user.pk): shown}}
+    return {"session_id": str(sign_in.pk), "authentications": {str(identity.id): shown}}
 
 
 #: Ways of signing in as methods of RFC 8176.

@@ -9,13 +9,13 @@ from typing import Any
 
 from oauth2_provider.models import Application
 
-from identity import user_names
 from identity.hidden import Secret
 from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
 from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
 from identity.provider.consents import Consent
 from identity.provider.identities import Identity
+from identity.provider.identity_providers import IdentityProvider
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
     Always,
@@ -45,10 +45,6 @@ def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = F
 
 
 # ---- users
-
-
-def _provider_name() -> str:
-    return f"Waybill at {user_names.domain()}"
 
 
 _PROVIDED = part(
@@ -117,12 +113,12 @@ IDENTITY = ResponseDocument[ShownUser](
 )
 IDENTITY_ANSWER = wrapped("identity_answer", "identity", IDENTITY)
 IDENTITIES = wrapped("identities", "identities", IDENTITY, many=True)
-IDENTITY_PROVIDER = ResponseDocument[None](
+IDENTITY_PROVIDER = ResponseDocument[IdentityProvider](
     "identity_provider",
-    Field("id", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
-    Field("name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
-    Field("short_name", t.TEXT, Always("waybill"), "waybill"),
-    Field("domains", t.list_of(t.TEXT), lambda _: [user_names.domain()], ["waybill.example.org"]),
+    Field("id", t.UUID, example=_PROVIDER_ID),
+    Field("name", t.TEXT, example="Waybill at waybill.example.org"),
+    Field("short_name", t.TEXT, example="waybill"),
+    Field("domains", t.list_of(t.TEXT), example=["waybill.example.org"]),
     Field("alternative_names", t.list_of(t.TEXT), lambda _: []),
     data_type=None,
 )
