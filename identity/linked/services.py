@@ -117,7 +117,7 @@ def unlink(user: User, ref: uuid.UUID | str, keep: str = "") -> None:
 
 
 def set_primary(user: User, ref: uuid.UUID | str) -> None:
-    """Show this identity for the user. ref: its id; or the id of the user: the user's own name is shown.
+    """Show this identity for the user (`shown`). ref: its id; or the id of the user: the user's own name is shown.
 
     Raises IdentityNotFoundError.
     """
@@ -139,11 +139,6 @@ def is_held(user: User, username: str) -> bool:
     if username.lower() == user_names.identity_name(user).lower():
         return True
     return LinkedIdentity.objects.filter(user=user, username__iexact=username).exists()
-
-
-def primary_of(user: User) -> LinkedIdentity | None:
-    """The identity that is shown for the user; None: the user's own name."""
-    return single_row(LinkedIdentity.objects.filter(user=user, primary=True))
 
 
 def by_id(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LinkedIdentity]:

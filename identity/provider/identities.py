@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from identity import user_names
 from identity.linked import services as linked_identities
+from identity.linked import shown as shown_identity
 from identity.linked.models import LinkedIdentity
 from identity.models import User
 
@@ -58,6 +59,11 @@ def of(user: User) -> list[Identity]:
     found = [Identity(user, one) for one in linked_identities.of(user)]
     own = Identity(user)
     return [found[0], own, *found[1:]] if found and found[0].linked and found[0].linked.primary else [own, *found]
+
+
+def shown(user: User) -> Identity:
+    """The one that is shown for the user."""
+    return Identity(user, shown_identity.primary_of(user))
 
 
 def of_sign_in(user: User, username: str) -> Identity:

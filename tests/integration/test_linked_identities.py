@@ -15,7 +15,7 @@ from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
 from identity import tokens
 from identity.hidden import Secret
-from identity.linked import services
+from identity.linked import services, shown
 from identity.linked.errors import (
     IdentityInactiveError,
     IdentityNotFoundError,
@@ -87,7 +87,7 @@ def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db
         services.sign_up(proof(email="al@example.org", email_verified=False), "liddell")
     user = services.sign_up(verified, "liddell")
     assert (user.username, user.get_full_name(), user.has_usable_password()) == ("liddell", "Al Liddell", False)
-    primary = services.primary_of(user)
+    primary = shown.primary_of(user)
     assert primary is not None
     assert primary.username == "al@example.org"
     assert services.sign_in(proof()) == user
@@ -164,12 +164,12 @@ def test_nobody_unlinks_what_is_not_theirs(alice: User, bob: User) -> None:
 
 def test_one_identity_is_primary_or_the_users_own_name(alice: User) -> None:
     rows = [services.link(alice, proof(f"s-{number}"), time.time()) for number in range(2)]
-    assert services.primary_of(alice) is None
+    assert shown.primary_of(alice) is None
     for row in rows:
         services.set_primary(alice, row.pk)
         assert services.of(alice)[0] == row
     services.set_primary(alice, alice.pk)
-    assert services.primary_of(alice) is None
+    assert shown.primary_of(alice) is None
 
 
 def test_a_name_that_the_provider_gave_to_somebody_else_leaves_the_former_holder(alice: User, bob: User) -> None:

@@ -76,7 +76,7 @@ def userinfo(user: User, names: Collection[str]) -> Document:
     """The claims about the user that these scopes allow (OpenID Connect Core section 5.3)."""
     found = openid.claims(user, names)
     if scopes.PROFILE in names:
-        found |= _PROVIDED.document(Identity(user))
+        found |= _PROVIDED.document(identities.shown(user))
     if scopes.VIEW_IDENTITIES in names:
         found["identity_set"] = [_IN_SET.document(one) for one in identities.of(user)]
     return found
