@@ -13,7 +13,6 @@ from datetime import datetime
 
 from django.db.models import prefetch_related_objects
 
-from identity.linked import shown
 from identity.models import User
 from identity.vault import store as vault
 
@@ -47,7 +46,6 @@ def views_for(user: User, endpoints: Iterable[Endpoint], now: datetime | None = 
     """Views of endpoints that this user may view, as `registry.resolve` and `registry.search` return them."""
     rows = list(endpoints)
     prefetch_related_objects(rows, *registry.SERVERS)
-    shown.load(row.owner for row in rows)
     activation_statuses = activation.activation_statuses_seen(user.pk, rows, now)
     held = permissions.roles_at(user, [*rows, *(row.host for row in rows if row.host is not None)])
     non_functional = permissions.non_functional_among(rows)

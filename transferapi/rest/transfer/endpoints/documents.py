@@ -313,6 +313,7 @@ ENDPOINT_REQUEST = RequestDocument(
 def endpoints(user: User, rows: Sequence[Endpoint], fields: str | None = None) -> list[dict[str, Any]]:
     """The documents of endpoints that this user may view, with a handful of database queries in all."""
     seen = endpoint_view.views_for(user, rows)
+    shown_identity.load(row.owner for row in rows)
     used = queries.endpoints_of(user, unfinished=True) if rows else set()
     found = (_endpoint(ShownEndpoint(row, seen[row.pk], row.pk in used)) for row in rows)
     return [filters.pick(document, fields) for document in found]
