@@ -394,6 +394,7 @@ models.BinaryField.register_lookup(Length)
 
 # Tables of subpackages, which Django finds here.
 from .audit.models import AuditEvent as AuditEvent  # noqa: E402
+from .mail_addresses.models import AddressChange as AddressChange  # noqa: E402
 from .scim.models import ScimUser as ScimUser  # noqa: E402
 from .sign_up.models import Invitation as Invitation  # noqa: E402
 from .sign_up.models import SignUpRequest as SignUpRequest  # noqa: E402

@@ -7,10 +7,11 @@
 
 Django's hashers compare the password, and the number of guesses is limited.
 
-Attempts are counted by address, by pair of name and address, and by name. An attacker who knows only a name can
-exhaust the last counter from many addresses. Therefore a browser in which the user signed in before has a counter of
-its own, and is not subject to the others: it presents a signed device token (`device_of`, `new_device`; the OWASP page
-"Slow Down Guessing Attacks with Device Cookies" describes the method).
+Attempts are counted by address, by pair of name and address, and by name. A success takes itself off the counter of its
+address: people behind one address do not use it up, and an attacker with an account gains no guess by it. An attacker
+who knows only a name can exhaust the last counter from many addresses. Therefore a browser in which the user signed in
+before has a counter of its own, and is not subject to the others: it presents a signed device token (`device_of`,
+`new_device`; the OWASP page "Slow Down Guessing Attacks with Device Cookies" describes the method).
 
 SignInError
 |- WrongPasswordError             unknown user, wrong password or inactive user: the error does not say which
@@ -113,6 +114,14 @@ class PendingSignIn:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The counters of an attempt. own: a complete sign-in resets it. address: a success is taken off it; "": none."""
+
+    own: str
+    address: str = ""
+
+
 class CodeRequiredError(SignInError):
     reason = "This user signs in with a one-time code besides the password."
 
@@ -145,10 +154,10 @@ def sign_in(username: str, password: Secret, address: str, device: str = "") -> 
     """
     # Before anything is counted: both forms of a name are one.
     username = user_names.canonical(username[: MAX_NAME + user_names.MAX_DOMAIN])
-    user, own = _with_password(username, password, address, device)
+    user, attempt = _with_password(username, password, address, device)
     if one_time_codes.enabled(user) or passkeys.asked_after_password(user):
         raise CodeRequiredError(PendingSignIn(user.pk, _digest(user.get_session_auth_hash()), time.time()))
-    _forget(own)
+    _reset(attempt)
     return user
 
 
@@ -158,27 +167,27 @@ def finish(pending: PendingSignIn, code: Secret, address: str, device: str = "")
     Counted like a password, and by name alone too. Raises SignInError.
     """
     user = user_of(pending)
-    own = _count_code(user, address, device)
+    attempt = _count_code(user, address, device)
     try:
         one_time_codes.verify(user, code)
     except OneTimeCodeError as error:
         log.warning("a one-time code was refused: %s", quote(user.username))
         audit.record_refusal(user, "code", address, type(error).__name__)
         raise CodeRefusedError(error.reason) from None
-    _forget(own)
+    forget_attempts(attempt)
     return user
 
 
 def finish_by_passkey(pending: PendingSignIn, session: Session, answer: str, address: str, device: str = "") -> User:
     """Authenticate a user by a passkey after the password. Counted as `finish`. Raises SignInError, PasskeyError."""
     user = user_of(pending)
-    own = _count_code(user, address, device)
+    attempt = _count_code(user, address, device)
     try:
         passkeys.check_second_factor(user, session, answer)
     except PasskeyError as error:
         audit.record_refusal(user, "second", address, type(error).__name__)
         raise
-    _forget(own)
+    forget_attempts(attempt)
     return user
 
 
@@ -197,18 +206,19 @@ def count_request(kind: str, address: str, most: int) -> None:
     _count(_counter(kind, network_of(address)), most)
 
 
-def count_attempt(name: str, address: str, user: User | None = None, device: str = "") -> str:
+def count_attempt(name: str, address: str, user: User | None = None, device: str = "") -> Attempt:
     """Count an attempt with a secret that another service compares, as `sign_in` counts passwords, before it is sent.
 
     name: of the identity, and of the service. user: who has linked it, whose `device` has a counter of its own.
-    Returns the counter for `forget_attempts`. Raises TooManyAttemptsError, CountingFailedError.
+    Returns what `forget_attempts` takes. Raises TooManyAttemptsError, CountingFailedError.
     """
     return _count_attempt(name, address, device_of(device, user.username) if user is not None else "")
 
 
-def forget_attempts(counter: str) -> None:
-    """The secret was right. counter: from `count_attempt`."""
-    _forget(counter)
+def forget_attempts(attempt: Attempt) -> None:
+    """The secret was right, and the sign-in is complete. attempt: from `count_attempt`."""
+    _give_back(attempt)
+    _reset(attempt)
 
 
 def confirm_codes(user: User, code: Secret) -> list[Secret]:
@@ -233,15 +243,16 @@ def check(user: User, password: Secret, code: Secret, address: str, device: str 
         return finish(error.pending, code, address, device)
 
 
-def _with_password(username: str, password: Secret, address: str, device: str) -> tuple[User, str]:
-    """The user of this password, and the key of the counter that a complete sign-in resets. Raises SignInError."""
-    own = _count_attempt(username, address, device_of(device, username))
+def _with_password(username: str, password: Secret, address: str, device: str) -> tuple[User, Attempt]:
+    """The user of this password, and the attempt, which is given back to its address. Raises SignInError."""
+    attempt = _count_attempt(username, address, device_of(device, username))
     if len(username) > MAX_NAME or len(password.value) > MAX_PASSWORD or "\0" in username:
         raise WrongPasswordError
     user = authenticate(username=username, password=password.value)
     if not isinstance(user, User):
         raise WrongPasswordError
-    return user, own
+    _give_back(attempt)
+    return user, attempt
 
 
 def user_of(pending: PendingSignIn) -> User:
@@ -270,8 +281,8 @@ def device_of(token: str, username: str) -> str:
 
 def change_password(user: User, old: Secret, new: Secret, address: str, device: str = "", *, keep: str = "") -> User:
     """Set a new password after checking the old one. keep: the key of the session that goes on. Raises SignInError."""
-    user, own = _with_password(user.username, old, address, device)
-    _forget(own)
+    user, attempt = _with_password(user.username, old, address, device)
+    _reset(attempt)
     set_password(user, new, keep)
     return user
 
@@ -301,36 +312,46 @@ def random_password() -> Secret:
     return Secret("-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(4)))
 
 
-def _count_attempt(username: str, address: str, device: str) -> str:
-    """Count the attempt; returns the key of the counter that a correct password resets. Raises TooManyAttemptsError.
+def _count_attempt(username: str, address: str, device: str) -> Attempt:
+    """Count the attempt. Raises TooManyAttemptsError, CountingFailedError.
 
     The order matters: an address that is over its limit must not use up the limits of names, or add counters to Redis.
     """
     if device:
         _count(own := _counter("device", device), MOST_OF_A_PAIR)
-        return own
+        return Attempt(own)
     network = network_of(address)
-    if address:
-        _count(_counter("address", network), MOST_OF_AN_ADDRESS)
+    if of_address := _counter("address", network) if address else "":
+        _count(of_address, MOST_OF_AN_ADDRESS)
     _count(own := _counter("pair", f"{network} {username}"), MOST_OF_A_PAIR)
     _count(_counter("name", username), MOST_OF_A_NAME)
-    return own
+    return Attempt(own, of_address)
 
 
-def _count_code(user: User, address: str, device: str) -> str:
+def _count_code(user: User, address: str, device: str) -> Attempt:
     """Count the attempt with a code, as `_count_attempt`. An attacker who has the password changes address at will:
     therefore the codes of a name are limited for all addresses together. Raises TooManyAttemptsError.
     """
-    own = _count_attempt(user.username, address, known := device_of(device, user.username))
+    attempt = _count_attempt(user.username, address, known := device_of(device, user.username))
     if not known:
         _count(_counter("code", user.username), MOST_CODES)
         _count(_counter("code-day", user.username), MOST_CODES_OF_A_DAY, DAY)
-    return own
+    return attempt
 
 
-def _forget(counter: str) -> None:
+def _reset(attempt: Attempt) -> None:
     with contextlib.suppress(RedisError):
-        cache.delete(counter)
+        cache.delete(attempt.own)
+
+
+def _give_back(attempt: Attempt) -> None:
+    """Take one attempt off the counter of its address."""
+    if not attempt.address:
+        return
+    # ValueError: the counter has expired meanwhile. If it expires only now, Redis begins a counter without an end.
+    with contextlib.suppress(RedisError, ValueError):
+        if cache.decr(attempt.address) < 0:
+            cache.delete(attempt.address)
 
 
 def _count(key: str, most: int, window: int = WINDOW) -> None:

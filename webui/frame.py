@@ -10,6 +10,7 @@ from django.utils.translation import get_language, ngettext
 
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
+from identity.linked import shown
 from identity.models import User
 from transferapi.tasks import maintenance, queries
 
@@ -33,6 +34,8 @@ class Frame:
     language: str
     theme: str
     here: str
+    #: The name that is shown for the reader; "": nobody is signed in.
+    who: str = ""
     entries: list[Entry] = field(default_factory=list)
     waiting: list[WaitingPlace] = field(default_factory=list)
     waiting_tasks: int = 0
@@ -62,7 +65,9 @@ def _with_user(frame: Frame, user: User) -> Frame:
     waiting = queries.waiting_for(user)
     places = [WaitingPlace(f"/endpoints/{place.pk}/activate", _words(place, n)) for place, n in waiting]
     tasks = sum(n for _, n in waiting)
-    return replace(frame, entries=navigation.entries(user), waiting=places, waiting_tasks=tasks)
+    return replace(
+        frame, who=shown.short_name_of(user), entries=navigation.entries(user), waiting=places, waiting_tasks=tasks
+    )
 
 
 def _words(place: Endpoint, tasks: int) -> str:

@@ -37,6 +37,12 @@ KNOWN = (
     _("This identity belongs to another user of this service. It must be unlinked there first."),
     _("You could not sign in any more. Set a password, or add a passkey or another identity first."),
     _("Too much time has passed. Sign in again, and then at the provider."),
+    # identity/mail_addresses/errors.py
+    _("This is your mail address already."),
+    _("A directory manages your account, and sets its mail address."),
+    _("This service sends no mails: its operator sets your address."),
+    _("You have asked for this too often today. Try again tomorrow."),
+    _("This link was used, is too old, or is for another account. Ask for another one."),
     # identity/federation/errors.py
     _("This sign-in was not begun in this browser, was used already, or took too long. Try again."),
     _("You did not allow it, or your provider refused it."),

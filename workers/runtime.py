@@ -31,6 +31,7 @@ from endpoints.gridftp.faults import Side
 from endpoints.sharing.access import Access
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
+from identity.mail_addresses import services as mail_addresses
 from identity.passwords import recovery
 from identity.provider import cleanup as provider_cleanup
 from identity.sessions import store as sessions
@@ -322,6 +323,7 @@ def tidy() -> None:
         sessions.delete_expired()
         recovery.delete_expired()
         sign_up.delete_expired()
+        mail_addresses.delete_expired()
         audit.forget_old()
         ended_accounts.cancel_left_over()
 

@@ -6,9 +6,12 @@ asked for by a person who met the demand then. A shared endpoint demands what it
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from endpoints.errors import StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
+from identity.linked import services as linked
 from identity.models import User
 from identity.sessions import proof
 
@@ -34,8 +37,13 @@ def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
     domains, minutes = place.authentication_domains or [], place.authentication_timeout_mins
     if (
         found is None
-        or (domains and found.domain not in domains)
+        or (domains and not _is_of(user, found, domains))
         or (minutes and found.age() > minutes * 60)
         or (place.mfa_required and not found.is_multi_factor)
     ):
         raise StepUpRequiredError(endpoint, user, domains, minutes, second_factor=place.mfa_required)
+
+
+def _is_of(user: User, found: proof.Proof, domains: Collection[str]) -> bool:
+    """Also whether the user still has the identity: a session or token may be older than its removal."""
+    return found.domain in domains and linked.is_held(user, found.identity)

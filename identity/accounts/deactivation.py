@@ -22,6 +22,7 @@ from identity.audit.log import What
 from identity.error_categories import CategorizedError, Category
 from identity.linked.models import LinkedIdentity
 from identity.models import (
+    AddressChange,
     ApiToken,
     CertificateSubject,
     Membership,
@@ -113,7 +114,16 @@ def delete(actor: User | None, user: User) -> User:
     audit.record(What.USER_DELETED, row, actor=actor)
     user_deleted.send(User, user=row)
     _end_access(row)
-    for model in (CertificateSubject, LinkedIdentity, OneTimeCodeSecret, RecoveryCode, Passkey, Membership, ScimUser):
+    for model in (
+        AddressChange,
+        CertificateSubject,
+        LinkedIdentity,
+        OneTimeCodeSecret,
+        RecoveryCode,
+        Passkey,
+        Membership,
+        ScimUser,
+    ):
         model.objects.filter(user=row).delete()
     Application.objects.filter(user=row).delete()
     row.username = f"{DELETED}{row.pk.hex}"

@@ -69,6 +69,8 @@ class What(StrEnum):
     SCIM_TOKEN_REVOKED = "scim_token_revoked"  # noqa: S105 - the name of an act
     SESSION_ENDED = "session_ended"
     RECOVERY_SENT = "recovery_sent"
+    CLIENT_ADMITTED = "client_admitted"
+    CLIENT_REMOVED = "client_removed"
     ROLE_GIVEN = "role_given"
     ROLE_TAKEN_BACK = "role_taken_back"
     ACCESS_GIVEN = "access_given"
@@ -95,7 +97,7 @@ def record(
         user_id=user.pk if user else None,
         username=user.username if user else "",
         actor_id=by_other.pk if by_other else None,
-        actor=by_other.username if by_other else "" if actor else here.actor,
+        actor=by_other.username if by_other else here.actor,
         way=way[:16],
         address=(address or here.address)[:64],
         details=_given(details or {}),

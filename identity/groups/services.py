@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
+from identity.linked import shown
 from identity.models import Group, GroupPreference, Membership, User
 
 from .errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
@@ -128,7 +129,9 @@ def mine(user: User, statuses: Collection[str] = (MembershipStatus.ACTIVE,)) -> 
     """The groups in which the user has one of these statuses, by name; after an ended one only visible groups."""
     rows = Membership.objects.select_related("group", "user").filter(user=user, status__in=statuses)
     rows = rows.filter(Q(status__in=LIVING) | Q(group__group_visibility="authenticated"))
-    return [MembershipContext(row.group, row) for row in rows.order_by("group__name", "group_id")]
+    found = list(rows.order_by("group__name", "group_id"))
+    shown.load(row.user for row in found)
+    return [MembershipContext(row.group, row) for row in found]
 
 
 def update(
@@ -185,7 +188,9 @@ def members(context: MembershipContext) -> list[Membership]:
         rows = rows.filter(status=MembershipStatus.ACTIVE)
     living = list(rows.filter(status__in=LIVING).order_by("user__username")[:MAX_MEMBERS])
     past = rows.exclude(status__in=LIVING).order_by("-updated_at")[:MAX_MEMBERS]
-    return living + list(past)
+    found = living + list(past)
+    shown.load(row.user for row in found)
+    return found
 
 
 def names(user: User, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:

@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from identity import user_accounts
+from identity import user_accounts, user_names
 from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import User
@@ -30,7 +30,7 @@ from identity.passkeys import services as passkeys
 from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
-from identity.signals import account_changed
+from identity.signals import account_changed, identity_removed, identity_renamed
 from identity.single_row import single_row
 
 from .errors import (
@@ -104,8 +104,9 @@ def unlink(
 ) -> None:
     """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
 
-    All sessions end but `keep` (a session key): whoever has the identity may have begun one of them. actor: staff who
-    do it; they and the operator may remove the last way to sign in.
+    All sessions end but `keep` (a session key), for whoever has the identity may have begun one of them; and all
+    consents that were given in a sign-in with it, with their tokens. actor: staff who do it; they and the operator may
+    remove the last way to sign in.
     """
     with transaction.atomic():
         _lock(user)
@@ -114,11 +115,12 @@ def unlink(
             raise LastWayInError
         row.delete()
         open_sessions.end_all(user, keep)
+        identity_removed.send(LinkedIdentity, user=user, username=row.username)
     account_changed.send(LinkedIdentity, user=user, what="identity_unlinked", name=row.username, actor=actor)
 
 
 def set_primary(user: User, ref: uuid.UUID | str) -> None:
-    """Show this identity for the user. ref: its id; or the id of the user: the user's own name is shown.
+    """Show this identity for the user (`shown`). ref: its id; or the id of the user: the user's own name is shown.
 
     Raises IdentityNotFoundError.
     """
@@ -135,9 +137,11 @@ def of(user: User) -> list[LinkedIdentity]:
     return list(LinkedIdentity.objects.filter(user=user).order_by("-primary", "linked_at", "id"))
 
 
-def primary_of(user: User) -> LinkedIdentity | None:
-    """The identity that is shown for the user; None: the user's own name."""
-    return single_row(LinkedIdentity.objects.filter(user=user, primary=True))
+def is_held(user: User, username: str) -> bool:
+    """Whether this name is an identity of the user: the own one, or one that is linked at present."""
+    if username.lower() == user_names.identity_name(user).lower():
+        return True
+    return LinkedIdentity.objects.filter(user=user, username__iexact=username).exists()
 
 
 def by_id(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LinkedIdentity]:
@@ -239,10 +243,11 @@ def _fill(row: LinkedIdentity, proven: Proven) -> None:
     Not so a mail address, which people choose themselves: it stays with the person who had it first.
     """
     same_name = LinkedIdentity.objects.filter(provider=proven.provider, username__iexact=proven.username)
-    former = list(same_name.exclude(subject=proven.subject))
-    row.username = _nameless(row, proven.username) if former and proven.name_is_address else proven.username
+    former = list(same_name.select_related("user").exclude(subject=proven.subject))
+    _rename(row, _nameless(row, proven.username) if former and proven.name_is_address else proven.username)
     for one in former if not proven.name_is_address else ():
-        LinkedIdentity.objects.filter(pk=one.pk).update(username=_nameless(one, one.username))
+        _rename(one, _nameless(one, one.username))
+        LinkedIdentity.objects.filter(pk=one.pk).update(username=one.username)
     row.email, row.email_verified = proven.email, proven.email_verified
     row.name, row.organization = proven.name, proven.organization
     row.last_used_at = timezone.now()
@@ -251,3 +256,10 @@ def _fill(row: LinkedIdentity, proven: Proven) -> None:
 def _nameless(row: LinkedIdentity, username: str) -> str:
     """A name of the same domain that nobody else has."""
     return f"{row.pk}@{username.rpartition('@')[2]}"
+
+
+def _rename(row: LinkedIdentity, name: str) -> None:
+    """The consents keep the name of the identity that gave them: `unlink` finds them by it."""
+    if row.username and row.username != name:
+        identity_renamed.send(LinkedIdentity, user=row.user, username=name, before=row.username)
+    row.username = name

@@ -103,8 +103,8 @@ def remove_all(user: User, actor: User | None = None) -> int:
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         deleted, _ = Passkey.objects.filter(user=user).delete()
         User.objects.filter(pk=user.pk).update(passkey_after_password=False)
-    if deleted:
-        account_changed.send(Passkey, user=user, what="passkeys_removed", name="", actor=actor)
+        if deleted:
+            account_changed.send(Passkey, user=user, what="passkeys_removed", name="", actor=actor)
     return deleted
 
 

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from django.db import transaction
 from oauth2_provider.models import Application
 
+from identity.audit import log as audit
 from identity.hidden import Secret
 from identity.models import ClientOptions, ClientSecret, User
+from identity.signals import account_changed
 
 from . import clients, token_values
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
@@ -62,18 +64,22 @@ def admit(client_id: str, name: str, redirect_uris: Sequence[str] = (), *, globu
     spec = ApplicationSpec(name, public=True, redirect_uris=redirect_uris)
     application = new(client_id=known, **_fields(spec))
     ClientOptions.objects.create(application=application, globus_code_page=globus_page)
+    audit.record(audit.What.CLIENT_ADMITTED, None, {**_facts(application), "redirect_uris": application.redirect_uris})
     return application
 
 
+@transaction.atomic
 def remove(client_id: str) -> None:
     """Remove a program that the operator admitted, with its tokens. Raises ClientNotFoundError."""
     try:
         admitted = Application.objects.filter(client_id=str(uuid.UUID(client_id)), user=None)
     except ValueError:
         raise ClientNotFoundError from None
-    admitted = admitted.exclude(registration_source=Application.RegistrationSource.DCR)
-    if not admitted.delete()[0]:
+    found = admitted.exclude(registration_source=Application.RegistrationSource.DCR).first()
+    if found is None:
         raise ClientNotFoundError
+    audit.record(audit.What.CLIENT_REMOVED, None, _facts(found))
+    found.delete()
 
 
 def find(user: User, client_id: str) -> Application:
@@ -100,7 +106,9 @@ def make(user: User, spec: ApplicationSpec) -> tuple[Application, Secret | None]
         raise TooManyClientsError(f"A user has at most {MAX_APPLICATIONS} applications")
     application = new(user=user, **_fields(spec))
     _keep_options(application, spec)
-    return application, None if spec.public else _new_secret(application, "first")[1]
+    secret = None if spec.public else _new_secret(application, "first")[1]
+    _changed(application, "application_made")
+    return application, secret
 
 
 def new(**fields: Any) -> Application:
@@ -197,12 +205,25 @@ def change(application: Application, spec: ApplicationSpec) -> Application:
         setattr(application, field, value)
     application.save()
     _keep_options(application, spec)
+    _changed(application, "application_changed")
     return application
 
 
+@transaction.atomic
 def delete(application: Application) -> None:
     """Delete an application with its tokens."""
+    _changed(application, "application_removed")
     application.delete()
+
+
+def _changed(application: Application, what: str) -> None:
+    """Inform the owner, as whom an application acts by its secret. A program that registered itself has no owner."""
+    if application.user is not None:
+        account_changed.send(Application, user=application.user, what=what, name=application.name)
+
+
+def _facts(application: Application) -> dict[str, str]:
+    return {"application": application.name, "client_id": application.client_id}
 
 
 def secrets_of(application: Application) -> list[ClientSecret]:
@@ -218,7 +239,9 @@ def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secre
     Application.objects.select_for_update(no_key=True).get(pk=application.pk)
     if ClientSecret.objects.filter(application=application).count() >= MAX_SECRETS:
         raise TooManyClientsError(f"An application has at most {MAX_SECRETS} secrets")
-    return _new_secret(application, name)
+    made = _new_secret(application, name)
+    _changed(application, "secret_added")
+    return made
 
 
 def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
@@ -227,6 +250,7 @@ def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secr
     return row, Secret(secret)
 
 
+@transaction.atomic
 def delete_secret(application: Application, secret_id: str) -> ClientSecret:
     """Raises ClientNotFoundError."""
     try:
@@ -236,4 +260,5 @@ def delete_secret(application: Application, secret_id: str) -> ClientSecret:
     if found is None:
         raise ClientNotFoundError
     ClientSecret.objects.filter(pk=found.pk).delete()
+    _changed(application, "secret_removed")
     return found

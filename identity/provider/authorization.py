@@ -153,11 +153,15 @@ def _check(names: list[str], request: Any) -> None:
 
 def reason_to_refuse(request: AuthorizationRequest, user: User, proof: Proof) -> str | None:
     """Why this user, signed in like this, cannot answer this request, in words; None when the user can."""
-    wanted = _words(request, "session_required_identities")
-    if wanted and not wanted <= _names(user):
-        return f"It asks for somebody else: {', '.join(sorted(wanted))}"
+    if wanted := _words(request, "session_required_identities"):
+        own, proven, names = _names(user, proof)
+        if not wanted <= names:
+            return f"It asks for somebody else: {', '.join(sorted(wanted))}"
+        # The own name stands for the account: any of its identities will do.
+        if not wanted & (own | proven):
+            return f"It asks that you sign in as {' or '.join(sorted(wanted))}"
     domains = request.required_domains
-    if domains and proof.domain not in domains:
+    if domains and not (proof.domain in domains and linked.is_held(user, proof.identity)):
         return f"It asks that you sign in with an identity of {' or '.join(domains)}"
     if request.fields.get("session_required_mfa", "").lower() in ("true", "1") and not proof.is_multi_factor:
         return "It asks for a second factor: a passkey, or a one-time code after your password"
@@ -170,11 +174,12 @@ def _words(request: AuthorizationRequest, name: str) -> set[str]:
     return {word.strip().lower() for word in request.fields.get(name, "").split(",") if word.strip()}
 
 
-def _names(user: User) -> set[str]:
-    """The ids and names of all identities of this user, in lower case."""
+def _names(user: User, proof: Proof) -> tuple[set[str], set[str], set[str]]:
+    """Ids and names, in lower case: of the user's own identity, of that of this sign-in, and of all."""
     own = {str(user.pk), user.username.lower(), user_names.identity_name(user).lower()}
-    rows = linked.of(user)
-    return own | {str(row.pk) for row in rows} | {row.username.lower() for row in rows}
+    rows = [{str(row.pk), row.username.lower()} for row in linked.of(user)]
+    proven = [row for row in rows if proof.identity.lower() in row]
+    return own, set().union(*proven), own.union(*rows)
 
 
 def grant(request: AuthorizationRequest, user: User, proof: Proof) -> str:

@@ -12,6 +12,7 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from identity.audit import log as audit
 from identity.models import SignIn, User
+from identity.signals import identity_removed, identity_renamed
 
 from . import issue, scopes
 
@@ -87,6 +88,27 @@ def is_agreed(user: User, application: Application, names: Collection[str], *, o
         found = found.filter(Exists(renewals))
     latest = found.order_by("-created_at").values_list("scope", flat=True)[:50]
     return any(set(names) <= set(scope.split()) for scope in latest)
+
+
+def listen() -> None:
+    identity_removed.connect(_identity_removed, dispatch_uid="consents of a removed identity end")
+    identity_renamed.connect(_identity_renamed, dispatch_uid="consents follow the name of their identity")
+
+
+def _identity_removed(user: User, username: str, **_: object) -> None:
+    """End the consents that were given in a sign-in with this identity, and all unused codes."""
+    begun = list(SignIn.objects.select_related("application").filter(user=user, identity__iexact=username))
+    for application in {sign_in.application for sign_in in begun}:
+        facts = {"application": application.name, "client_id": application.client_id, "identity": username}
+        audit.record(audit.What.CONSENT_WITHDRAWN, user, facts)
+    for sign_in in begun:
+        issue.end(sign_in)
+    # The text of a code names its identity, but cannot be searched; a program whose code is gone asks again.
+    Grant.objects.filter(user=user).delete()
+
+
+def _identity_renamed(user: User, username: str, before: str, **_: object) -> None:
+    SignIn.objects.filter(user=user, identity__iexact=before).update(identity=username)
 
 
 def withdraw(user: User, application: Application, actor: User | None = None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from identity import user_names
 from identity.linked import services as linked_identities
+from identity.linked import shown as shown_identity
 from identity.linked.models import LinkedIdentity
 from identity.models import User
 
@@ -44,7 +45,7 @@ class Identity:
     @property
     def provider_id(self) -> str:
         """The same for the same provider."""
-        return provider_id() if self.linked is None else str(uuid.uuid5(uuid.NAMESPACE_URL, self.linked.provider))
+        return provider_id() if self.linked is None else id_of_provider(self.linked.provider)
 
     @property
     def provider_name(self) -> str:
@@ -58,6 +59,17 @@ def of(user: User) -> list[Identity]:
     found = [Identity(user, one) for one in linked_identities.of(user)]
     own = Identity(user)
     return [found[0], own, *found[1:]] if found and found[0].linked and found[0].linked.primary else [own, *found]
+
+
+def shown(user: User) -> Identity:
+    """The one that is shown for the user."""
+    return Identity(user, shown_identity.primary_of(user))
+
+
+def of_sign_in(user: User, username: str) -> Identity:
+    """The identity with which the user has signed in. username: `name@domain`, or "": the user's own."""
+    same = (one for one in linked_identities.of(user) if one.username.lower() == username.lower())
+    return Identity(user, next(same, None))
 
 
 def with_ids(ids: Sequence[uuid.UUID]) -> list[Identity]:
@@ -96,6 +108,11 @@ def by_id(ids: Sequence[uuid.UUID]) -> list[User]:
 def by_username(names: Sequence[str]) -> list[User]:
     """The active users with these names, in the given order, as `with_usernames`."""
     return list(dict.fromkeys(one.user for one in with_usernames(names)))
+
+
+def id_of_provider(provider: str) -> str:
+    """The id that clients see of a provider (`LinkedIdentity.provider`)."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, provider))
 
 
 def provider_id() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
-from identity import user_names
+from identity.linked import shown
 from identity.models import SignIn, User
 
 from . import identities, issue, openid, scopes
@@ -49,7 +49,7 @@ def _facts(row: AccessToken | RefreshToken, user: User, scope: str) -> dict[str,
         "scope": scope,
         "client_id": row.application.client_id,
         "sub": str(user.pk),
-        "username": user_names.identity_name(user),
+        "username": shown.name_of(user),
         "name": openid.name_of(user),
         "email": user.email or None,
         "exp": _seconds(expires),
@@ -78,13 +78,14 @@ def _session(user: User, sign_in: SignIn | None) -> dict[str, Any]:
     """An application that authenticated by its secret alone has no session, because no person authenticated."""
     if sign_in is None:
         return {"session_id": None, "authentications": {}}
-    shown = {
+    identity = identities.of_sign_in(user, sign_in.identity)
+    facts = {
         "auth_time": _seconds(sign_in.authenticated_at),
-        "idp": identities.provider_id(),
+        "idp": identity.provider_id,
         "acr": None,
         "amr": _METHODS.get(sign_in.way),
     }
-    return {"session_id": str(sign_in.pk), "authentications": {str(user.pk): shown}}
+    return {"session_id": str(sign_in.pk), "authentications": {str(identity.id): facts}}
 
 
 #: Ways of signing in as methods of RFC 8176.

@@ -15,7 +15,7 @@ from django.conf import settings
 from jwcrypto import jwk, jwt
 from oauth2_provider.models import Application
 
-from identity import user_names
+from identity.linked import shown
 from identity.models import User
 
 from . import clients, scopes
@@ -49,7 +49,7 @@ def claims(user: User, names: Collection[str]) -> dict[str, Any]:
     """The claims that these scopes give about a user (OpenID Connect Core section 5.4)."""
     found: dict[str, Any] = {"sub": str(user.pk)}
     if scopes.PROFILE in names:
-        found |= {"name": name_of(user), "preferred_username": user_names.identity_name(user)}
+        found |= {"name": name_of(user), "preferred_username": shown.name_of(user)}
     if scopes.EMAIL in names:
         # Without an address there is no claim: clients take null for one (OpenID Connect Core section 5.3.2).
         found |= {"email": user.email} if user.email else {}

@@ -9,6 +9,9 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.db import transaction
+
+from identity.audit import log as audit
 from identity.error_categories import NotFoundError
 from identity.models import User, UserSession
 
@@ -59,7 +62,17 @@ def end(user: User, ref: str) -> None:
     key = next((key for key in keys if _ref(key) == ref), None)
     if key is None:
         raise SessionNotFoundError(ref[:64])
-    UserSession.objects.filter(pk=key).delete()
+    with transaction.atomic():
+        UserSession.objects.filter(pk=key).delete()
+        audit.record(audit.What.SESSION_ENDED, user, {"sessions": 1})
+
+
+def end_others(user: User, here: str) -> int:
+    """End the sessions of this user but `here`, at the user's own request; returns their number."""
+    with transaction.atomic():
+        if ended := end_all(user, here):
+            audit.record(audit.What.SESSION_ENDED, user, {"sessions": ended})
+    return ended
 
 
 def end_all(user: User, but: str = "") -> int:
@@ -89,4 +102,4 @@ def _ref(key: str) -> str:
     return hashlib.sha256(f"waybill session {key}".encode()).hexdigest()[:32]
 
 
-__all__ = ["ORIGIN", "OpenSession", "SessionNotFoundError", "end", "end_all", "of", "origin_of"]
+__all__ = ["ORIGIN", "OpenSession", "SessionNotFoundError", "end", "end_all", "end_others", "of", "origin_of"]

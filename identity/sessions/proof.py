@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+#: Seconds after a sign-in in which a session may change how its user signs in, or what acts for the user.
+RECENT = 600.0
 #: The ways of signing in that take two factors, or a device that verifies its owner.
 SECOND_FACTOR = frozenset({"code", "second", "passkey"})
 
@@ -31,6 +33,11 @@ class Proof:
     @property
     def is_multi_factor(self) -> bool:
         return self.way in SECOND_FACTOR
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether it may add a way in: a session that was left open, or stolen, may not."""
+        return self.age() < RECENT
 
     def age(self) -> float:
         """Seconds since the sign-in."""

@@ -48,12 +48,12 @@ class App:
         """Tokens by its secret alone."""
         return self.token(grant_type="client_credentials", scope=scope)
 
-    def code(self, user: User, scope: str, redirect_uri: str = CALLBACK, **more: str) -> str:
-        """The user says yes; the code that comes of it."""
+    def code(self, user: User, scope: str, redirect_uri: str = CALLBACK, *, signed_in_as: str = "", **more: str) -> str:
+        """The user says yes; the code that comes of it. signed_in_as: an identity of a provider; "": the own name."""
         asked = authorization.read(self.question(scope, redirect_uri, **more), HERE)
-        return answered(
-            authorization.grant(asked, user, Proof(datetime.now(UTC), "password", user_names.identity_name(user)))
-        )["code"]
+        way = "provider" if signed_in_as else "password"
+        proof = Proof(datetime.now(UTC), way, signed_in_as or user_names.identity_name(user))
+        return answered(authorization.grant(asked, user, proof))["code"]
 
     def question(self, scope: str, redirect_uri: str = CALLBACK, **more: str) -> str:
         fields = {"client_id": self.id, "redirect_uri": redirect_uri, "response_type": "code", "scope": scope}

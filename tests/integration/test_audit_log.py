@@ -108,7 +108,11 @@ def test_changes_of_ways_to_sign_in_name_the_operator_where_it_was_one(alice: Us
     with origin.comes_from(origin.Origin(actor=origin.OPERATOR)):
         tokens.make(alice, "by hand")
     tokens.revoke_own(alice, row.pk)
-    assert [what for what, *_ in acts()] == ["token_made", "token_made", "token_revoked"]
+    assert [(what, actor) for what, _user, actor, _way in acts()] == [
+        ("token_made", ""),
+        ("token_made", "operator"),
+        ("token_revoked", ""),
+    ]
     assert AuditEvent.objects.filter(details__contains={"name": "backup"}).count() == 2
     assert token.value not in str(list(AuditEvent.objects.values_list("details", flat=True)))
 

@@ -7,7 +7,7 @@ from oauth2_provider.models import Application
 
 from deploy import cli
 from deploy.stack.errors import StackError
-from identity.models import User
+from identity.models import AuditEvent, User
 from identity.provider import clients
 from transferapi.config import load
 
@@ -41,6 +41,16 @@ def test_a_program_is_admitted_by_its_id_and_removed(capsys: pytest.CaptureFixtu
     assert clients.find(ID) is None
     with pytest.raises(StackError, match="No such client"):
         waybill("client", "remove", "--id", ID)
+
+
+def test_what_the_operator_admits_and_removes_is_in_the_audit_log() -> None:
+    waybill("client", "add", "--id", ID, "--label", "Parsl")
+    waybill("client", "remove", "--id", ID)
+    rows = AuditEvent.objects.order_by("pk")
+    assert [(row.what, row.details["client_id"], row.details["application"]) for row in rows] == [
+        ("client_admitted", ID, "Parsl"),
+        ("client_removed", ID, "Parsl"),
+    ]
 
 
 def test_the_page_of_globus_can_be_refused() -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from deploy import cli, user_commands
 from deploy.stack.errors import StackError
 from endpoints.models import Endpoint
-from identity.models import Passkey, User
+from identity.models import AuditEvent, Passkey, User
 from identity.one_time_codes import services as one_time_codes
 from identity.ssh_keys import services as ssh_keys
 from tests.integration.test_ssh_keys import new_line
@@ -133,3 +133,5 @@ def test_the_operator_removes_the_passkeys_of_a_user(alice: User, capsys: pytest
     assert "1 removed" in capsys.readouterr().out
     assert not Passkey.objects.exists()
     assert User.objects.get(pk=alice.pk).passkey_after_password is False
+    assert waybill("user", "no-passkeys", "alice") == 0
+    assert list(AuditEvent.objects.values_list("what", "username")) == [("passkeys_removed", "alice")]

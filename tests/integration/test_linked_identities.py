@@ -15,7 +15,7 @@ from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
 from identity import tokens
 from identity.hidden import Secret
-from identity.linked import services
+from identity.linked import services, shown
 from identity.linked.errors import (
     IdentityInactiveError,
     IdentityNotFoundError,
@@ -27,13 +27,14 @@ from identity.linked.errors import (
 )
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import MAX_SUBJECT, Proven, name_at
-from identity.models import User
+from identity.models import AuditEvent, User
 from identity.provider import identities
 from identity.sign_up import invitations
 from identity.sign_up.errors import AccountExistsError, AddressNotProvenError, SignUpClosedError
 from identity.sign_up.policy import parse
 from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.pages import Browser
+from tests.integration.provider import CALLBACK, App, get, make
 from tests.integration.rest import Answer, Api, assert_error, read
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
@@ -115,7 +116,7 @@ def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db
         services.sign_up(proof(email="al@example.org", email_verified=False), "liddell")
     user = services.sign_up(verified, "liddell")
     assert (user.username, user.get_full_name(), user.has_usable_password()) == ("liddell", "Al Liddell", False)
-    primary = services.primary_of(user)
+    primary = shown.primary_of(user)
     assert primary is not None
     assert primary.username == "al@example.org"
     assert services.sign_in(proof()) == user
@@ -192,12 +193,12 @@ def test_nobody_unlinks_what_is_not_theirs(alice: User, bob: User) -> None:
 
 def test_one_identity_is_primary_or_the_users_own_name(alice: User) -> None:
     rows = [services.link(alice, proof(f"s-{number}"), time.time()) for number in range(2)]
-    assert services.primary_of(alice) is None
+    assert shown.primary_of(alice) is None
     for row in rows:
         services.set_primary(alice, row.pk)
         assert services.of(alice)[0] == row
     services.set_primary(alice, alice.pk)
-    assert services.primary_of(alice) is None
+    assert shown.primary_of(alice) is None
 
 
 def test_a_name_that_the_provider_gave_to_somebody_else_leaves_the_former_holder(alice: User, bob: User) -> None:
@@ -357,3 +358,49 @@ def test_rest_keeps_the_last_way_to_sign_in(alice: User, browser: Browser) -> No
     session.save()
     assert_error(_rest(browser, row), 409, "Conflict")
     assert services.of(alice) == [row]
+
+
+# ---- what an identity leaves behind
+
+
+def consent(app: App, user: User, identity: str) -> tuple[str, str]:
+    """The access token and the refresh token of a consent that was given in a sign-in with this identity."""
+    code = app.code(user, "openid", access_type="offline", signed_in_as=identity)
+    answer = app.token(grant_type="authorization_code", code=code, redirect_uri=CALLBACK)
+    assert answer.status == 200, answer.body
+    return answer.body["access_token"], answer.body["refresh_token"]
+
+
+def works(app: App, tokens_: tuple[str, str]) -> tuple[bool, bool]:
+    access, refresh = tokens_
+    renewed = app.token(grant_type="refresh_token", refresh_token=refresh)
+    return get("/v2/oauth2/userinfo", access).status == 200, renewed.status == 200
+
+
+def test_the_consents_that_an_identity_gave_end_with_it(alice: User, bob: User) -> None:
+    app = make(bob, CALLBACK)
+    row = services.link(alice, proof(), time.time())
+    by_it, by_own = consent(app, alice, "al@example.org"), consent(app, alice, "")
+    unused = app.code(alice, "openid", signed_in_as="al@example.org")
+    assert works(app, by_it) == works(app, by_own) == (True, True)
+    services.unlink(alice, row.pk)
+    assert works(app, by_it) == (False, False)
+    assert works(app, by_own) == (True, True)
+    late = app.token(grant_type="authorization_code", code=unused, redirect_uri=CALLBACK)
+    assert (late.status, late.body["error"]) == (400, "invalid_grant")
+    [event] = AuditEvent.objects.filter(what="consent_withdrawn")
+    assert (event.username, event.details["identity"]) == ("alice", "al@example.org")
+
+
+def test_the_consents_follow_an_identity_whose_name_changes(alice: User, bob: User) -> None:
+    """Its own provider renames it, and then gives the name to another person."""
+    app = make(bob, CALLBACK)
+    row = services.link(alice, proof(), time.time())
+    first = consent(app, alice, "al@example.org")
+    services.sign_in(proof(username="al.l@example.org"))
+    second = consent(app, alice, "al.l@example.org")
+    services.link(bob, proof("s-2", username="al.l@example.org"), time.time())
+    others = consent(app, bob, "al.l@example.org")
+    services.unlink(alice, row.pk)
+    assert works(app, first) == works(app, second) == (False, False)
+    assert works(app, others) == (True, True)

@@ -20,7 +20,7 @@ from identity.audit.models import AuditEvent
 from identity.federation import pending
 from identity.federation.openid import metadata
 from identity.federation.providers import parse_providers
-from identity.linked import services
+from identity.linked import services, shown
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User, UserSession
@@ -558,10 +558,10 @@ def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, 
     assert LINKED in browser.text
     assert "Link an identity of The Lab" in browser.text
     browser.post(f"/account/identities/{row.pk}/primary")
-    assert services.primary_of(alice) == row
+    assert shown.primary_of(alice) == row
     browser.get("/account")
     browser.post(f"/account/identities/{alice.pk}/primary")
-    assert services.primary_of(alice) is None
+    assert shown.primary_of(alice) is None
     browser.get("/account")
     assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink", confirmed="yes").status_code == 404
     browser.get("/account")

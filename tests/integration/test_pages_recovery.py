@@ -189,11 +189,11 @@ def test_a_mail_that_is_sent_again_has_another_code(alice: User, server: MailSer
     ask("alice")
     recovery.answer_requests()
     mail = Mail.objects.get()
-    first, second = account_mails.body_of(mail), account_mails.body_of(mail)
+    first, second = account_mails.letter_of(mail), account_mails.letter_of(mail)
     assert first is not None
     assert first != second
     RecoveryLink.objects.update(expires_at=moment(None) - timedelta(seconds=1))
-    assert account_mails.body_of(mail) is None
+    assert account_mails.letter_of(mail) is None
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import ApiToken, AuditEvent, OneTimeCodeSecret, Passkey, RecoveryLink, SignIn, User
 from identity.passwords import recovery
+from identity.sessions.proof import RECENT
 from identity.user_accounts import NotStaffError
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, make
 from transferapi.tasks.models import Mail
-from webui.sign_in.session_start import FRESH, SIGNED_IN_AT
+from webui.sign_in.session_start import SIGNED_IN_AT
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 EVIL = '<img src=x onerror="alert(1)">\u202egnp.exe'
@@ -80,7 +81,7 @@ def audited(what: str) -> tuple[str, str]:
 def age(browser: Browser) -> None:
     """Let the sign-in of this browser be too old for what is dangerous."""
     session = browser.client.session
-    session[SIGNED_IN_AT] -= FRESH + 1
+    session[SIGNED_IN_AT] -= RECENT + 1
     session.save()
 
 

@@ -176,7 +176,7 @@ def test_a_program_that_registered_itself_looks_up_nobody(bob: User) -> None:
     assert_error(by_basic(program, "GET", "/v2/api/identities", usernames="bob"), 401)
 
 
-def test_there_is_one_identity_provider(api: Api) -> None:
+def test_where_nothing_is_configured_there_is_one_identity_provider(api: Api) -> None:
     [one] = api.get("/v2/api/identity_providers").body["identity_providers"]
     assert one["domains"] == ["127.0.0.1"]
     asks = [({"ids": one["id"]}, 1), ({"ids": str(uuid.uuid4())}, 0)]

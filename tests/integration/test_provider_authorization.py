@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,9 @@ from urllib.parse import urlencode
 import pytest
 
 from identity import bearer
+from identity.linked import services as linked
+from identity.linked.models import LinkedIdentity
+from identity.linked.proven import Proven
 from identity.models import User
 from identity.provider import applications, authorization, scopes
 from identity.provider.applications import ApplicationSpec
@@ -358,11 +362,46 @@ def test_a_second_factor_is_asked_for_where_the_application_wants_one(
     ) is wrong
 
 
+def link(user: User, username: str, subject: str = "s-1") -> LinkedIdentity:
+    return linked.link(user, Proven.of("oidc:https://id.example", subject, username, time.time()), time.time())
+
+
 def test_the_identity_of_the_sign_in_decides_about_the_domain(portal: App, alice: User) -> None:
     asked = ask(portal, session_required_single_domain="example.org")
+    row = link(alice, "alice@example.org")
+    link(alice, "alice@evil.example.org", "s-2")
     for identity, wrong in (("alice@127.0.0.1", True), ("alice@example.org", False), ("alice@evil.example.org", True)):
         proof = Proof(datetime.now(UTC), "provider", identity)
         assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
+
+    linked.unlink(alice, row.pk)
+    proof = Proof(datetime.now(UTC), "provider", "alice@example.org")
+    assert authorization.reason_to_refuse(asked, alice, proof) is not None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "signed_in_as", "wrong"),
+    [
+        ("al@example.edu", "alice@127.0.0.1", True),
+        ("{linked}", "alice@127.0.0.1", True),
+        ("{linked}", "other@example.org", True),
+        ("{linked}", "AL@example.edu", False),
+        ("Al@Example.edu", "al@example.edu", False),
+        ("{linked},other@example.org", "other@example.org", False),
+        # The id of the account, which our own demands send, and its name stand for all of its identities.
+        ("{id}", "al@example.edu", False),
+        ("{id},{linked}", "alice@127.0.0.1", False),
+        ("alice@127.0.0.1", "al@example.edu", False),
+    ],
+)
+def test_an_identity_that_is_asked_for_is_that_of_the_sign_in(
+    portal: App, alice: User, wanted: str, signed_in_as: str, wrong: bool
+) -> None:
+    row = link(alice, "al@example.edu")
+    link(alice, "other@example.org", "s-2")
+    asked = ask(portal, session_required_identities=wanted.format(id=alice.pk, linked=row.pk))
+    proof = Proof(datetime.now(UTC), "provider", signed_in_as)
+    assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
 
 
 def test_a_client_that_is_gone_gets_no_answer(portal: App, alice: User, bob: User) -> None:

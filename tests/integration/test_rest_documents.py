@@ -461,7 +461,8 @@ def test_a_list_costs_the_same_however_long_it_is(
         make_endpoint(alice, f"more{number}")
         with django_assert_num_queries(2):  # the token, the tasks with their endpoints and owners
             assert len(api.get("/task_list").body["DATA"]) == number + 1
-        with django_assert_num_queries(5):  # the token, the endpoints, their servers and agents, their tasks
+        # The token, the endpoints, their servers and agents, their tasks, the primary identities of their owners.
+        with django_assert_num_queries(6):
             assert len(api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]) == number + 3
 
 
@@ -471,7 +472,8 @@ def test_a_task_and_an_endpoint_are_one_look_each(
     api.get("/submission_id")
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}")
-    with django_assert_num_queries(5):  # and its servers and agent, and whether a task uses it
+    # And its servers and agent, whether a task uses it, and the primary identity of its owner.
+    with django_assert_num_queries(6):
         api.get("/endpoint/ep1")
     with django_assert_num_queries(1):
         api.get("/submission_id")

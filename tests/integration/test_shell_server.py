@@ -14,8 +14,9 @@ import pexpect
 import pytest
 from django.db import connections
 
+from endpoints.models import Endpoint
 from identity.hidden import Secret
-from identity.models import User
+from identity.models import AuditEvent, User
 from identity.one_time_codes import services as one_time_codes
 from identity.one_time_codes import totp
 from identity.ssh_keys import services as ssh_keys
@@ -306,6 +307,23 @@ def test_a_user_with_one_time_codes_needs_password_and_code(with_password: Shell
     assert log_in(with_password, PASSWORD, codes[0].value).recv_exit_status() == 0
     with pytest.raises(paramiko.AuthenticationException):
         log_in(with_password, PASSWORD, codes[0].value)
+
+
+def test_a_code_after_the_password_is_a_second_factor_here_too(with_password: ShellServer, alice: User) -> None:
+    endpoint = make_endpoint(alice, "strict")
+    Endpoint.objects.filter(pk=endpoint.pk).update(mfa_required=True)
+    by_password = log_in(with_password, PASSWORD, words="ls strict/~/")
+    assert by_password.recv_exit_status() != 0
+    assert b"second factor" in (said := by_password.makefile_stderr().read()) or b"one-time code" in said
+    enrolment = one_time_codes.begin_enrolment(alice)
+    secret = base64.b32decode(enrolment.secret.value.replace(" ", "").upper())
+    codes = one_time_codes.confirm(alice, Secret(totp.code(secret, totp.step_at(time.time()))))
+    with_code = log_in(with_password, PASSWORD, codes[0].value, words="ls strict/~/")
+    with_code.recv_exit_status()
+    # The demand is met; the server of the endpoint is not there.
+    assert b"one-time code" not in with_code.makefile_stderr().read()
+    rows = AuditEvent.objects.filter(what="signed_in").order_by("pk")
+    assert [(row.way, row.details.get("second_factor")) for row in rows] == [("ssh", None), ("ssh", "code")]
 
 
 @pytest.fixture

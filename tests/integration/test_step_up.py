@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from endpoints import registry
+from endpoints.assurance import demands
 from endpoints.errors import EndpointInvalidError, StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.sharing import access_rules, shares
 from endpoints.sharing.access_rules import RuleSpec
 from identity import tokens, user_names
+from identity.linked import services as linked
+from identity.linked.models import LinkedIdentity
+from identity.linked.proven import Proven
 from identity.models import User
 from identity.sessions.proof import Background, Present, Proof, proven_by
 from tests.integration.cast import submit, take
@@ -35,8 +40,15 @@ def signed_in(minutes: float = 0, identity: str = "", way: str = "password") -> 
     return Proof(datetime.now(UTC) - timedelta(minutes=minutes), way, identity or "alice@127.0.0.1")
 
 
+def link(user: User, username: str = "alice@example.org", subject: str = "s-1") -> LinkedIdentity:
+    return linked.link(user, Proven.of("oidc:https://id.example", subject, username, time.time()), time.time())
+
+
 @pytest.fixture
-def strict(ep1: Endpoint) -> Endpoint:
+def strict(alice: User, ep1: Endpoint) -> Endpoint:
+    link(alice)
+    link(alice, "alice@evil.example.org", "s-2")
+    link(alice, "alice@example.org@evil.net", "s-3")
     return demand(ep1, authentication_timeout_mins=30, authentication_domains=["example.org"])
 
 
@@ -66,6 +78,28 @@ def test_a_demand_is_met_by_a_sign_in_of_the_domain_that_is_new_enough(
                     registry.resolve(alice, "ep1", verb)
         # The document shows the demand, so that its readers can meet it.
         assert registry.resolve(alice, "ep1", Permission.VIEW) == strict
+
+
+def test_an_identity_that_is_no_longer_linked_meets_no_demand(alice: User, bob: User, strict: Endpoint) -> None:
+    row = linked.of(alice)[0]
+    with proven_by(lambda: signed_in(identity="alice@example.org")):
+        assert registry.resolve(alice, "ep1", Permission.BROWSE) == strict
+        linked.unlink(alice, row.pk)
+        link(bob, row.username, row.subject)
+        with pytest.raises(StepUpRequiredError):
+            registry.resolve(alice, "ep1", Permission.BROWSE)
+
+
+def test_a_demand_without_a_domain_asks_for_no_identity(
+    alice: User, ep1: Endpoint, django_assert_num_queries: Any
+) -> None:
+    found = signed_in(identity="alice@gone.example")
+    place = demand(ep1, authentication_timeout_mins=30)
+    with proven_by(lambda: found), django_assert_num_queries(0):
+        demands.check(alice, Permission.BROWSE, place)
+    demand(ep1, authentication_domains=["gone.example"])
+    with proven_by(lambda: found), django_assert_num_queries(1), pytest.raises(StepUpRequiredError):
+        demands.check(alice, Permission.BROWSE, place)
 
 
 def test_a_name_of_this_service_is_of_its_domain(alice: User, ep1: Endpoint, settings: Any) -> None:

@@ -9,6 +9,8 @@ class TasksConfig(AppConfig):
         from endpoints.signals import access_given, host_key_settled, pause_rules_changed
         from identity.signals import (
             account_changed,
+            address_changed,
+            address_wanted,
             credential_stored,
             recovery_wanted,
             user_deactivated,
@@ -29,6 +31,8 @@ class TasksConfig(AppConfig):
         rotation.register(webhooks.SEALED)
         account_changed.connect(account_mails.changed, dispatch_uid="a mail about a changed way to sign in")
         recovery_wanted.connect(account_mails.recovery_wanted, dispatch_uid="a mail with a link for a new password")
+        address_wanted.connect(account_mails.address_wanted, dispatch_uid="a mail with a link to a new address")
+        address_changed.connect(account_mails.address_changed, dispatch_uid="a notice to the former address")
         user_deactivated.connect(ended_accounts.user_deactivated, dispatch_uid="tasks of deactivated users")
         user_deleted.connect(ended_accounts.user_deleted, dispatch_uid="webhooks of deleted users")
         access_given.connect(task_mails.access_given, dispatch_uid="a mail to whom access is given")

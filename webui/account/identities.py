@@ -6,16 +6,14 @@ import uuid
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from identity.linked import services
-from identity.linked.errors import ProofTooOldError
 from identity.models import User
-from webui.page import ACCOUNT, to_sign_in
-from webui.sign_in.session_start import signed_in_at
 
 from .questions import asking
+from .recent_sign_in import recently_signed_in
 
 SECTION = "identities"
 
@@ -32,12 +30,9 @@ def context(user: User) -> dict[str, Any]:
 
 
 @asking("identity")
-def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str | HttpResponse:
+@recently_signed_in(SECTION)
+def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str:
     """Only just after a sign-in: a stolen session must not take the ways to sign in from its owner."""
-    try:
-        services.check_fresh(signed_in_at(request))
-    except ProofTooOldError:
-        return to_sign_in(f"{ACCOUNT}#{SECTION}", again=True)
     services.unlink(user, identity, request.session.session_key or "")
     return _("The identity is no longer linked.")
 

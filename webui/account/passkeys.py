@@ -8,19 +8,20 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from identity.models import User
 from identity.passkeys import services
 from identity.passkeys.errors import PasskeyError
-from webui.page import ACCOUNT, signed_in, to_sign_in, user_of
+from webui.page import signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.passkey_site import place
 from webui.sign_in.session_start import signed_in_recently
 
 from .questions import ask, asking
+from .recent_sign_in import again, recently_signed_in
 
 SECTION = "passkeys"
 
@@ -38,17 +39,16 @@ def context(request: HttpRequest, user: User) -> dict[str, Any]:
 @require_POST
 def options(request: HttpRequest) -> HttpResponse:
     """The options of `navigator.credentials.create`; or the page on which the user signs in again before."""
-    if not _is_recent(request):
-        return JsonResponse({"again": _again().url}, status=403)
+    if not signed_in_recently(request):
+        return JsonResponse({"again": again(SECTION).url}, status=403)
     try:
         return JsonResponse(services.begin_new(user_of(request), request.session))
     except PasskeyError as error:
         return JsonResponse({"message": said(error.message)}, status=409)
 
 
-def add(request: HttpRequest, user: User) -> str | HttpResponse:
-    if not _is_recent(request):
-        return _again()
+@recently_signed_in(SECTION)
+def add(request: HttpRequest, user: User) -> str:
     row = services.add(user, request.session, request.POST.get("credential", ""), request.POST.get("label", ""))
     return _("The passkey %(name)s signs you in from now on.") % {"name": row.label}
 
@@ -64,21 +64,11 @@ def remove(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
     return _("The passkey is removed.")
 
 
+@recently_signed_in(SECTION)
 def second_factor(request: HttpRequest, user: User) -> str | HttpResponse:
     """Whether sign-in by password asks for a passkey too; like a new passkey, only just after a sign-in."""
-    if not _is_recent(request):
-        return _again()
     wanted = request.POST.get("wanted") == "yes"
     if not wanted and (question := ask(request, "password_alone")):
         return question
     services.ask_after_password(user, wanted=wanted)
     return _("Sign-in asks for a passkey after your password.") if wanted else _("Your password alone signs you in.")
-
-
-def _is_recent(request: HttpRequest) -> bool:
-    """Whether the user has just signed in: a stolen session must not add a way to sign in."""
-    return signed_in_recently(request)
-
-
-def _again() -> HttpResponseRedirect:
-    return to_sign_in(f"{ACCOUNT}#{SECTION}", again=True)

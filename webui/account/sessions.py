@@ -14,10 +14,10 @@ from identity.accounts import deactivation
 from identity.models import User
 from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession
-from webui.page import ACCOUNT, problem, to_sign_in
-from webui.sign_in.session_start import signed_in_recently
+from webui.page import problem
 
 from .questions import asking
+from .recent_sign_in import recently_signed_in
 
 SECTION = "sessions"
 _WAYS = {
@@ -69,14 +69,13 @@ def end(request: HttpRequest, user: User, session: str) -> str:
 
 @asking("sessions")
 def end_others(request: HttpRequest, user: User) -> str:
-    ended = open_sessions.end_all(user, request.session.session_key or "")
+    ended = open_sessions.end_others(user, request.session.session_key or "")
     return ngettext("One other session has ended.", "%(ended)d other sessions have ended.", ended) % {"ended": ended}
 
 
-def deactivate(request: HttpRequest, user: User) -> str | HttpResponse:
+@recently_signed_in("deactivate")
+def deactivate(request: HttpRequest, user: User) -> HttpResponse:
     """Deactivate the account of the reader, who has just signed in."""
-    if not signed_in_recently(request):
-        return to_sign_in(f"{ACCOUNT}#deactivate", again=True)
     deactivation.deactivate_own(user)
     logout(request)
     text = _("Nobody signs in to it any more, and its tasks are canceled. The operator can activate it again.")

@@ -23,6 +23,7 @@ from webui.reasons import said
 from .answers import Refusal
 from .page import LIFETIMES, done, page
 from .questions import asking
+from .recent_sign_in import recently_signed_in
 
 SECTION = "ssh-keys"
 #: The fields of the form by their names in `KeyFieldInvalidError`.
@@ -33,6 +34,7 @@ _FIELDS = {"label": "label", "expires": "days", "commands": "commands", "endpoin
 @sensitive_post_parameters("public_key")
 @signed_in
 @require_POST
+@recently_signed_in(SECTION)
 def add(request: HttpRequest) -> HttpResponse:
     user, given = user_of(request), request.POST
     days = given.get("days", "")

@@ -8,7 +8,18 @@ from typing import Any
 from django.http import HttpResponse
 from django.urls import URLPattern, path
 
-from . import credentials, identities, mails, one_time_codes, passkeys, sessions, ssh_keys, views, webhooks
+from . import (
+    credentials,
+    identities,
+    mail_address,
+    mails,
+    one_time_codes,
+    passkeys,
+    sessions,
+    ssh_keys,
+    views,
+    webhooks,
+)
 from .page import change_in
 
 
@@ -50,6 +61,9 @@ urlpatterns: list[URLPattern] = [
     _form("credentials/<uuid:credential>/remove", credentials.remove, credentials.SECTION),
     _form("identities/<uuid:identity>/unlink", identities.unlink, identities.SECTION),
     _form("identities/<uuid:identity>/primary", identities.make_primary, identities.SECTION),
+    path("account/address", mail_address.confirm),
+    path("account/address/link", mail_address.link),
+    _form("mails/address", mail_address.ask, mail_address.SECTION, "email"),
     _form("mails", mails.choose, mails.SECTION),
     _form("mails/language", mails.choose_language, mails.SECTION, "language"),
 ]

@@ -35,6 +35,7 @@ from webui.sign_in.session_start import device, refused
 from .answers import Refusal, Shown
 from .page import LIFETIMES, done, given_access, line, page, proven
 from .questions import asking
+from .recent_sign_in import recently_signed_in
 
 
 @signed_in
@@ -45,6 +46,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 @require_POST
+@recently_signed_in("tokens")
 def make_token(request: HttpRequest) -> HttpResponse:
     label = line(request.POST.get("label", ""))
     days = request.POST.get("days", "")
@@ -74,6 +76,7 @@ def revoke_token(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
 
 @signed_in
 @require_POST
+@recently_signed_in("apps")
 def make_app(request: HttpRequest) -> HttpResponse:
     name, uris = request.POST.get("name", ""), request.POST.get("redirect_uris", "").split()
     try:
@@ -87,6 +90,7 @@ def make_app(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 @require_POST
+@recently_signed_in("apps")
 def new_secret(request: HttpRequest, client_id: str) -> HttpResponse:
     """Add a secret. The old ones stay valid until they are deleted, so that a change interrupts nothing."""
     try:
@@ -123,6 +127,7 @@ def withdraw(request: HttpRequest, client_id: str) -> HttpResponse:
 
 @signed_in
 @require_POST
+@recently_signed_in("certificates")
 def add_certificate(request: HttpRequest) -> HttpResponse:
     subject, label = request.POST.get("subject", ""), line(request.POST.get("label", ""))
     try:

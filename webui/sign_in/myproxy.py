@@ -69,7 +69,7 @@ def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
     username, address = request.POST.get("username", ""), address_of(request)
     shown = myproxy.identity_name(server, username)
     user = linked.user_of_name(server.id, shown)
-    counter = password_sign_in.count_attempt(f"{server.id} {username}", address, user, device(request))
+    attempt = password_sign_in.count_attempt(f"{server.id} {username}", address, user, device(request))
     passphrase = Secret(request.POST.get("passphrase", ""))
     try:
         with waiting_slot(request):
@@ -80,7 +80,7 @@ def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
     except PassphraseRefusedError as error:
         audit.record_refusal(user, "provider", address, type(error).__name__, provider=server.id)
         raise
-    password_sign_in.forget_attempts(counter)
+    password_sign_in.forget_attempts(attempt)
     return proven
 
 

@@ -41,7 +41,6 @@ from identity.networks import network_of
 from identity.password_sign_in import SignInError
 from identity.sign_up import rules
 from identity.sign_up.errors import SignUpError
-from identity.sign_up.requests import MOST_OF_A_NETWORK
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import ACCOUNT, own_path, show, to_sign_in
@@ -53,6 +52,9 @@ from .sign_up import INVITATION_COOKIE, invitation_of
 
 #: Sign-ins that one network may begin in five minutes: each asks a provider, and keeps a session.
 MOST_BEGUN = 100
+#: Accounts that one network may ask for in five minutes, for identities that were proven; taken names count. A course
+#: makes its accounts at one time. Sign-up by mail has a counter of its own, because it sends mails.
+MOST_SIGN_UPS = 100
 #: The names in the session of an identity that nobody has linked yet, and whether the person was asked for it.
 UNKNOWN, UNKNOWN_ANEW = "unknown_identity", "unknown_identity_anew"
 SECTION = f"{ACCOUNT}#identities"
@@ -178,7 +180,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         return form(request, after, reason=SignInNotBegunError().message, status=400, is_answer=True)
     proven = Proven.of_document(kept)
     try:
-        password_sign_in.count_request("sign-up", address_of(request), MOST_OF_A_NETWORK)
+        password_sign_in.count_request("identity-sign-up", address_of(request), MOST_SIGN_UPS)
         user = linked.sign_up(proven, request.POST.get("username", ""), invitation_of(request))
     except SignInError as error:
         return refused(_unknown(request, proven, after, said(error.reason), status_of(error)), error)

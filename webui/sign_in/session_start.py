@@ -20,7 +20,7 @@ from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from identity.sessions import open_sessions
-from identity.sessions.proof import Proof
+from identity.sessions.proof import RECENT, Proof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 
@@ -32,8 +32,6 @@ SIGNED_IN_ANEW = "signed_in_anew"
 SIGNED_IN_WITH = authentication.SIGNED_IN_WITH
 #: The name in the session of a sign-in that waits for its second factor.
 PENDING = "pending_sign_in"
-#: Seconds for which a sign-in is recent: for the page that asked for it, and for a new way to sign in.
-FRESH = 600
 #: Characters of a device token; none of ours is longer.
 _MAX_DEVICE = 400
 _AUTHORIZE = "/v2/oauth2/authorize"
@@ -88,11 +86,6 @@ def signed_in_at(request: HttpRequest) -> float:
     return float(request.session.get(SIGNED_IN_AT, 0.0))
 
 
-def signed_in_recently(request: HttpRequest) -> bool:
-    """Whether the user of this session has just signed in: a stolen session must change no way to sign in."""
-    return time.time() - signed_in_at(request) < FRESH
-
-
 def proof_of(request: HttpRequest) -> Proof:
     """When and how the user of this session signed in."""
     found = authentication.of_session(request)
@@ -100,12 +93,17 @@ def proof_of(request: HttpRequest) -> Proof:
     return found
 
 
+def signed_in_recently(request: HttpRequest) -> bool:
+    """Whether the user of this session has just signed in: a stolen session must change no way to sign in."""
+    return proof_of(request).is_recent
+
+
 def is_anew(request: HttpRequest) -> bool:
     """Whether the user was asked to sign in just now, for this very address."""
     asked_for = request.session.get(SIGNED_IN_FOR) == _digest(request.get_full_path())
     begun_at = float(request.session.get(open_sessions.ORIGIN, {}).get("begun_at") or 0.0)
     # A session that an earlier version of this service has begun has no note.
-    return asked_for and request.session.get(SIGNED_IN_ANEW, True) and time.time() - begun_at < FRESH
+    return asked_for and request.session.get(SIGNED_IN_ANEW, True) and time.time() - begun_at < RECENT
 
 
 def is_fresh(request: HttpRequest) -> bool:

@@ -14,6 +14,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from endpoints.errors import StepUpRequiredError
+from identity.linked import shown
+from identity.models import User
 from webui import assets, icons
 from webui.sign_in import step_up
 
@@ -39,6 +41,11 @@ def icon(name: str, size: int = 20, label: str = "") -> SafeString:
 def name(text: object) -> SafeString:
     """A name from an endpoint: isolated, so that it cannot turn the text around it, and with nothing unseen in it."""
     return format_html('<bdi class="name">{}</bdi>', mark_safe("".join(_visible(str(text)))))  # noqa: S308 - escaped
+
+
+@register.filter
+def shown_name(user: User) -> str:
+    return shown.short_name_of(user)
 
 
 @register.filter

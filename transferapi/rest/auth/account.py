@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import IsAuthenticated
@@ -13,7 +14,7 @@ from identity import certificate_subjects, tokens
 from identity.linked import services as linked
 from identity.sessions import proof
 from identity.sessions.proof import Proof
-from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication
+from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSession
 from transferapi.rest.http.base import View, created, listing, result
 from transferapi.rest.http.client_certificates import subject_of
 from transferapi.rest.http.errors import BadRequest
@@ -32,7 +33,14 @@ class AccountView(View):
     permission_classes = (IsAuthenticated, NotByApplication, HasScope)
 
 
-class ApiTokens(AccountView):
+class WaysInView(AccountView):
+    """A list of ways to sign in, to which a POST adds one."""
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), *([RecentSession()] if self.request.method == "POST" else [])]
+
+
+class ApiTokens(WaysInView):
     @description.operation("List your API tokens", answer="api_token_list")
     def get(self, request: Request) -> Response:
         return Response(listing("api_token_list", [documents.API_TOKEN.document(row) for row in tokens.of(self.user)]))
@@ -53,7 +61,7 @@ class ApiTokenDetail(AccountView):
         return result(request, "Deleted", "The token is revoked")
 
 
-class CertificateSubjects(AccountView):
+class CertificateSubjects(WaysInView):
     @description.operation("List the certificate subjects that you sign in with", answer="certificate_subject_list")
     def get(self, request: Request) -> Response:
         rows = [documents.CERTIFICATE_SUBJECT.document(row) for row in certificate_subjects.of(self.user)]

@@ -9,13 +9,13 @@ from typing import Any
 
 from oauth2_provider.models import Application
 
-from identity import user_names
 from identity.hidden import Secret
 from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
 from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
 from identity.provider.consents import Consent
 from identity.provider.identities import Identity
+from identity.provider.identity_providers import IdentityProvider
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
     Always,
@@ -47,10 +47,6 @@ def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = F
 # ---- users
 
 
-def _provider_name() -> str:
-    return f"Waybill at {user_names.domain()}"
-
-
 _PROVIDED = part(
     Field[Identity]("identity_provider", t.UUID, "provider_id", _PROVIDER_ID),
     Field("identity_provider_display_name", t.TEXT, "provider_name", "Waybill at waybill.example.org"),
@@ -80,7 +76,7 @@ def userinfo(user: User, names: Collection[str]) -> Document:
     """The claims about the user that these scopes allow (OpenID Connect Core section 5.3)."""
     found = openid.claims(user, names)
     if scopes.PROFILE in names:
-        found |= _PROVIDED.document(Identity(user))
+        found |= _PROVIDED.document(identities.shown(user))
     if scopes.VIEW_IDENTITIES in names:
         found["identity_set"] = [_IN_SET.document(one) for one in identities.of(user)]
     return found
@@ -117,12 +113,12 @@ IDENTITY = ResponseDocument[ShownUser](
 )
 IDENTITY_ANSWER = wrapped("identity_answer", "identity", IDENTITY)
 IDENTITIES = wrapped("identities", "identities", IDENTITY, many=True)
-IDENTITY_PROVIDER = ResponseDocument[None](
+IDENTITY_PROVIDER = ResponseDocument[IdentityProvider](
     "identity_provider",
-    Field("id", t.UUID, lambda _: identities.provider_id(), _PROVIDER_ID),
-    Field("name", t.TEXT, lambda _: _provider_name(), "Waybill at waybill.example.org"),
-    Field("short_name", t.TEXT, Always("waybill"), "waybill"),
-    Field("domains", t.list_of(t.TEXT), lambda _: [user_names.domain()], ["waybill.example.org"]),
+    Field("id", t.UUID, example=_PROVIDER_ID),
+    Field("name", t.TEXT, example="Waybill at waybill.example.org"),
+    Field("short_name", t.TEXT, example="waybill"),
+    Field("domains", t.list_of(t.TEXT), example=["waybill.example.org"]),
     Field("alternative_names", t.list_of(t.TEXT), lambda _: []),
     data_type=None,
 )

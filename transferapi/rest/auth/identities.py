@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from identity.bearer import Bearer
 from identity.linked import services as linked
-from identity.provider import consents, identities, scopes
+from identity.provider import consents, identities, identity_providers, scopes
 from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
@@ -101,13 +101,14 @@ class Consents(AuthView):
 
 class IdentityProviders(Directory):
     @description.operation(
-        "List the identity providers: this service", answer="identity_providers", query=["ids", "domains"]
+        "List the identity providers: this service, and those by which its users sign in",
+        answer="identity_providers",
+        query=["ids", "domains"],
     )
     def get(self, request: Request) -> Response:
-        one = documents.IDENTITY_PROVIDER.document(None)
-        ids, domains = (_words(request, name) for name in ("ids", "domains"))
-        wanted = (not ids or one["id"] in ids) and (not domains or bool(set(domains) & set(one["domains"])))
-        return Response({"identity_providers": [one] if wanted else []})
+        ids, domains = ([word.lower() for word in _words(request, name)] for name in ("ids", "domains"))
+        found = identity_providers.find(self.user, ids, domains)
+        return Response({"identity_providers": [documents.IDENTITY_PROVIDER.document(one) for one in found]})
 
 
 def _words(request: Request, name: str) -> list[str]:

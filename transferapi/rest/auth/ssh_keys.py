@@ -14,10 +14,10 @@ from transferapi.rest.http.base import listing, result
 from transferapi.rest.openapi import description
 
 from . import account_documents as documents
-from .account import AccountView
+from .account import AccountView, WaysInView
 
 
-class SshKeys(AccountView):
+class SshKeys(WaysInView):
     @description.operation("List your ssh keys", answer="ssh_key_list")
     def get(self, request: Request) -> Response:
         rows = [documents.SSH_KEY.document(key) for key in ssh_keys.list_of(self.user)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from identity import user_names
 from identity.groups import memberships
 from identity.groups.memberships import MAX_ACTIONS, ActionRefusal, ActionResult, MembershipVerb
 from identity.groups.services import SIGNUP_FIELDS, GroupRole, MembershipContext, MembershipStatus
+from identity.linked import shown as shown_identity
 from identity.models import Group, Membership, User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
@@ -78,7 +78,7 @@ MEMBERSHIP = ResponseDocument[Membership](
     "group_membership",
     Field("group_id", t.UUID, example=_GROUP_ID),
     Field("identity_id", t.UUID, "user_id", _ALICE),
-    Field("username", t.TEXT, lambda row: user_names.identity_name(row.user), "alice@example.org"),
+    Field("username", t.TEXT, lambda row: shown_identity.name_of(row.user), "alice@example.org"),
     Field("role", t.one_of(*GroupRole), example="admin"),
     Field("status", t.one_of(*MembershipStatus), example="active"),
     *each("status_reason invite_email_address", t.MAYBE_TEXT, Always(None)),
@@ -162,6 +162,7 @@ def outcomes(found: Sequence[ActionResult]) -> dict[str, Any]:
     """The changed memberships by verb, and under `errors` the refused actions by verb."""
     done: dict[str, Any] = {}
     errors: dict[str, list[dict[str, str]]] = {}
+    shown_identity.load(one.result.user for one in found if not isinstance(one.result, ActionRefusal))
     for one in found:
         verb = str(one.action.verb)
         if isinstance(one.result, ActionRefusal):

@@ -116,6 +116,18 @@ class NotByApplication(BasePermission):
         return not (isinstance(request.auth, Bearer) and request.auth.client_id is not None)
 
 
+class RecentSession(BasePermission):
+    """A session adds a way in only just after its sign-in, as on the pages; tokens and certificates are ways in."""
+
+    message = "Too much time has passed since you signed in: sign in again"
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not isinstance(request.successful_authenticator, SessionAuthentication):
+            return True
+        found = of_session(request._request)
+        return found is not None and found.is_recent
+
+
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 

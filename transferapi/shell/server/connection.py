@@ -237,4 +237,5 @@ def _note(login: Login, address: str) -> None:
         ssh_keys.used(login.key)
     fingerprint = login.key.fingerprint if login.key else ""
     way = "ssh key" if login.key else "ssh"
-    audit.record(audit.What.SIGNED_IN, login.user, {"key": fingerprint}, way=way, address=address)
+    facts = {"key": fingerprint, "second_factor": "code" if login.with_code else ""}
+    audit.record(audit.What.SIGNED_IN, login.user, facts, way=way, address=address)

@@ -47,7 +47,7 @@ class Session:
         self.user: User = login.user
         self.commands = 0
         self._address, self._calls, self._touch = address, calls, touch
-        self._proof = Proof(datetime.now(UTC), "ssh key" if login.key else "ssh", user_names.identity_name(login.user))
+        self._proof = Proof(datetime.now(UTC), login.way, user_names.identity_name(login.user))
         #: The admission of the command of this thread.
         self._thread = threading.local()
 

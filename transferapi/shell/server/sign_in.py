@@ -35,10 +35,11 @@ _CODE = "One-time code: "
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The user who has signed in, and the key; None for a password."""
+    """The user who has signed in, and the key; None for a password. with_code: a one-time code followed it."""
 
     user: User
     key: ssh_keys.SshKey | None = None
+    with_code: bool = False
 
     @property
     def restrictions(self) -> KeyRestrictions:
@@ -47,6 +48,13 @@ class Login:
     @property
     def method(self) -> str:
         return "password" if self.key is None else f"key {self.key.fingerprint}"
+
+    @property
+    def way(self) -> str:
+        """As in `identity.sessions.proof.Proof`: password and code are two factors here as on the pages."""
+        if self.key is not None:
+            return "ssh key"
+        return "code" if self.with_code else "ssh"
 
     def renewed(self) -> Login | None:
         """The same login as it is now; None: the user or the key is no longer valid. With the database.
@@ -59,7 +67,7 @@ class Login:
                 return None
             return Login(key.user, key)
         user = User.objects.filter(pk=self.user.pk, is_active=True, password=self.user.password).first()
-        return None if user is None else Login(user)
+        return None if user is None else Login(user, with_code=self.with_code)
 
 
 class SignIn:
@@ -134,12 +142,12 @@ class SignIn:
 
     def _finish(self, pending: password_sign_in.PendingSignIn, code: Secret) -> Answer:
         try:
-            return self._enter(password_sign_in.finish(pending, code, self._address))
+            return self._enter(password_sign_in.finish(pending, code, self._address), with_code=True)
         except password_sign_in.SignInError as error:
             return self._refuse(error)
 
-    def _enter(self, user: User) -> Answer:
-        self.login = Login(user)
+    def _enter(self, user: User, *, with_code: bool = False) -> Answer:
+        self.login = Login(user, with_code=with_code)
         return AUTH_SUCCESSFUL
 
     def _refuse(self, error: password_sign_in.SignInError) -> Answer:

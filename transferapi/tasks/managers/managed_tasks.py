@@ -20,6 +20,7 @@ from django.db.models import Q, QuerySet
 from endpoints import pause_rules, registry
 from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission, endpoints_by_role, in_reach
+from identity.linked import shown
 from identity.models import User
 from transferapi.tasks import queries
 from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
@@ -307,6 +308,7 @@ def _seen(user: User, tasks: Sequence[Task]) -> list[ManagedTask]:
     found = [ManagedTask(task, overseen) for task in tasks if is_overseen(task, overseen)]
     for seen in found:
         _mask(seen)
+    shown.load(seen.task.owner for seen in found)
     return found
 
 

@@ -74,11 +74,11 @@ def pause(attempts: int) -> float:
 
 def _try(mail: Mail, now: datetime | None) -> bool:
     """Send a mail; return whether it needs no further attempt."""
-    body = account_mails.body_of(mail) if mail.user.email else None
-    if body is None:
+    letter = account_mails.letter_of(mail)
+    if letter is None:
         return _done(mail)
     begun = time.time_ns()
-    error = deliver(mail.subject, body, mail.user.email, str(mail.pk))
+    error = deliver(mail.subject, letter.body, letter.address, str(mail.pk))
     task_spans.notified(mail.task_id, "mail", begun, error)
     if not error:
         return _done(mail, sent_at=moment(now))

@@ -19,7 +19,7 @@ from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
 from endpoints.registry import canonical_name, entity_type, server_uri
 from endpoints.servers.server_spec import PINNED_SCHEMES
-from identity import user_names
+from identity.linked import shown as shown_identity
 from identity.models import User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, LISTED, done
@@ -162,7 +162,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     Field("canonical_name", t.TEXT, lambda shown: canonical_name(shown.row), "go#ep1"),
     Field("username", t.TEXT, "row.owner.username", "go"),
     Field("owner_id", t.UUID, "row.owner_id", "5b7c1f52-0b3a-4c58-8f7a-2f0a0a6e1c10"),
-    Field("owner_string", t.TEXT, lambda shown: user_names.identity_name(shown.row.owner), "go@example.org"),
+    Field("owner_string", t.TEXT, lambda shown: shown_identity.name_of(shown.row.owner), "go@example.org"),
     *_texts(
         description="",
         organization="",
@@ -328,6 +328,7 @@ ENDPOINT_REQUEST = RequestDocument(
 def endpoints(user: User, rows: Sequence[Endpoint], fields: str | None = None) -> list[dict[str, Any]]:
     """The documents of endpoints that this user may view, with a handful of database queries in all."""
     seen = endpoint_view.views_for(user, rows)
+    shown_identity.load(row.owner for row in rows)
     used = queries.endpoints_of(user, unfinished=True) if rows else set()
     found = (_endpoint(ShownEndpoint(row, seen[row.pk], row.pk in used)) for row in rows)
     return [filters.pick(document, fields) for document in found]

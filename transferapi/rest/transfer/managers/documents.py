@@ -10,7 +10,7 @@ from typing import Any
 from endpoints import pause_rules
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
-from identity import user_names
+from identity.linked import shown as shown_identity
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH
 from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, any_list, each, part
@@ -156,7 +156,7 @@ def _host(side: str) -> tuple[Field[ManagedTask], ...]:
 
 _MANAGED = part(
     Field[ManagedTask](
-        "owner_string", t.TEXT, lambda shown: user_names.identity_name(shown.task.owner), "alice@example.org"
+        "owner_string", t.TEXT, lambda shown: shown_identity.name_of(shown.task.owner), "alice@example.org"
     ),
     *_host("source"),
     *_host("destination"),
