@@ -176,9 +176,9 @@ OAUTH2_PROVIDER: dict[str, Any] = {
     "OIDC_RSA_PRIVATE_KEY": CONFIG.oidc_key.value if CONFIG.oidc_key else "",
     "OIDC_ISS_ENDPOINT": CONFIG.public_url,
     "OAUTH2_VALIDATOR_CLASS": "identity.provider.validator.Validator",
-    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.token_values.ClientId",
-    "ACCESS_TOKEN_GENERATOR": "identity.provider.token_values.access_token",
-    "REFRESH_TOKEN_GENERATOR": "identity.provider.token_values.refresh_token",
+    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.tokens.values.ClientId",
+    "ACCESS_TOKEN_GENERATOR": "identity.provider.tokens.values.access_token",
+    "REFRESH_TOKEN_GENERATOR": "identity.provider.tokens.values.refresh_token",
     "ACCESS_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     "ID_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     #: After the access token has expired, which every refresh renews.

@@ -51,13 +51,14 @@ from workers.server_addresses import Places
 from workers.sessions import RealSessions
 from workers.store import PostgresTaskStore, bounds, on_a_connection
 
-from . import slice_trace, targets
+from . import targets
 from .credentials import VaultCredentials
 from .engine.slice import SliceResult, run_slice
 from .engine.trace import NO_TRACE, Trace
 from .session_pool import SessionPool
 from .share_access_guard import ShareAccessGuard
-from .slice_threads import SliceThreads
+from .slices import trace as slice_trace
+from .slices.threads import SliceThreads
 from .streaming.host import StreamingHost, TaskStreams
 from .streaming.rate_share import RateShare
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,15 +80,22 @@ def delete_old(folder: Path, keys: Path | None, keep: int) -> int:
     """
     names = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name))
     kept = {*names[-keep:]}
-    old = [folder / name for name in names if name not in kept]
+    old = [folder / name for name in names if name not in kept] + _unfinished(folder)
     if keys is not None:
-        found = (path for path in keys.iterdir() if path.name.endswith(KEYS))
-        old += [path for path in found if NAME.fullmatch(name := path.name.removesuffix(KEYS)) and name not in kept]
-    for place in filter(None, (folder, keys)):
-        old += [path for path in place.iterdir() if _LEFT.fullmatch(path.name)]
+        old += [path for path in keys.iterdir() if _is_keys_beyond(path.name, kept)] + _unfinished(keys)
     for path in old:
         path.unlink()
     return len(old)
+
+
+def _is_keys_beyond(name: str, kept: Collection[str]) -> bool:
+    """Whether these are the keys of a backup that is not kept."""
+    backup = name.removesuffix(KEYS)
+    return name.endswith(KEYS) and NAME.fullmatch(backup) is not None and backup not in kept
+
+
+def _unfinished(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]
 
 
 @contextlib.contextmanager

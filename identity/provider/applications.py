@@ -17,8 +17,9 @@ from identity.hidden import Secret
 from identity.models import ClientOptions, ClientSecret, User
 from identity.signals import account_changed
 
-from . import clients, token_values
+from . import clients
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
+from .tokens import values as token_values
 
 MAX_APPLICATIONS = 100
 MAX_SECRETS = 10

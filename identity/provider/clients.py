@@ -18,7 +18,7 @@ from oauth2_provider.models import Application, redirect_to_uri_allowed
 
 from identity.models import ClientOptions
 
-from . import token_values
+from .tokens import values as token_values
 
 #: The page that shows a code for copying, for native applications without a server of their own.
 CODE_PAGE = "/v2/web/auth-code"

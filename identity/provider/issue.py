@@ -18,7 +18,9 @@ from identity.models import SignIn, SignInToken, User
 from identity.sessions.proof import Proof
 from identity.single_row import single_row
 
-from . import scopes, token_limits, token_values
+from . import scopes
+from .tokens import limits as token_limits
+from .tokens import values as token_values
 
 #: Characters: a longer string is not a token and is not hashed.
 MAX_LENGTH = 256

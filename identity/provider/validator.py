@@ -22,7 +22,9 @@ from identity.audit.log import What
 from identity.models import SignIn, User
 from identity.sessions.proof import Proof
 
-from . import clients, issue, openid, scopes, token_limits, token_values
+from . import clients, issue, openid, scopes
+from .tokens import limits as token_limits
+from .tokens import values as token_values
 
 #: The header in which the consent page passes the address at which the user reached this service.
 HERE = "X-Waybill-Here"

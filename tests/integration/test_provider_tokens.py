@@ -15,8 +15,9 @@ from pytest_django import DjangoAssertNumQueries
 
 from identity import bearer
 from identity.models import SignIn, User
-from identity.provider import applications, authorization, issue, scopes, token_values
+from identity.provider import applications, authorization, issue, scopes
 from identity.provider.applications import ApplicationSpec
+from identity.provider.tokens import values as token_values
 from tests.integration.cast import all_at_once
 from tests.integration.provider import (
     CALLBACK,

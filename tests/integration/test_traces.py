@@ -33,8 +33,8 @@ from transferapi.tasks.tracing import task_spans
 from transferapi.tasks.worker import slice_end
 from transferapi.traces import exporting, sdk, span_queue, spans, submissions
 from transferapi.traces.span_queue import Sent, SpanQueue
-from workers import slice_trace
 from workers.engine.slice import SliceResult
+from workers.slices import trace as slice_trace
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_server")]
 

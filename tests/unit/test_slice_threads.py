@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import eventually
-from workers.slice_threads import SliceThreads
+from workers.slices.threads import SliceThreads
 
 PLACES = 3
 

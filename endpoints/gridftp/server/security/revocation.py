@@ -44,6 +44,9 @@ class RevocationList(NamedTuple):
             return False
         return True
 
+    def is_usable(self, authorities: Sequence[Certificate]) -> bool:
+        return self.complete and any(self.is_signed_by(one) for one in authorities)
+
     def is_current(self, now: datetime) -> bool:
         return self.begins <= now and (self.ends is None or now <= self.ends)
 
@@ -70,24 +73,28 @@ class RevocationLists:
             raise CertificateError("the revocation lists cannot be read") from error
 
     def _check(self, certificate: Certificate, names: Sequence[str]) -> None:
-        authorities: list[Certificate] = []
-        stems = set()
-        for name in filter(_AUTHORITY.fullmatch, names):
-            held = self._read(self._authorities, name, _read_authorities) or []
-            if found := [one for one in held if one.subject == certificate.issuer]:
-                authorities += found
-                stems.add(name[:8])
-        files = [name for name in names if _LIST.fullmatch(name) and name[:8] in stems]
+        authorities, hashes = self._issuers(certificate, names)
+        files = [name for name in names if _LIST.fullmatch(name) and name[:8] in hashes]
         lists = [self._read(self._lists, name, _read_list) for name in files]
+        # A file that cannot be read may be a list of this authority.
         if all(one is not None and one.issuer != certificate.issuer for one in lists):
             return
-        usable = [
-            one for one in lists if one and one.complete and any(one.is_signed_by(issuer) for issuer in authorities)
-        ]
+        usable = [one for one in lists if one and one.is_usable(authorities)]
         if any(fields(certificate.octets)[0].content in one.serials for one in usable):
             raise CertificateError(f"the certificate of {certificate.subject} has been revoked by its authority")
         if not any(one.is_current(datetime.now(timezone.utc)) for one in usable):
             raise CertificateError(f"the revocation list of {certificate.issuer} is out of date or unusable")
+
+    def _issuers(self, certificate: Certificate, names: Sequence[str]) -> tuple[list[Certificate], set[str]]:
+        """The authorities of the name that issued the certificate, and the hashes in the names of their files."""
+        authorities: list[Certificate] = []
+        hashes = set()
+        for name in filter(_AUTHORITY.fullmatch, names):
+            held = self._read(self._authorities, name, _read_authorities) or []
+            if found := [one for one in held if one.subject == certificate.issuer]:
+                authorities += found
+                hashes.add(name[:8])
+        return authorities, hashes
 
     def _read(self, kept: dict[str, _Kept[_Read]], name: str, parse: Callable[[bytes], _Read]) -> _Read | None:
         """Raises OSError."""
