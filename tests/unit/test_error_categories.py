@@ -26,6 +26,7 @@ from identity.issuers import myproxy_errors as myproxy
 from identity.issuers import oauth_errors as oauth
 from identity.languages.preferences import LanguageUnknownError
 from identity.linked import errors as linked
+from identity.mail_addresses import errors as mail_addresses
 from identity.models import User
 from identity.one_time_codes import errors as codes
 from identity.passkeys import errors as passkeys
@@ -130,6 +131,14 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (ssh_keys.KeyExistsError("SHA256:x"), 409, "Exists", "You have the key SHA256:x already"),
     (ssh_keys.TooManyKeysError(9), 409, LIMIT, "A user has at most 9 ssh keys"),
     (ssh_keys.KeyNotFoundError("k"), 404, MISSING, "No such ssh key 'k'"),
+    (mail_addresses.AddressPresentError(), 400, BAD, mail_addresses.AddressPresentError.reason),
+    (mail_addresses.AddressManagedError(), 403, "PermissionDenied", mail_addresses.AddressManagedError.reason),
+    (mail_addresses.NoMailsError(), 409, "Conflict", mail_addresses.NoMailsError.reason),
+    (
+        mail_addresses.TooManyChangesError(), 429, "ClientError.TooManyRequests",
+        mail_addresses.TooManyChangesError.reason,
+    ),
+    (mail_addresses.AddressLinkLapsedError(), 404, MISSING, mail_addresses.AddressLinkLapsedError.reason),
     (passkeys.PasskeysUnavailableError(), 501, "ServiceError.NotConfigured", passkeys.PasskeysUnavailableError.reason),
     (passkeys.ChallengeLapsedError(), 400, BAD, passkeys.ChallengeLapsedError.reason),
     (passkeys.PasskeyRefusedError(), 400, BAD, passkeys.PasskeyRefusedError.reason),
@@ -369,6 +378,7 @@ ROOTS = {
     oauth.OAuthError,
     codes.OneTimeCodeError,
     passkeys.PasskeyError,
+    mail_addresses.MailAddressError,
     linked.LinkedIdentityError,
     scim.ScimError,
     federation.FederationError,

@@ -16,7 +16,16 @@ from gunicorn.workers.gthread import PollableMethodQueue, ThreadWorker  # type: 
 from deploy.web.worker import StreamWorker
 from transferapi.config import CHECKOUT
 
-OVERRIDDEN = ("__init__", "accept", "enqueue_req", "handle", "init_process", "load_wsgi", "murder_keepalived")
+OVERRIDDEN = (
+    "__init__",
+    "accept",
+    "enqueue_req",
+    "handle",
+    "init_process",
+    "load_wsgi",
+    "murder_keepalived",
+    "set_accept_enabled",
+)
 #: Methods of gunicorn, with names that they use: a method that gunicorn no longer calls would be overridden in vain.
 USED = [
     (ThreadWorker.run, "murder_keepalived"),

@@ -74,16 +74,20 @@ class RevocationLists:
 
     def _check(self, certificate: Certificate, names: Sequence[str]) -> None:
         authorities, hashes = self._issuers(certificate, names)
-        files = [name for name in names if _LIST.fullmatch(name) and name[:8] in hashes]
-        lists = [self._read(self._lists, name, _read_list) for name in files]
-        # A file that cannot be read may be a list of this authority.
-        if all(one is not None and one.issuer != certificate.issuer for one in lists):
+        lists = self._lists_of(certificate.issuer, hashes, names)
+        if not lists:
             return
         usable = [one for one in lists if one and one.is_usable(authorities)]
         if any(fields(certificate.octets)[0].content in one.serials for one in usable):
             raise CertificateError(f"the certificate of {certificate.subject} has been revoked by its authority")
         if not any(one.is_current(datetime.now(timezone.utc)) for one in usable):
             raise CertificateError(f"the revocation list of {certificate.issuer} is out of date or unusable")
+
+    def _lists_of(self, issuer: str, hashes: set[str], names: Sequence[str]) -> list[RevocationList | None]:
+        """The lists of an authority. None: a file that cannot be read, which may be a list of it."""
+        files = [name for name in names if _LIST.fullmatch(name) and name[:8] in hashes]
+        lists = [self._read(self._lists, name, _read_list) for name in files]
+        return [one for one in lists if one is None or one.issuer == issuer]
 
     def _issuers(self, certificate: Certificate, names: Sequence[str]) -> tuple[list[Certificate], set[str]]:
         """The authorities of the name that issued the certificate, and the hashes in the names of their files."""
