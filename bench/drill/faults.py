@@ -229,7 +229,8 @@ def scaled_down(scene: Scene) -> None:
     path.chmod(0o644)
     batch = Batch(LONG_FILE, f"/{scene.label}-long")
     scene.batches.append(batch)
-    batch.submit(scene.host, LONG_TASKS, [scene.host.api])
+    # A user has three slots, which the tasks of the load use, too.
+    batch.submit(scene.host, LONG_TASKS, scene.host.users(LONG_TASKS))
     until = time.monotonic() + 60
     # One worker stays, so one of two is stopped.
     while len({worker for task, (worker, _) in scene.sampler.holders().items() if task in batch.tasks}) < 2:
