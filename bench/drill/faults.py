@@ -75,6 +75,7 @@ class Scene:
         """Of this worker; None: of all."""
         held = self.sampler.samples[-1].holders
         self.lost = {task: holder for task, holder in held.items() if worker in (None, holder[0])}
+        self.sampler.watched = frozenset(self.lost)
         self.begun = time.monotonic()
 
     def holder(self) -> str:
