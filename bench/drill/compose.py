@@ -213,8 +213,9 @@ class ComposeHost(Host):
         self.engine.docker("update", f"--cpus={processors}", *(f"{PROJECT}-dtn{number}" for number in (1, 2)))
 
     def users(self, count: int) -> list[Api]:
-        script = 'for n in $(seq 1 "$0"); do waybill user add "many$n" > /dev/null; waybill token "many$n"; done'
-        tokens = self.compose("exec", "-T", "web", "sh", "-euc", script, str(count)).split()
+        script = 'for n in $(seq 1 "$0"); do waybill user add "$1$n" > /dev/null; waybill token "$1$n"; done'
+        name = f"drill{time.time():.0f}x"
+        tokens = self.compose("exec", "-T", "web", "sh", "-euc", script, str(count), name).split()
         return [self._api(f"home-{number}", token) for number, token in enumerate(tokens)]
 
     def _api(self, name: str, token: str) -> Api:

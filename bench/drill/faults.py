@@ -75,6 +75,7 @@ class Scene:
         """Of this worker; None: of all."""
         held = self.sampler.samples[-1].holders
         self.lost = {task: holder for task, holder in held.items() if worker in (None, holder[0])}
+        self.sampler.watched = frozenset(self.lost)
         self.begun = time.monotonic()
 
     def holder(self) -> str:
@@ -229,7 +230,8 @@ def scaled_down(scene: Scene) -> None:
     path.chmod(0o644)
     batch = Batch(LONG_FILE, f"/{scene.label}-long")
     scene.batches.append(batch)
-    batch.submit(scene.host, LONG_TASKS, [scene.host.api])
+    # A user has three slots, which the tasks of the load use, too.
+    batch.submit(scene.host, LONG_TASKS, scene.host.users(LONG_TASKS))
     until = time.monotonic() + 60
     # One worker stays, so one of two is stopped.
     while len({worker for task, (worker, _) in scene.sampler.holders().items() if task in batch.tasks}) < 2:

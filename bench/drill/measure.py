@@ -61,12 +61,13 @@ def longest_away(requests: Sequence[Request], until: float) -> float:
 @dataclass(frozen=True)
 class Sample:
     """settled: files of the load's tasks. active: those of its tasks that are not done. holders: worker and epoch of
-    each task that somebody holds."""
+    each task that somebody holds. epochs: of the tasks that are watched, whether somebody holds them or not."""
 
     at: float
     settled: int
     active: int
     holders: dict[str, tuple[str, int]]
+    epochs: dict[str, int] = field(default_factory=dict)
 
 
 def longest_stall(samples: Sequence[Sample]) -> float:
@@ -85,13 +86,14 @@ def longest_stall(samples: Sequence[Sample]) -> float:
 def takeover(samples: Sequence[Sample], lost: dict[str, tuple[str, int]], begun: float) -> float | None:
     """Seconds from `begun` until the last task of `lost` had a new lease; None: nobody had to take one over.
 
-    By the epoch: a worker that was started again has the name of the killed one. A task that ended does not count.
+    By the epoch: a worker that was started again has the name of the killed one, and a short task may have a lease
+    between two samples only. A task that ended without another lease does not count.
     """
     times = []
     for task, (_, epoch) in lost.items():
         for sample in samples:
-            held = sample.holders.get(task)
-            if sample.at > begun and held is not None and held[1] > epoch:
+            now = max(sample.epochs.get(task, 0), sample.holders.get(task, ("", 0))[1])
+            if sample.at > begun and now > epoch:
                 times.append(sample.at - begun)
                 break
     return max(times, default=None)
@@ -157,7 +159,7 @@ class Prober:
 SAMPLE = """
 SELECT coalesce(sum(files_transferred), 0), count(*) FILTER (WHERE phase <> 'done') FROM tasks_task WHERE label = %s
 """
-HOLDERS = "SELECT task_id, worker, epoch FROM tasks_lease WHERE worker <> ''"
+HOLDERS = "SELECT task_id, worker, epoch FROM tasks_lease WHERE worker <> '' OR task_id = ANY(%s::uuid[])"
 
 
 @dataclass
@@ -167,6 +169,8 @@ class Sampler:
     connect: Callable[[], psycopg2.extensions.connection]
     label: str
     samples: list[Sample] = field(default_factory=list)
+    #: Tasks whose epochs are sampled, too.
+    watched: frozenset[str] = frozenset()
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -193,9 +197,12 @@ class Sampler:
         cursor.execute(SAMPLE, [self.label])
         row = cursor.fetchone()
         assert row is not None
-        cursor.execute(HOLDERS)
-        holders = {str(task): (str(worker), int(epoch)) for task, worker, epoch in cursor.fetchall()}
-        return Sample(time.monotonic(), int(row[0]), int(row[1]), holders)
+        watched = self.watched
+        cursor.execute(HOLDERS, [[*watched]])
+        found = {str(task): (str(worker), int(epoch)) for task, worker, epoch in cursor.fetchall()}
+        holders = {task: one for task, one in found.items() if one[0]}
+        epochs = {task: found[task][1] for task in watched if task in found}
+        return Sample(time.monotonic(), int(row[0]), int(row[1]), holders, epochs)
 
 
 @contextmanager

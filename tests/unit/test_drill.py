@@ -75,6 +75,12 @@ def test_a_takeover_ends_with_the_last_task_that_another_lease_holds() -> None:
     assert takeover(seen, {"c": ("one", 1)}, 0.5) is None
 
 
+def test_a_takeover_between_two_samples_is_seen_by_the_epoch() -> None:
+    seen = [Sample(1.0, 0, 1, {"a": ("one", 4)}, {"a": 4}), Sample(2.0, 1, 0, {}, {"a": 5})]
+    assert takeover(seen, {"a": ("one", 4)}, 0.5) == 1.5
+    assert takeover([Sample(2.0, 1, 0, {}, {"a": 4})], {"a": ("one", 4)}, 0.5) is None
+
+
 def test_files_that_are_wrong_lost_or_too_many_are_named() -> None:
     assert differences({"a": "1", "b": "2"}, {"a": "1", "b": "2"}) == []
     found = " ".join(differences({"a": "1", "b": "2"}, {"a": "9", "c": "3"}))
