@@ -79,11 +79,11 @@ class Scene:
         self.begun = time.monotonic()
 
     def holder(self) -> str:
-        """The worker with most leases, once there is one."""
+        """The worker with most leases that are a second old, once there is one: shorter ones end before a kill."""
         until = time.monotonic() + 30
-        while not (held := self.sampler.samples[-1].holders):
+        while not (held := self.sampler.lasting()):
             if time.monotonic() > until:
-                raise TimeoutError("no worker holds a task after 30 s")
+                raise TimeoutError("no worker holds a task for a second, after 30 s")
             time.sleep(0.05)
         workers = [worker for worker, _ in held.values()]
         return max(set(workers), key=workers.count)

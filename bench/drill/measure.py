@@ -21,6 +21,8 @@ import psycopg2
 
 #: Seconds between two samples.
 PERIOD = 0.1
+#: Samples of a second.
+LASTING = 10
 #: A request that takes longer counts as not served.
 SERVED_SECONDS = 5.0
 #: Of these POSTs one is a new submission; the others repeat it, and must get the same task.
@@ -186,6 +188,11 @@ class Sampler:
     def holders(self) -> dict[str, tuple[str, int]]:
         """Those of the last sample."""
         return self.samples[-1].holders
+
+    def lasting(self) -> dict[str, tuple[str, int]]:
+        """Those of the last sample that were the same in the samples of a second before."""
+        recent = self.samples[-LASTING:]
+        return {task: one for task, one in self.holders().items() if all(s.holders.get(task) == one for s in recent)}
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):

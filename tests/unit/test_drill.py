@@ -15,7 +15,7 @@ from bench.drill.embedded import EmbeddedHost
 from bench.drill.faults import FAULTS, Scale
 from bench.drill.load import Tree, differences
 from bench.drill.looks import IN_CONTAINERS, IN_IMAGE, no_secrets
-from bench.drill.measure import Request, Sample, longest_away, longest_stall, takeover
+from bench.drill.measure import Request, Sample, Sampler, longest_away, longest_stall, takeover
 from bench.drill.report import missed, table
 from bench.drill.run import Outcome
 
@@ -79,6 +79,13 @@ def test_a_takeover_between_two_samples_is_seen_by_the_epoch() -> None:
     seen = [Sample(1.0, 0, 1, {"a": ("one", 4)}, {"a": 4}), Sample(2.0, 1, 0, {}, {"a": 5})]
     assert takeover(seen, {"a": ("one", 4)}, 0.5) == 1.5
     assert takeover([Sample(2.0, 1, 0, {}, {"a": 4})], {"a": ("one", 4)}, 0.5) is None
+
+
+def test_the_worker_that_is_killed_has_a_task_that_does_not_end_at_that_moment() -> None:
+    sampler = Sampler(lambda: pytest.fail("no database"), "label")
+    long, short = ("one", 4), ("two", 1)
+    sampler.samples = [Sample(number / 10, 0, 2, {"a": long, f"s{number // 3}": short}) for number in range(20)]
+    assert sampler.lasting() == {"a": long}
 
 
 def test_files_that_are_wrong_lost_or_too_many_are_named() -> None:
