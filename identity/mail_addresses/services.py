@@ -107,6 +107,7 @@ def use(user: User, code: Secret, now: datetime | None = None) -> User:
         row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
         # Behind the lock: of two concurrent uses, the second finds nothing.
         change = _change(row, code, time)
+        rules.hold_address(change.email)
         if taken_by(change) is not None:
             raise AddressLinkLapsedError
         change.former, row.email = row.email, change.email

@@ -104,10 +104,15 @@ def make_account(applicant: Applicant, invitation: Invitation | None, now: datet
     return user
 
 
-def _check_has_no_account(address: str) -> None:
-    """Of two sign-ups at once, the second sees the account of the first. Raises AccountExistsError."""
+def hold_address(address: str) -> None:
+    """Until the end of the transaction, nobody else gives this address to an account: of two, the second sees it."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-up of {address}"])
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-up of {address.lower()}"])
+
+
+def _check_has_no_account(address: str) -> None:
+    """Raises AccountExistsError."""
+    hold_address(address)
     if User.objects.filter(email__iexact=address).exists():
         raise AccountExistsError
 

@@ -254,3 +254,18 @@ def test_two_uses_at_one_moment_are_one(alice: User, server: MailServer) -> None
     ended = all_at_once([partial(services.use, alice, code) for _ in range(4)])
     assert sorted(type(one).__name__ for one in ended) == ["AddressLinkLapsedError"] * 3 + ["User"]
     assert AuditEvent.objects.filter(what="address_changed").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_users_who_confirm_one_address_at_one_moment_one_has_it(
+    alice: User, bob: User, server: MailServer
+) -> None:
+    uses = []
+    for user in (alice, bob):
+        services.ask(user, NEW, "")
+        code = services.new_code(AddressChange.objects.get(user=user).pk)
+        assert code is not None
+        uses += [partial(services.use, user, code)] * 2
+    ended = all_at_once(uses)
+    assert sorted(type(one).__name__ for one in ended) == ["AddressLinkLapsedError"] * 3 + ["User"]
+    assert User.objects.filter(email=NEW).count() == 1
