@@ -14,19 +14,6 @@ from docs.draw.imports import ROOT, modules, package, packages
 #: Modules side by side in one folder, its `__init__.py` apart; lines of a module; complexity of a function.
 MOST_MODULES, MOST_LINES, MOST_COMPLEXITY = 16, 400, 12
 
-#: Functions that are not split yet, with their complexity. Take a line away when its function is; add none.
-NOT_SPLIT_YET = {
-    "deploy/doctor/names.py hosts": 13,
-    "deploy/upgrade/run.py may_run": 16,
-    "endpoints/gridftp/server/commands/transfers.py _receive_file": 14,
-    "endpoints/gridftp/server/data/channel.py wait": 16,
-    "identity/federation/saml/directory.py _institution": 13,
-    "identity/federation/saml/responses.py _assertion": 13,
-    "identity/provider/applications.py _flaw_of_uri": 14,
-    "identity/provider/identities.py with_usernames": 14,
-    "identity/provider/scopes.py _depth": 17,
-}
-
 _IN_FOLDER = Counter(package(name) for name, path in modules().items() if path.name != "__init__.py")
 
 
@@ -43,10 +30,8 @@ def test_a_module_is_of_one_subject(name: str) -> None:
 def test_no_function_takes_more_branches_than_a_reader_can_follow() -> None:
     outside = (path for top in ("deploy", "docs") for path in (ROOT / top).rglob("*.py"))
     found = [one for path in (*modules().values(), *outside) for one in _complexities(path)]
-    too_complex = [(name, size) for name, size in found if size > NOT_SPLIT_YET.get(name, MOST_COMPLEXITY)]
+    too_complex = [(name, size) for name, size in found if size > MOST_COMPLEXITY]
     assert not too_complex, "give parts of these functions names, or make a table of their branches"
-    split = set(NOT_SPLIT_YET) - {name for name, size in found if size > MOST_COMPLEXITY}
-    assert not split, "take these off NOT_SPLIT_YET"
 
 
 def test_each_branch_and_condition_of_a_function_counts() -> None:

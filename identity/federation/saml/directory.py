@@ -200,9 +200,7 @@ def _institution(source: str, entity: etree._Element, end: datetime | None, now:
     if role is None or not 0 < len(entity_id) <= 1024 or not entity_id.isprintable():
         return None
     ends = [one for one in (end, _time(entity.get("validUntil")), _time(role.get("validUntil"))) if one is not None]
-    url = next((one.get("Location", "") for one in role.findall(f"{MD}SingleSignOnService")
-                if one.get("Binding") == _REDIRECT), "")  # fmt: skip
-    certificates = _certificates(role)
+    url, certificates = _sign_in_url(role), _certificates(role)
     if not _is_address(url) or not certificates or (ends and min(ends) <= now):
         return None
     names, scopes = _names(entity, role), _scopes(entity, role)
@@ -212,6 +210,11 @@ def _institution(source: str, entity: etree._Element, end: datetime | None, now:
         entity_id=entity_id, digest=_digest(entity_id), source=source[:1024], name=name, search_text=search_text,
         sign_in_url=url, certificates=certificates, scopes=scopes, valid_until=min(ends, default=None), read_at=now,
     )  # fmt: skip
+
+
+def _sign_in_url(role: etree._Element) -> str:
+    services = role.findall(f"{MD}SingleSignOnService")
+    return next((one.get("Location", "") for one in services if one.get("Binding") == _REDIRECT), "")
 
 
 def _certificates(role: etree._Element) -> list[str]:

@@ -70,19 +70,12 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
     session.service.root.require_writable(path)
     restart = session.take_restart()
     session.channel.require()
-    if not session.blocks:
-        _require_stream_restart(restart)
-    elif not session.channel.takes_blocks:
-        raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
+    _require_receivable(session, restart)
     with session.service.root.opened_file(path, os.O_WRONLY | os.O_CREAT) as (fd, status):
         replaces = shift is None and not at_end
         if replaces and not restart and status.st_size:
             os.ftruncate(fd, 0)
-        # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
-        # are for a client that has asked for them by TREV.
-        tells = session.blocks or session.intervals.asked
-        intervals = session.intervals if tells else MarkerIntervals(0, 0)
-        progress = MarkerWriter(session.say, intervals, session.tell_octets)
+        progress = _progress(session)
         sink = Sink(fd, status.st_size if at_end else shift or 0, progress)
         receiver = Receiver(session.channel, sink, session.limits, session.buffer)
         try:
@@ -97,6 +90,20 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
             sink.close()
     progress.finish()
     complete(session)
+
+
+def _require_receivable(session: ServerSession, restart: RangeSet) -> None:
+    if not session.blocks:
+        _require_stream_restart(restart)
+    elif not session.channel.takes_blocks:
+        raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
+
+
+def _progress(session: ServerSession) -> MarkerWriter:
+    # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
+    # are for a client that has asked for them by TREV.
+    has_markers = session.blocks or session.intervals.asked
+    return MarkerWriter(session.say, session.intervals if has_markers else MarkerIntervals(0, 0), session.tell_octets)
 
 
 def _receive(session: ServerSession, receiver: Receiver, restart: RangeSet) -> None:

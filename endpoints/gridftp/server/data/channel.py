@@ -165,7 +165,7 @@ class DataChannel:
         connection.close()
 
     def wait(
-        self, connections: Iterable[Connection], event: int, until: float, late: DataError, wake_at: float | None = None
+        self, connections: Iterable[Connection], event: int, until: float, late: DataError, wake_at: float = math.inf
     ) -> list[Connection]:
         """Sleep until some of the connections are ready, or new ones are open; return those.
 
@@ -179,18 +179,31 @@ class DataChannel:
                 return [connection]
             by_fd[connection.fileno()] = connection
         accepting = self._listener if event == POLLIN else None
-        refused = self._openings.failure if accepting and not self.connections else None
-        if refused:
-            until, late = min(until, self._openings.patient_until), refused
-        found = self._poll(by_fd, event, accepting, until if wake_at is None else min(until, wake_at))
+        if accepting and not self.connections:
+            until, late = self._limit_after_failure(until, late)
+        found = self._poll(by_fd, event, accepting, min(until, wake_at))
         self._interrupt.check()
         if not found and monotonic() >= until:
             raise late
+        ready = [by_fd[fd] for fd in found & by_fd.keys()]
+        if accepting or self._openings:
+            ready += self._opened(found, accepting)
+        return ready
+
+    def _limit_after_failure(self, until: float, late: DataError) -> tuple[float, DataError]:
+        """Until when the first connection is waited for, and the error then: sooner where one has failed."""
+        failure = self._openings.failure
+        return (until, late) if failure is None else (min(until, self._openings.patient_until), failure)
+
+    def _opened(self, found: set[int], accepting: socket.socket | None) -> list[Connection]:
+        """The connections that are open now, also among those that are accepted here."""
         if accepting and accepting.fileno() in found:
             self._accept(accepting)
-        fresh = self._openings.advance(found, lenient=self.passive) if self._openings else []
+        if not self._openings:
+            return []
+        fresh = self._openings.advance(found, lenient=self.passive)
         self.connections += fresh
-        return [by_fd[fd] for fd in found if fd in by_fd] + fresh
+        return fresh
 
     def _poll(self, fds: Iterable[int], event: int, accepting: socket.socket | None, until: float) -> set[int]:
         poller = Poller()
