@@ -38,7 +38,7 @@ from endpoints.gridftp.agent.tunnel.tunnel import Tunnel
 from endpoints.gridftp.server import RootPart
 
 #: Seconds until the agents have connected for the first time, and again.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Crowd:
 
     async def complete(self) -> float:
         """Wait until all are connected; the time of the last one."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while len(self.connected_at) < len(self._identities):
             if time.monotonic() > until:
                 raise RuntimeError(f"only {len(self.connected_at)} agents are connected")
@@ -127,7 +127,7 @@ def relay(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A relay process that accepts connections; stopped at the end, if it still runs."""
     before = log.stat().st_size if log.exists() else 0
     process = spawn([sys.executable, "-m", "deploy.cli", "relay"], log=log, env=dict(os.environ))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while b"relay: listening on" not in (log.read_bytes()[before:] if log.exists() else b""):
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the relay did not start:\n" + log.read_text()[-2000:])
@@ -175,7 +175,7 @@ def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None
         words = [sys.executable, "-I", str(home.program), "--config", folder, "--run"]
         process = spawn(words, log=log.with_name("agent.log"), env=dict(os.environ))
         try:
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT
             while home.state().get("status") != "connected":
                 if time.monotonic() > until:
                     raise RuntimeError(log.with_name("agent.log").read_text())
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=30.0, help="seconds for which idle processes are watched")
     options = parser.parse_args()
     # The machine may be busy.
-    service.READY_SECONDS = PATIENCE
+    service.READY_SECONDS = TIMEOUT
     with web() as running:
         from django.conf import settings
 

@@ -41,7 +41,7 @@ class Program:
     members: a file in which a program with processes of its own writes their names, see `Supervisor.pids`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
-    patience: seconds until it must be ready.
+    ready_timeout: seconds until it must be ready.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program:
     once: bool = False
     server: bool = False
     stop: signal.Signals = signal.SIGTERM
-    patience: float = 60.0
+    ready_timeout: float = 60.0
 
 
 class ProgramState(Enum):
@@ -211,7 +211,7 @@ class Supervisor:
             self._crashed(running, code)
         elif running.program.ready(running.text()):
             self._change(running, ProgramState.READY)
-        elif time.monotonic() > running.started_at + running.program.patience:
+        elif time.monotonic() > running.started_at + running.program.ready_timeout:
             running.process.kill()
 
     def _look_whether_alive(self, running: Running) -> None:

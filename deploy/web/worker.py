@@ -32,10 +32,10 @@ from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
 from .client_threads import ClientThreads
+from .client_timeouts import ClientTimeouts
 from .connections import MAX_BODY, BodyWanted, Connection, Stage
 from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
-from .patience import Patience
 from .tunnels import TunnelForwarder, head_for_relay, is_tunnel
 
 KEY = "waybill.hand_over"
@@ -121,7 +121,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         #: Requests that no thread has begun to handle.
         threads = self.cfg.threads
         self._requests: FairQueue[Connection] = FairQueue(max(1, threads // 2), max(1, threads * 3 // 4))
-        self._patience = Patience(self.READING, self.SLOWEST, self.cfg.keepalive)
+        self._timeouts = ClientTimeouts(self.READING, self.SLOWEST, self.cfg.keepalive)
         # Some threads are left for short answers, however many clients take long ones slowly.
         self._waits = ClientThreads(max(1, threads - 2), self._requests, self._submit)
         #: The address of a client, from that of its connection and X-Forwarded-For. `gunicorn_conf` sets this.
@@ -225,7 +225,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return False
         if len(self._all) >= self._most:
             self._make_room()
-        conn = Connection(plain, client, listener.getsockname(), self.cfg, self._patience, self._waits)
+        conn = Connection(plain, client, listener.getsockname(), self.cfg, self._timeouts, self._waits)
         self._all.add(conn)
         self.nr_conns += 1
         self._run(conn, functools.partial(conn.begin_tls, ssl_context(self.cfg)) if self.cfg.is_ssl else None)

@@ -171,7 +171,7 @@ def serve_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a web process does, on a machine that is not busy: there it would wait longer than libpq does."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(outage, "_watching", True)
-    monkeypatch.setattr(database_outage, "_patience", database_outage.OF_REQUESTS)
+    monkeypatch.setattr(database_outage, "_timeouts", database_outage.OF_REQUESTS)
     monkeypatch.setattr(database_outage, "_first", 0)
 
 

@@ -27,7 +27,7 @@ from .bounded import LONGEST_FACTOR, lengthened, within
 from .outage import Outage
 
 
-class Patience(NamedTuple):
+class DatabaseTimeouts(NamedTuple):
     """Seconds: for a new connection; until an operation takes long; and for the connection that is then tried."""
 
     connect: float
@@ -36,13 +36,13 @@ class Patience(NamedTuple):
 
 
 #: Where somebody waits for an answer; and in the background, where a verdict that is wrong costs more than a delay.
-OF_REQUESTS, IN_BACKGROUND = Patience(1.5, 0.5, 0.8), Patience(10.0, 2.0, 3.0)
+OF_REQUESTS, IN_BACKGROUND = DatabaseTimeouts(1.5, 0.5, 0.8), DatabaseTimeouts(10.0, 2.0, 3.0)
 #: Seconds for a new connection at most where there are several hosts, one of which may be away.
 ONE_OF_SEVERAL = 3.0
 #: Seconds between two looks at all connections.
 _LOOK = 0.2
 
-_patience = IN_BACKGROUND
+_timeouts = IN_BACKGROUND
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
@@ -149,7 +149,7 @@ def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapp
         OUTAGE.refused()
         raise psycopg2.OperationalError("PostgreSQL does not answer")
     several = "," in str(parameters.get("host") or "")
-    seconds = min(_patience.connect, ONE_OF_SEVERAL) if several else _patience.connect
+    seconds = min(_timeouts.connect, ONE_OF_SEVERAL) if several else _timeouts.connect
     given = hosts.beginning_with(parameters, _first)
     try:
         made = within(seconds, functools.partial(opening, given), Connection.close)
@@ -168,22 +168,22 @@ def _begin_with(number: int) -> None:
 
 def _of_a_trial() -> list[hosts.Parameters]:
     """The parameters for each host. libpq must not end a trial, however long it is: its error would be an answer."""
-    return hosts.of({**_reached_by, "connect_timeout": int(_patience.trial * LONGEST_FACTOR) + 2})
+    return hosts.of({**_reached_by, "connect_timeout": int(_timeouts.trial * LONGEST_FACTOR) + 2})
 
 
 def _find_primary() -> None:
     """New connections begin with the host that accepts writes. Raises psycopg2.Error, TimeoutError: there is none."""
-    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_patience.trial))
-    _begin_with(within(_patience.trial, find))
+    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_timeouts.trial))
+    _begin_with(within(_timeouts.trial, find))
 
 
 OUTAGE = Outage("PostgreSQL", _find_primary, "requests get 503, and tasks wait")
 
 
-def watch(patience: Patience) -> None:
+def watch(timeouts: DatabaseTimeouts) -> None:
     """Watch the connections of this process from now on. Call it after the fork."""
-    global _patience
-    _patience = patience
+    global _timeouts
+    _timeouts = timeouts
     outage.watch()
     threading.Thread(target=_look_for_ever, name="database", daemon=True).start()
 
@@ -192,13 +192,13 @@ def _look_for_ever() -> None:
     pause = _LOOK
     while True:
         time.sleep(pause)
-        pause = _patience.operation if _look_once() else _LOOK
+        pause = _timeouts.operation if _look_once() else _LOOK
 
 
 def _look_once() -> bool:
     """End all connections where the server hangs. Returns whether operations are late."""
     began = time.monotonic()
-    late = [one for one in _all() if one.since and began - one.since > _patience.operation]
+    late = [one for one in _all() if one.since and began - one.since > _timeouts.operation]
     if late and not _answers(began):
         for one in _all():
             one.hang_up()
@@ -209,7 +209,7 @@ def _answers(began: float) -> bool:
     """Whether the host that is in use answers; another one says nothing about its connections."""
     each = _of_a_trial()
     try:
-        within(_patience.trial, functools.partial(hosts.ask, each[_first % len(each)]))
+        within(_timeouts.trial, functools.partial(hosts.ask, each[_first % len(each)]))
     except TimeoutError as error:
         if _answered_at > began:
             return True

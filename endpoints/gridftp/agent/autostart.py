@@ -17,7 +17,7 @@ from .home import NAME, Home, default_folder
 LABEL = "org.waybill.connect"
 TASK = "Waybill Connect"
 #: Seconds for a program of the system.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 #: EX_CONFIG: the service has refused the agent, and starting it again does not help.
 REFUSED = 78
 
@@ -205,7 +205,7 @@ def _python() -> str:
 
 def _do(*words: str) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AutostartError(f"{words[0]} cannot be run: {error}") from None
     if done.returncode:

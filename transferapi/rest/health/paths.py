@@ -49,8 +49,8 @@ class HealthPaths:
         return self._get_response(request)
 
 
-def _redis_answers(patience: float) -> bool:
-    return _prober.findings(["redis"], patience)["redis"].passed
+def _redis_answers(timeout: float) -> bool:
+    return _prober.findings(["redis"], timeout)["redis"].passed
 
 
 def _for_reading(request: HttpRequest) -> HttpResponse | None:

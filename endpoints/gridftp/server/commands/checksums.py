@@ -58,10 +58,10 @@ _MARKER = b"113-Status Marker\r\n Timestamp: %.1f\r\n Bytes Processed: %d\r\n113
 def checksum(session: ServerSession, argument: bytes) -> None:
     words = argument.split(b" ", 3)
     if len(words) != 4:
-        raise RefusedError(501, "CKSM: algorithm, offset, length and path are wanted.")
+        raise RefusedError(501, "CKSM: expected algorithm, offset, length and path.")
     make = ALGORITHMS.get(words[0].upper())
     if make is None:
-        raise RefusedError(504, "CKSM: one of MD5, ADLER32, SHA1, SHA256, SHA512 is wanted.")
+        raise RefusedError(504, "CKSM: expected one of MD5, ADLER32, SHA1, SHA256, SHA512.")
     offset, length = _integer(words[1], 0), _integer(words[2], -1)
     session.flush()
     with session.service.root.opened_file(session.path(words[3]), os.O_RDONLY) as (fd, _):

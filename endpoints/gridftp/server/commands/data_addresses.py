@@ -94,7 +94,7 @@ def waybill(session: ServerSession, argument: bytes) -> None:
     if word.upper() != b"DATA" or session.service.open_relayed is None:
         raise RefusedError(502, "SITE WAYBILL: this server has no relay.")
     if not 0 < len(tokens) <= session.limits.streams or not all(map(_TOKEN.fullmatch, tokens)):
-        raise RefusedError(501, "SITE WAYBILL DATA: tokens are wanted, one for each connection.")
+        raise RefusedError(501, "SITE WAYBILL DATA: expected tokens, one for each connection.")
     session.channel.set_tokens([token.decode() for token in tokens])
     session.reply(200, "Data goes through the relay.")
 
@@ -119,7 +119,7 @@ def _parse_host_port(argument: bytes) -> Address:
             raise CommandError("not an address", argument)
         return parse_host_port(argument)
     except CommandError:
-        raise RefusedError(501, "Not an address: h1,h2,h3,h4,p1,p2 is wanted.") from None
+        raise RefusedError(501, "Not an address: expected h1,h2,h3,h4,p1,p2.") from None
 
 
 def _parse_extended(argument: bytes) -> Address:

@@ -104,7 +104,7 @@ def symlink_from(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     session.link_target = argument
     if not argument:
-        raise RefusedError(501, "SITE SYMLINKFROM: a target is wanted.")
+        raise RefusedError(501, "SITE SYMLINKFROM: expected a target.")
     session.reply(350, "OK. Send SITE SYMLINKTO with symlink name.")
 
 
@@ -125,7 +125,7 @@ def change_mode(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     digits, _, path = argument.partition(b" ")
     if not (0 < len(digits) < 5 and all(digit in b"01234567" for digit in digits) and int(digits, 8) <= 0o777):
-        raise RefusedError(501, "SITE CHMOD: an octal mode up to 777 is wanted.")
+        raise RefusedError(501, "SITE CHMOD: expected an octal mode up to 777.")
     with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
         os.chmod(fd, int(digits, 8))
     session.reply(250, "OK.")
@@ -137,7 +137,7 @@ def truncate(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     length, _, path = argument.partition(b" ")
     if not length.isdigit() or len(length) > 18:
-        raise RefusedError(501, "SITE TRNC: a length is wanted.")
+        raise RefusedError(501, "SITE TRNC: expected a length.")
     with session.service.root.opened_file(session.path_to_change(path), os.O_WRONLY) as (fd, _status):
         os.ftruncate(fd, int(length))
     session.reply(250, "OK.")
@@ -162,4 +162,4 @@ def _parse_time(stamp: bytes) -> int:
             raise ValueError(text)
         return int(datetime.strptime(text + "+0000", "%Y%m%d%H%M%S%z").timestamp())
     except ValueError:
-        raise RefusedError(501, "A time is wanted: YYYYMMDDHHMMSS.") from None
+        raise RefusedError(501, "Expected a time: YYYYMMDDHHMMSS.") from None

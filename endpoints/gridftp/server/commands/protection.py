@@ -1,6 +1,6 @@
 """Commands that protect data connections: DCAU, DCSC, PBSZ, PROT (GFD.20 section 3, GFD.47; RFC 2228 section 3).
 
-A change closes the data connections that are kept for the next file: they are not protected as it is wanted now.
+A change closes the data connections that are kept for the next file: they lack the new protection.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def data_channel_security_context(session: ServerSession, argument: bytes) -> No
 def protection_buffer_size(session: ServerSession, argument: bytes) -> None:
     text = argument.strip()
     if not text.isdigit() or len(text) > 10 or int(text) > _MAX_BUFFER:
-        raise RefusedError(501, f"A number from 0 to {_MAX_BUFFER} is wanted.")
+        raise RefusedError(501, f"Expected a number from 0 to {_MAX_BUFFER}.")
     session.reply(200, f"PBSZ={int(text)}")
 
 

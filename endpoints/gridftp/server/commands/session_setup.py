@@ -261,14 +261,14 @@ def _pairs(argument: bytes) -> list[tuple[bytes, bytes]]:
     """`Name=value;Name=value;`, names in lower case."""
     pairs = [pair.partition(b"=") for pair in argument.split(b";") if pair.strip()]
     if not pairs or not all(separator for _, separator, _ in pairs):
-        raise RefusedError(501, "OPTS: name=value; is wanted.")
+        raise RefusedError(501, "OPTS: expected name=value pairs, each with a semicolon.")
     return [(name.strip().lower(), value.strip()) for name, _, value in pairs]
 
 
 def _number(text: bytes, most: int) -> int:
     text = text.strip()
     if not text.isdigit() or len(text) > 20 or int(text) > most:
-        raise RefusedError(501, f"A number from 0 to {most} is wanted.")
+        raise RefusedError(501, f"Expected a number from 0 to {most}.")
     return int(text)
 
 

@@ -25,7 +25,7 @@ def extended_retrieve(session: ServerSession, argument: bytes) -> None:
     """`ERET P offset length path` (GFD.20): a part of a file, sent like a whole file."""
     words = argument.split(b" ", 3)
     if len(words) != 4 or words[0].upper() != b"P":
-        raise RefusedError(501, "ERET: P, offset, length and path are wanted.")
+        raise RefusedError(501, "ERET: expected P, offset, length and path.")
     offset, length = _offset(words[1]), _offset(words[2])
     _send_file(session, session.path(words[3]), offset, length)
 
@@ -40,7 +40,7 @@ def extended_store(session: ServerSession, argument: bytes) -> None:
     """`ESTO A offset path` (GFD.20): received offsets are relative to this one; the file is not truncated."""
     words = argument.split(b" ", 2)
     if len(words) != 3 or words[0].upper() != b"A":
-        raise RefusedError(501, "ESTO: A, offset and path are wanted.")
+        raise RefusedError(501, "ESTO: expected A, offset and path.")
     _receive_file(session, session.path(words[2]), shift=_offset(words[1]))
 
 

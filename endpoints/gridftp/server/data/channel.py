@@ -193,7 +193,7 @@ class DataChannel:
     def _limit_after_failure(self, until: float, late: DataError) -> tuple[float, DataError]:
         """Until when the first connection is waited for, and the error then: sooner where one has failed."""
         failure = self._openings.failure
-        return (until, late) if failure is None else (min(until, self._openings.patient_until), failure)
+        return (until, late) if failure is None else (min(until, self._openings.wait_until), failure)
 
     def _opened(self, found: set[int], accepting: socket.socket | None) -> list[Connection]:
         """The connections that are open now, also among those that are accepted here."""

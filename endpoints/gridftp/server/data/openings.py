@@ -60,16 +60,16 @@ class Openings:
     """All connections of a channel that are on their way. An accepted one that fails leaves its reason in `failure`.
 
     A stranger, who connects to the port and is not the agreed peer, must not end a transfer that is about to begin: the
-    wait goes on, but for `PATIENCE` only.
+    wait goes on, but for `PEER_TIMEOUT` only.
     """
 
     #: Seconds of waiting for the right peer after a wrong one.
-    PATIENCE = 10.0
+    PEER_TIMEOUT = 10.0
 
     def __init__(self) -> None:
         self._all: list[Opening] = []
         self.failure: DataError | None = None
-        self.patient_until = 0.0
+        self.wait_until = 0.0
 
     def __iter__(self) -> Iterator[Opening]:
         return iter(self._all)
@@ -104,7 +104,7 @@ class Openings:
                     for one in fresh:
                         one.close()
                     raise
-                self.failure, self.patient_until = error, now + self.PATIENCE
+                self.failure, self.wait_until = error, now + self.PEER_TIMEOUT
             else:
                 if connection:
                     self._all.remove(opening)

@@ -29,7 +29,7 @@ class DataProtection:
     given: Credential | None = None
 
     def require(self) -> None:
-        """Raises DataError when data connections cannot be protected as it is wanted: never less than that."""
+        """Raises DataError when data connections cannot have the agreed protection: never less than that."""
         if self.encrypts and not self.authenticates:
             raise DataError.not_opened("PROT P needs DCAU A or S")
         if self.authenticates and self.credential is None:
