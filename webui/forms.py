@@ -25,7 +25,7 @@ P = ParamSpec("P")
 Change = Callable[Concatenate[HttpRequest, str, P], str | HttpResponse]
 
 
-class Page(Protocol):
+class SectionedPage(Protocol):
     """A page of one thing. refusal: the section of the page, and a sentence."""
 
     def __call__(
@@ -74,7 +74,7 @@ def question(request: HttpRequest, title: str, text: str, act: str, back: str) -
     return show(request, "confirm.html", context)
 
 
-def change_of(page: Page, path: str, name: str) -> Callable[[Change[P]], Callable[..., HttpResponse]]:
+def change_of(page: SectionedPage, path: str, name: str) -> Callable[[Change[P]], Callable[..., HttpResponse]]:
     """Decorate the change that a form of section `name` asks for, on the page of one thing below `path`.
 
     An error of the domain shows the page again, with the error in the section; success leads back to the section.

@@ -32,7 +32,7 @@ STOP_SECONDS = (0.9, 0.6)
 
 
 @dataclass(frozen=True)
-class Program:
+class SupervisedProgram:
     """One program to keep running.
 
     ready: called every few hundredths of a second with the log's text since the start; whether the program works.
@@ -71,7 +71,7 @@ class ProgramState(Enum):
 class Running:
     """The state of one program."""
 
-    program: Program
+    program: SupervisedProgram
     state: ProgramState = ProgramState.WAITING
     process: Child | None = None
     started_at: float = 0.0
@@ -101,7 +101,7 @@ class Supervisor:
     on_change: called with a program that became ready, or crashed, or ended.
     """
 
-    programs: Sequence[Program]
+    programs: Sequence[SupervisedProgram]
     on_change: Callable[[Running], None] = lambda changed: None
     stop_seconds: tuple[float, float] = STOP_SECONDS
     running: dict[str, Running] = field(init=False)

@@ -70,10 +70,10 @@ def _values(request: Any, name: str) -> tuple[str, ...]:
 class ClientWaits(Protocol):
     """Limits the threads that wait for clients which take long answers slowly."""
 
-    def begin(self, connection: Connection) -> bool:
+    def begin(self, connection: HttpConnection) -> bool:
         """Whether the thread of this connection may wait. If so, the caller must call `end`."""
 
-    def end(self, connection: Connection) -> None: ...
+    def end(self, connection: HttpConnection) -> None: ...
 
 
 class Outgoing:
@@ -82,7 +82,7 @@ class Outgoing:
     A thread waits only where more than MOST_AHEAD octets are buffered: long answers would fill the memory.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def sendall(self, data: bytes) -> None:
@@ -103,7 +103,7 @@ class Outgoing:
         """Gunicorn calls this after `shutdown`."""
 
 
-class Connection:
+class HttpConnection:
     """`sock`, `client` and `server` are attributes of gunicorn's own connections."""
 
     def __init__(

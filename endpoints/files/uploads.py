@@ -24,7 +24,7 @@ from endpoints.errors import FileTooLargeError, TargetExistsError, UploadOffsetE
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import OctetBudget
 from endpoints.models import Endpoint
-from endpoints.pause_rules import Operation
+from endpoints.pause_rules import PausableOperation
 from endpoints.permissions import Permission
 from endpoints.sessions.remote import open_writer
 from endpoints.sharing import access
@@ -64,7 +64,7 @@ class Upload:
     def __init__(self, user: User, ref: str, path: str, upload_id: str = "") -> None:
         self._user = user
         self.endpoint: Endpoint = registry.resolve(user, ref, Permission.TRANSFER_TO)
-        pause_rules.check(user, self.endpoint, Operation.UPLOAD)
+        pause_rules.check(user, self.endpoint, PausableOperation.UPLOAD)
         self._granted = access.of(user, self.endpoint, Permission.TRANSFER_TO)
         folder, _, self._name = path.rpartition("/")
         self._folder = folder + "/"

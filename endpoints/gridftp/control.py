@@ -63,7 +63,7 @@ TRANSITIONS: dict[tuple[ControlState, Input], tuple[ControlAction, ControlState]
 }
 
 
-class Command(NamedTuple):
+class ControlCommand(NamedTuple):
     """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
 
     verb: str
@@ -79,14 +79,14 @@ class Greeting(NamedTuple):
 class Preliminary(NamedTuple):
     """A 1xx reply to a command; its final reply is still to come."""
 
-    command: Command
+    command: ControlCommand
     reply: Reply
 
 
 class Answered(NamedTuple):
     """The final reply to a command."""
 
-    command: Command
+    command: ControlCommand
     reply: Reply
 
 
@@ -94,7 +94,7 @@ class Lost(NamedTuple):
     """The channel cannot be used any more. The outcome of the `unanswered` commands is unknown."""
 
     fault: Fault
-    unanswered: tuple[Command, ...]
+    unanswered: tuple[ControlCommand, ...]
 
 
 ControlEvent = Greeting | Preliminary | Answered | Lost
@@ -113,7 +113,7 @@ class ControlChannel:
     def __init__(self) -> None:
         self.state = ControlState.GREETING
         self._parser = ReplyParser(self._most)
-        self._expected: deque[Command] = deque()
+        self._expected: deque[ControlCommand] = deque()
         #: Preliminary replies so far to the oldest unanswered command.
         self._preliminaries = 0
         self._outgoing: list[bytes] = []
@@ -154,7 +154,7 @@ class ControlChannel:
         """`send` for a line that `encode` has made already."""
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
-            self._expected.append(Command(verb, tag))
+            self._expected.append(ControlCommand(verb, tag))
 
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""

@@ -20,7 +20,7 @@ from endpoints.gridftp.client import SCAN_FACTS, GridFTPSession
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
-from endpoints.gridftp.streams.tls_streams import DataConnection
+from endpoints.gridftp.streams.tls_streams import ClientDataConnection
 from endpoints.sftp.login import begin_session
 from endpoints.sftp.session import SftpSession
 from endpoints.ssh.account import JumpHost, NoteHostKey, SshAccount, connect
@@ -28,7 +28,7 @@ from identity.gsi.printable import readable
 
 from . import forwarded_data
 from .found import OWN, SFTP, TOOLKIT, Found
-from .program import Program, program
+from .program import ServerBlob, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
 from .remote_shell import SFTP_INIT, cleaning, command
 from .server_link import ServerLink, shared_links
@@ -149,7 +149,7 @@ class AccountLogin:
         session.offer = found.words
         return session
 
-    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: Program) -> tuple[RemoteProgram, Found]:
+    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: ServerBlob) -> tuple[RemoteProgram, Found]:
         mark = _new_mark()
         try:
             running = await run(ssh, mark, command(mark, sent, self._arguments))
@@ -194,7 +194,7 @@ async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> Remo
     return running
 
 
-async def _begin(running: RemoteProgram, sent: Program) -> Found:
+async def _begin(running: RemoteProgram, sent: ServerBlob) -> Found:
     """Follow the script's reports until a server has taken over. Raises NoMarkError, OnlySftpError."""
     kind, *words = await running.report()
     if kind == "toolkit":
@@ -280,7 +280,7 @@ class AccountConnection(ControlConnection):
     def peer_host(self) -> str:
         return self._host
 
-    async def _forward(self, port: int) -> DataConnection:
+    async def _forward(self, port: int) -> ClientDataConnection:
         """`ControlConnection.forward_data`: to the address at which the ssh server was reached, where both servers
         listen. Raises FaultError."""
         try:

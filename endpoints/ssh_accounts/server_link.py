@@ -17,7 +17,7 @@ import asyncssh
 from endpoints.gridftp.agent.ssh_account import EARLY_CREDIT
 from endpoints.gridftp.agent.tunnel import octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameError
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Multiplexer
+from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Multiplexer, TunnelChannel
 
 from .found import Found
 from .remote_program import WINDOW, RemoteProgram
@@ -91,7 +91,7 @@ class ServerLink(asyncio.Protocol):
             self._transport.write(octet_stream.packed(frame))
 
 
-def _refuse_channel(channel: Channel, content: object) -> None:
+def _refuse_channel(channel: TunnelChannel, content: object) -> None:
     raise FrameError("it opens a channel")
 
 
@@ -105,7 +105,7 @@ class ChannelTransport(ChannelHandler, asyncio.Transport):
         super().__init__()
         self._link = link
         self._protocol = protocol
-        self._channel: Channel
+        self._channel: TunnelChannel
         self._unsent = bytearray()
         self._taken = 0
         self._paused = self._closed = False

@@ -23,7 +23,7 @@ from endpoints.connect.errors import (
     SetupKeyUnknownError,
     SetupKeyUsedError,
 )
-from endpoints.connect.setup import RENEWAL, Issued, Program
+from endpoints.connect.setup import RENEWAL, AgentVersion, Issued
 from endpoints.connect.setup_keys import SetupKey
 from endpoints.errors import EndpointNotFoundError, NotPermittedError
 from endpoints.gridftp.agent.keys import AgentKey
@@ -36,7 +36,7 @@ from identity.vault import rotation
 from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import make_endpoint
 
-PROGRAM = Program("1.0", "Linux")
+PROGRAM = AgentVersion("1.0", "Linux")
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_two_endpoints_do_not_share_a_key_pair(key: SetupKey, alice: User) -> No
 
 
 def test_what_a_program_says_of_itself_is_cut(key: SetupKey) -> None:
-    setup.set_up(secret(key), AgentKey.new().request("agent"), Program("1\n2" * 100, "\0" * 500))
+    setup.set_up(secret(key), AgentKey.new().request("agent"), AgentVersion("1\n2" * 100, "\0" * 500))
     agent = Agent.objects.get()
     assert (len(agent.version), len(agent.platform), agent.version[:3]) == (64, 128, "1?2")
 

@@ -23,10 +23,10 @@ from endpoints.models import Endpoint, RelayedOctets
 from identity.models import User
 from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
-BOUNDS = Bounds(rate=0, channels_of_user=4, partner_seconds=1.5, waiting_of_token=3)
+BOUNDS = RelayBounds(rate=0, channels_of_user=4, partner_seconds=1.5, waiting_of_token=3)
 Laptop = tuple[Endpoint, AgentIdentity]
 
 
@@ -228,7 +228,7 @@ def test_the_rate_of_a_user_is_kept(
 ) -> None:
     rate = 2_000_000
     with (
-        relay_server(settings, Bounds(rate=rate)) as relay,
+        relay_server(settings, RelayBounds(rate=rate)) as relay,
         agent(relay.service, laptops[0][1]) as first,
         agent(relay.service, laptops[1][1]) as second,
     ):

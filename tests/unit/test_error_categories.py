@@ -317,7 +317,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (oauth.ServerAnswerError(WHY), 502, "ExternalError.OAuth.ServerAnswer", WHY),
     (oauth.CertificateNotUsableError(WHY), 502, "ExternalError.OAuth.CertificateNotUsable", WHY),
     (
-        oauth.RefusedError("access_denied"), 400, "ExternalError.OAuth.Refused",
+        oauth.OAuthRefusedError("access_denied"), 400, "ExternalError.OAuth.Refused",
         "You, or the server, did not allow it. (access_denied)",
     ),
     (oauth.StateMismatchError(), 400, "ExternalError.OAuth.StateMismatch", oauth.StateMismatchError().reason),

@@ -15,8 +15,8 @@ from transferapi.shell.context import Signal
 from transferapi.shell.errors import DisconnectedError, InterruptedByUserError, UsageError
 from transferapi.shell.server import admission as admission_module
 from transferapi.shell.server import host_key
-from transferapi.shell.server.admission import Admission, Ticket
-from transferapi.shell.server.bounds import Bounds
+from transferapi.shell.server.admission import ShellConnectionLimits, Ticket
+from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.calls import Calls
 from transferapi.shell.server.failure_log import MOST_LINES, WINDOW, FailureLog
 from transferapi.shell.server.input import Input
@@ -35,11 +35,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def admission(clock: Clock, **bounds: float) -> Admission:
-    return Admission(Bounds(**bounds), clock)  # type: ignore[arg-type]
+def admission(clock: Clock, **bounds: float) -> ShellConnectionLimits:
+    return ShellConnectionLimits(ShellBounds(**bounds), clock)  # type: ignore[arg-type]
 
 
-def arrive(admitted: Admission, network: str, ended: list[str] | None = None) -> Ticket | None:
+def arrive(admitted: ShellConnectionLimits, network: str, ended: list[str] | None = None) -> Ticket | None:
     return admitted.arrive(network, lambda: (ended if ended is not None else []).append(network))
 
 

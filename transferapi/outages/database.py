@@ -43,7 +43,7 @@ ONE_OF_SEVERAL = 3.0
 _LOOK = 0.2
 
 _timeouts = IN_BACKGROUND
-_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+_connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
 _reached_by: Mapping[str, Any] = {}
@@ -53,7 +53,7 @@ _first = 0
 _answered_at = 0.0
 
 
-class Connection(psycopg2.extensions.connection):
+class WatchedConnection(psycopg2.extensions.connection):
     """A connection that can be ended from another thread."""
 
     def __init__(self, *words: Any, **named: Any) -> None:
@@ -102,10 +102,10 @@ class Connection(psycopg2.extensions.connection):
         self._close_line()
 
 
-class Cursor(psycopg2.extensions.cursor):
+class WatchedCursor(psycopg2.extensions.cursor):
     """A cursor whose operations are watched."""
 
-    connection: Connection
+    connection: WatchedConnection
 
 
 def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
     method = getattr(psycopg2.extensions.cursor, name)
 
     @functools.wraps(method)
-    def call(self: Cursor, *words: Any, **named: Any) -> Any:
+    def call(self: WatchedCursor, *words: Any, **named: Any) -> Any:
         if fetches and self.name is None:
             return method(self, *words, **named)
         with self.connection.operation():
@@ -123,9 +123,9 @@ def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
 
 
 for _name in ("execute", "executemany", "callproc", "copy_expert", "copy_from", "copy_to"):
-    setattr(Cursor, _name, _watched(_name))
+    setattr(WatchedCursor, _name, _watched(_name))
 for _name in ("fetchone", "fetchmany", "fetchall"):
-    setattr(Cursor, _name, _watched(_name, fetches=True))
+    setattr(WatchedCursor, _name, _watched(_name, fetches=True))
 
 
 def is_outage(error: BaseException) -> bool:
@@ -135,7 +135,9 @@ def is_outage(error: BaseException) -> bool:
     return code is None or code.startswith(("57P", "08"))
 
 
-def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapping[str, Any]) -> Connection:
+def connect(
+    opening: Callable[[Mapping[str, Any]], WatchedConnection], parameters: Mapping[str, Any]
+) -> WatchedConnection:
     """A new connection; in processes that serve in bounded time, and at once an error while the server is away.
 
     parameters: by which libpq reaches the server. opening: is given them, perhaps with the hosts in another order.
@@ -152,7 +154,7 @@ def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapp
     seconds = min(_timeouts.connect, ONE_OF_SEVERAL) if several else _timeouts.connect
     given = hosts.beginning_with(parameters, _first)
     try:
-        made = within(seconds, functools.partial(opening, given), Connection.close)
+        made = within(seconds, functools.partial(opening, given), WatchedConnection.close)
     except (psycopg2.OperationalError, TimeoutError) as error:
         OUTAGE.met(error, refuses=True)
         raise psycopg2.OperationalError(str(error)) from None
@@ -221,6 +223,6 @@ def _answers(began: float) -> bool:
     return True
 
 
-def _all() -> list[Connection]:
+def _all() -> list[WatchedConnection]:
     with _lock:
         return list(_connections)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from endpoints.connect.relay_messages import SERVER, SERVICE, DataToken, MessageError, parse_token
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Ended
+from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Ended, TunnelChannel
 from transferapi.tasks.upkeep import tallies
 
-from .bounds import Bounds
+from .bounds import RelayBounds
 from .splice import Meter, MeteredBridge, SpliceEnd, splice
 from .user_budget import UserBudget
 
@@ -34,7 +34,7 @@ class Offer:
 
     token: DataToken
     party: str
-    channel: Channel | None
+    channel: TunnelChannel | None
     #: Called with the bridge that the socket must be given to.
     joined: Callable[[MeteredBridge], None] = lambda bridge: None
     refused: Callable[[str, str], None] = lambda code, reason: None
@@ -54,7 +54,7 @@ class _Waiting(ChannelHandler):
 class Rendezvous:
     """The offers that wait, and the pairs that were made, of one relay process. Lives on one event loop."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: RelayBounds) -> None:
         self._bounds = bounds
         self._waiting: defaultdict[bytes, deque[Offer]] = defaultdict(deque)
         self._count = 0

@@ -16,7 +16,7 @@ from .data.connector import DataConnector, OpenRelayed
 from .data.files_moved import OnFile, OnProgress, TellOctets, tell_nobody
 from .data.progress import MarkerIntervals
 from .data.receive import BUFFER_SIZE
-from .errors import RefusedError
+from .errors import CommandRefusedError
 from .interrupt import Interrupt
 from .limits import ServerLimits
 from .outbox import Outbox
@@ -125,13 +125,13 @@ class ServerSession:
         self.identity, self.protected = identity, True
 
     def path(self, argument: bytes) -> bytes:
-        """A client's path, normalized. Raises RefusedError where the argument is empty."""
+        """A client's path, normalized. Raises CommandRefusedError where the argument is empty."""
         if not argument:
-            raise RefusedError(501, "A path is needed.")
+            raise CommandRefusedError(501, "A path is needed.")
         return normalize(argument, self.current)
 
     def path_to_change(self, argument: bytes) -> bytes:
-        """The path of something that is to be made, changed or removed. Raises OSError, RefusedError."""
+        """The path of something that is to be made, changed or removed. Raises OSError, CommandRefusedError."""
         self.require_writable()
         path = self.path(argument)
         self.service.root.require_writable(path)
@@ -146,8 +146,8 @@ class ServerSession:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     def take_restart(self) -> RangeSet:
-        """The ranges of REST, which count once. Raises RefusedError where REST was refused."""
+        """The ranges of REST, which count once. Raises CommandRefusedError where REST was refused."""
         restart, self.restart = self.restart or Restart(), None
         if restart.bad:
-            raise RefusedError(501, "The REST before this command was refused.")
+            raise CommandRefusedError(501, "The REST before this command was refused.")
         return restart.ranges

@@ -10,7 +10,7 @@ from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import OK, ShellError
 from transferapi.shell.names import Location
-from transferapi.shell.operation_errors import Operation, operate
+from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
 from transferapi.shell.tasks import foreground, lists, submissions
@@ -73,7 +73,7 @@ def _item(context: Context, source: str, destination: Location, *, recursive: bo
 
 def _is_folder(context: Context, place: Location) -> bool:
     """Whether a folder is there. Where the server does not answer, the task finds out."""
-    asked = Operation(place.endpoint, place.path, "STAT", "StatFailed")
+    asked = FailedOperation(place.endpoint, place.path, "STAT", "StatFailed")
     try:
         _, entry = operate(context, asked, operations.stat, place.path)
     except (ShellError, CategorizedError):

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 METHODS = "publickey,keyboard-interactive"
 
 
-class Connection(paramiko.ServerInterface):
+class ShellConnection(paramiko.ServerInterface):
     """The thread of its transport calls the `check_...` methods; the others may be called by any thread."""
 
     def __init__(self, sock: socket.socket, address: str, server: Listener) -> None:

@@ -15,7 +15,7 @@ from transferapi.tasks.upkeep.watch import Watch
 from transferapi.traces import exporting
 
 from . import host_key
-from .bounds import Bounds
+from .bounds import ShellBounds
 from .listener import Listener
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,9 @@ def serve(config: Config) -> int:
     os._exit(0)
 
 
-def _bounds(config: Config) -> Bounds:
+def _bounds(config: Config) -> ShellBounds:
     most = config.ssh_sessions
-    return Bounds(
+    return ShellBounds(
         sessions=most,
         sessions_of_network=max(1, most * 4 // 5),
         sessions_of_user=max(1, most // 2),

@@ -27,7 +27,7 @@ from .protocol import ShellChannel
 from .session import Session
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ShellConnection
 
 log = logging.getLogger(__name__)
 #: For a command that failed because of an error in our code.
@@ -46,7 +46,7 @@ NO_SUBSYSTEM = NoSubsystem()
 Command = bytes | NoSubsystem | None
 
 
-def begin(connection: Connection, channel: ShellChannel, command: Command) -> bool:
+def begin(connection: ShellConnection, channel: ShellChannel, command: Command) -> bool:
     """Prepare the thread of this channel, which starts after the answer; False: it has one, or nobody has signed in.
 
     command: the one command of the channel; None: the client asks for a shell.

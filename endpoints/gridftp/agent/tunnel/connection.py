@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from . import frames, websocket
 from .frames import FrameError
-from .multiplexer import Channel, Ended, Multiplexer
+from .multiplexer import Ended, Multiplexer, TunnelChannel
 from .websocket import CloseCode, Decoder, Opcode, WebSocketError
 
 #: Seconds between two pings of the relay, and those without any octet after which either end gives the tunnel up.
@@ -44,7 +44,7 @@ class TunnelConnection(asyncio.Protocol):
         """A message about the tunnel itself. Raises FrameError."""
         raise NotImplementedError
 
-    def channel_opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+    def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
     def tunnel_lost(self) -> None:

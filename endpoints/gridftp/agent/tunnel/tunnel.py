@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .agent_end import AgentEnd, AgentFacts, State, TunnelEndedError
+from .agent_end import AgentEnd, AgentFacts, TunnelEndedError, TunnelState
 from .connection import DEAD_SECONDS, PING_SECONDS
 from .service import ServiceAddress, check_peer, open_tcp, tls_context
 from .sign_in import AgentIdentity, Refused
@@ -62,7 +62,7 @@ class Tunnel:
     ) -> None:
         self._service, self._identity, self._facts = service, identity, facts
         self._on_control, self._on_status = on_control, on_status
-        self._state = State()
+        self._state = TunnelState()
         #: Made by `run`, or the one on which `keep` runs.
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Made on the loop: before Python 3.10 an event belongs to the loop on which it was made.

@@ -15,10 +15,10 @@ from endpoints.gridftp.server.peers import everybody
 from endpoints.gridftp.server.polling import POLLIN, POLLOUT, Poller
 from endpoints.gridftp.server.security.data_protection import DataProtection
 
-from .connection import Connection
+from .connection import DataConnection
 from .connector import Address, DataConnector, OpenRelayed
 from .early import EarlyConnections
-from .openings import Openings, steps
+from .openings import PendingConnections, steps
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
@@ -41,7 +41,7 @@ class DataChannel:
         open_relayed: OpenRelayed | None = None,
         admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:
-        self.connections: list[Connection] = []
+        self.connections: list[DataConnection] = []
         self.buffer_size = 0
         self._limits = limits
         self._interrupt = interrupt
@@ -53,7 +53,7 @@ class DataChannel:
         self._admits = admits
         #: How connections that are opened from now on are protected.
         self.protection = protection
-        self._openings = Openings()
+        self._openings = PendingConnections()
         self._listener: socket.socket | None = None
         self._target: Address | None = None
         self._tokens: Sequence[str] = ()
@@ -129,7 +129,7 @@ class DataChannel:
 
     # ---- connections
 
-    def single(self, *, sending: bool) -> Connection:
+    def single(self, *, sending: bool) -> DataConnection:
         """The one connection of a MODE S transfer, opened by us or by the other side."""
         if not self._listener:
             self._open(1, self._limits.connect_seconds, sending=sending)
@@ -139,7 +139,7 @@ class DataChannel:
                 self.wait([], POLLIN, until, DataError.not_opened("timed out waiting for a connection"))
         return self.connections[0]
 
-    def outgoing(self, parallelism: int) -> list[Connection]:
+    def outgoing(self, parallelism: int) -> list[DataConnection]:
         """The connections of a MODE E sender, opened when there are none.
 
         All are opened before the first file and all are used for each file: if one were first used for a later file, a
@@ -150,7 +150,7 @@ class DataChannel:
             self._open(count, self._limits.connect_seconds)
         return self.connections
 
-    def incoming(self) -> list[Connection]:
+    def incoming(self) -> list[DataConnection]:
         """The connections of a MODE E receiver so far: those through a relay are opened here, others are accepted."""
         if self._tokens and not self.connections:
             self._open(len(self._tokens), self._limits.connect_seconds, sending=False)
@@ -160,20 +160,25 @@ class DataChannel:
         """Call between two pieces of work. Raises AbortedError when interrupted."""
         self._interrupt.check()
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: DataConnection) -> None:
         self.connections.remove(connection)
         connection.close()
 
     def wait(
-        self, connections: Iterable[Connection], event: int, until: float, late: DataError, wake_at: float = math.inf
-    ) -> list[Connection]:
+        self,
+        connections: Iterable[DataConnection],
+        event: int,
+        until: float,
+        late: DataError,
+        wake_at: float = math.inf,
+    ) -> list[DataConnection]:
         """Sleep until some of the connections are ready, or new ones are open; return those.
 
         `until`, `wake_at`: monotonic seconds. Raises `late` at `until`, AbortedError when interrupted; returns nothing
         at `wake_at`.
         """
         self._before_wait()
-        by_fd: dict[int, Connection] = {}
+        by_fd: dict[int, DataConnection] = {}
         for connection in connections:
             if event == POLLIN and connection.holds_octets:
                 return [connection]
@@ -195,7 +200,7 @@ class DataChannel:
         failure = self._openings.failure
         return (until, late) if failure is None else (min(until, self._openings.wait_until), failure)
 
-    def _opened(self, found: set[int], accepting: socket.socket | None) -> list[Connection]:
+    def _opened(self, found: set[int], accepting: socket.socket | None) -> list[DataConnection]:
         """The connections that are open now, also among those that are accepted here."""
         if accepting and accepting.fileno() in found:
             self._accept(accepting)

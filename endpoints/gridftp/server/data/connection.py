@@ -17,7 +17,7 @@ _ABORTIVE = struct.pack("ii", 1, 0)
 _NOTHING = memoryview(b"")
 
 
-class Connection:
+class DataConnection:
     """Octets of the next file stay in `rest` until that file's command comes.
 
     encrypted: the socket is one of TLS, and neither sendfile nor splice may touch it.

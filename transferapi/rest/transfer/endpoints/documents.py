@@ -26,7 +26,7 @@ from transferapi.rest.openapi.common import LENGTH, LISTED, done
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
-    Page,
+    ListDocument,
     RequestDocument,
     ResponseDocument,
     each,
@@ -68,7 +68,7 @@ SERVER = ResponseDocument[Server](
     *each("incoming_data_port_start incoming_data_port_end", t.MAYBE_NUMBER, Always(None)),
     *each("outgoing_data_port_start outgoing_data_port_end", t.MAYBE_NUMBER, Always(None)),
 )
-SERVER_LIST = Page("endpoint_server_list", SERVER, LENGTH, Field("endpoint", t.TEXT, example="go#ep1"))
+SERVER_LIST = ListDocument("endpoint_server_list", SERVER, LENGTH, Field("endpoint", t.TEXT, example="go#ep1"))
 SERVER_ADDED = done(
     "endpoint_server_add_result",
     Field("id", t.NUMBER, example=1),
@@ -293,7 +293,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
         [SERVER.example],
     ),
 )
-ENDPOINT_LIST = Page("endpoint_list", ENDPOINT, *LISTED, Field("has_next_page", t.FLAG))
+ENDPOINT_LIST = ListDocument("endpoint_list", ENDPOINT, *LISTED, Field("has_next_page", t.FLAG))
 ENDPOINT_CREATED = done(
     "endpoint_create_result",
     Field("id", t.UUID),
