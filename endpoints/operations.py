@@ -58,7 +58,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class ListableFolder:
     """A folder that a user may list. path: as Listing.path."""
 
     endpoint: Endpoint
@@ -99,17 +99,17 @@ def list_directory(
     return _on_session(user, granted, paths, work, slot=slot)
 
 
-def folder_of(user: User, ref: str, path: str | None) -> Folder:
+def folder_of(user: User, ref: str, path: str | None) -> ListableFolder:
     """A folder that the user may list now; path None: where the endpoint begins. Raises the errors of this module."""
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
     pause_rules.check(user, endpoint, PausableOperation.LS)
     asked = (path or endpoint.default_directory).rstrip("/") + "/"
     granted = access.of(user, endpoint, Permission.BROWSE)
     granted.check(asked, write=False)
-    return Folder(endpoint, asked, granted)
+    return ListableFolder(endpoint, asked, granted)
 
 
-def described(session: RemoteSession, folder: Folder, resolved: str) -> Listing:
+def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> Listing:
     """The folder as its listing shows it, without entries. resolved: its path on the host."""
     if folder.granted.shared:
         return Listing(folder.endpoint, folder.path, _from_root(folder.path), ())
@@ -118,7 +118,7 @@ def described(session: RemoteSession, folder: Folder, resolved: str) -> Listing:
 
 
 async def batches(
-    session: RemoteSession, folder: Folder, confinement: Confinement, resolved: str, allowance: Allowance
+    session: RemoteSession, folder: ListableFolder, confinement: Confinement, resolved: str, allowance: Allowance
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """The entries of a folder as the server sends them. Raises FaultError, also half-way.
 

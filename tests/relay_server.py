@@ -99,7 +99,7 @@ def make_identity(owner: User, name: str) -> tuple[Endpoint, AgentIdentity]:
     return endpoint, AgentIdentity(pair, issued.chain)
 
 
-def secret_of(key: setup_keys.SetupKey) -> Secret:
+def secret_of(key: setup_keys.IssuedSetupKey) -> Secret:
     text = key.text.value.removeprefix("wb1.")
     return Secret(json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))["s"])
 

@@ -45,18 +45,18 @@ def submission_id(request: HttpRequest) -> uuid.UUID:
 CONFIRMED = "confirmed"
 
 
-class Refusal(tuple[str, str]):
+class SectionRefusal(tuple[str, str]):
     """The section of a page, and the sentence there. step_up: the demand, where another sign-in would help."""
 
     step_up: StepUpRequiredError | None = None
 
 
-def refused(section: str, error: CategorizedError) -> tuple[Refusal, int]:
+def refused(section: str, error: CategorizedError) -> tuple[SectionRefusal, int]:
     """The refusal as a section of a page shows it, and the status of the answer."""
     status, _code, message = meaning(error, "")
     if not isinstance(error, StepUpRequiredError):
-        return Refusal((section, message)), status
-    refusal = Refusal((section, step_up.sentence(error)))
+        return SectionRefusal((section, message)), status
+    refusal = SectionRefusal((section, step_up.sentence(error)))
     refusal.step_up = error
     return refusal, status
 

@@ -268,7 +268,7 @@ def prepare(
         store,
         slice_trace.traced(sessions, trace),
         credential_provider,
-        Clock(),
+        SystemClock(),
         slice_seconds=SLICE_SECONDS,
         stop=stop,
         bounds=bounds(),
@@ -389,7 +389,7 @@ def _relay_token(grant: leases.Grant) -> str:
     return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
 
 
-class Clock:
+class SystemClock:
     """The engine's clock: that of this machine."""
 
     def now(self) -> datetime:

@@ -31,7 +31,7 @@ from bench.api import service
 from bench.api.service import HOST, web
 from bench.table import machine
 from deploy.stack.child import spawn, stop
-from endpoints.gridftp.agent.home import Home, Settings
+from endpoints.gridftp.agent.home import AgentHome, AgentSettings
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.agent.tunnel.tunnel import Tunnel
@@ -189,17 +189,19 @@ def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None
             stop(process)
 
 
-def set_up(folder: Path, port: int, identity: Identity) -> Home:
+def set_up(folder: Path, port: int, identity: Identity) -> AgentHome:
     """The folder of an agent after `--setup`, with the program beside its settings."""
     from endpoints.connect.program import program
 
-    home = Home(folder)
+    home = AgentHome(folder)
     home.make()
     home.program.write_bytes(program().octets)
     home.keep(AgentIdentity(AgentKey(identity.key.private_numbers().private_value), identity.chain))
     (folder / "served").mkdir()
     parts = [RootPart(str(folder / "served"))]
-    home.write_settings(Settings(ServiceAddress(f"http://{HOST}:{port}"), "id", "owner#laptop", parts, time.time()))
+    home.write_settings(
+        AgentSettings(ServiceAddress(f"http://{HOST}:{port}"), "id", "owner#laptop", parts, time.time())
+    )
     return home
 
 

@@ -123,7 +123,7 @@ def replace_database(backup: Backup, server: int, *, replace: bool, end_tokens: 
         session.end()
 
 
-def _copy(backup: Backup, reader: programs.Running, say: Callable[[bytes], object], *, old_server: bool) -> str:
+def _copy(backup: Backup, reader: programs.PipedProgram, say: Callable[[bytes], object], *, old_server: bool) -> str:
     """Give the dump to `pg_restore`, and its statements to `say`; return the digest of what was given."""
     source, drain = reader.process.stdin, reader.process.stdout
     assert source is not None

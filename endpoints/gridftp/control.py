@@ -24,7 +24,7 @@ class ControlState(enum.IntEnum):
     BROKEN = enum.auto()  # lost, or the server broke the protocol
 
 
-class Input(enum.IntEnum):
+class ControlInput(enum.IntEnum):
     PRELIMINARY = enum.auto()  # a 1xx reply
     FINAL = enum.auto()  # a 2xx..6xx reply
     CLOSING = enum.auto()  # 421: the server ends the session, asked or not (RFC 959 section 4.2)
@@ -41,25 +41,25 @@ class ControlAction(enum.IntEnum):
     IGNORE = enum.auto()
 
 
-TRANSITIONS: dict[tuple[ControlState, Input], tuple[ControlAction, ControlState]] = {
-    (ControlState.GREETING, Input.PRELIMINARY): (
+TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, ControlState]] = {
+    (ControlState.GREETING, ControlInput.PRELIMINARY): (
         ControlAction.WAIT,
         ControlState.GREETING,
     ),  # 120: ready in some minutes
-    (ControlState.GREETING, Input.FINAL): (ControlAction.GREET, ControlState.READY),
-    (ControlState.GREETING, Input.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, Input.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, Input.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.PRELIMINARY): (ControlAction.REPORT, ControlState.READY),
-    (ControlState.READY, Input.FINAL): (ControlAction.ANSWER, ControlState.READY),
-    (ControlState.READY, Input.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.PRELIMINARY): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.FINAL): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.CLOSING): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.GARBAGE): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.EOF): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.FINAL): (ControlAction.GREET, ControlState.READY),
+    (ControlState.GREETING, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.PRELIMINARY): (ControlAction.REPORT, ControlState.READY),
+    (ControlState.READY, ControlInput.FINAL): (ControlAction.ANSWER, ControlState.READY),
+    (ControlState.READY, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.PRELIMINARY): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.FINAL): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.CLOSING): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.GARBAGE): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.EOF): (ControlAction.IGNORE, ControlState.BROKEN),
 }
 
 
@@ -171,7 +171,7 @@ class ControlChannel:
                 if event:
                     yield event
         except FaultError as error:
-            yield from filter(None, [self._step(Input.GARBAGE, fault=error.fault)])
+            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=error.fault)])
         except ReplyError as error:
             fault = Fault(
                 Kind.ENDPOINT_ERROR,
@@ -180,7 +180,7 @@ class ControlChannel:
                 # Its text is left out: no user shall read the greetings of other services than FTP servers here.
                 raw=f"what the server sent is no FTP reply ({error.reason})",
             )
-            yield from filter(None, [self._step(Input.GARBAGE, fault=fault)])
+            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=fault)])
 
     def receive_eof(self, fault: Fault | None = None) -> Iterator[ControlEvent]:
         """The transport is closed; `fault` is the reason, where it is known."""
@@ -190,7 +190,7 @@ class ControlChannel:
             advice="The server closed the control connection.",
             raw="end of file on the control connection",
         )
-        yield from filter(None, [self._step(Input.EOF, fault=fault)])
+        yield from filter(None, [self._step(ControlInput.EOF, fault=fault)])
 
     def _reply(self, reply: Reply) -> ControlEvent | None:
         if reply.code == 421:
@@ -200,10 +200,10 @@ class ControlChannel:
                 advice="The server ended the session.",
                 raw=str(reply)[:MAX_RAW],
             )
-            return self._step(Input.CLOSING, fault=fault)
-        return self._step(Input.PRELIMINARY if reply.code < 200 else Input.FINAL, reply)
+            return self._step(ControlInput.CLOSING, fault=fault)
+        return self._step(ControlInput.PRELIMINARY if reply.code < 200 else ControlInput.FINAL, reply)
 
-    def _step(self, what: Input, reply: Reply | None = None, fault: Fault | None = None) -> ControlEvent | None:
+    def _step(self, what: ControlInput, reply: Reply | None = None, fault: Fault | None = None) -> ControlEvent | None:
         action, self.state = TRANSITIONS[self.state, what]
         if action is ControlAction.REPORT or action is ControlAction.ANSWER:
             assert reply is not None

@@ -19,7 +19,7 @@ from endpoints.gridftp.agent.tunnel import octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Multiplexer, TunnelChannel
 
-from .found import Found
+from .found import AccountOffer
 from .remote_program import WINDOW, RemoteProgram
 
 #: Sessions of one link: one process of the account serves them all, and one Python has one processor.
@@ -30,7 +30,7 @@ _LOST = "the ssh connection has ended"
 class ServerLink(asyncio.Protocol):
     """One ssh connection with our server in it; it is closed with its last session."""
 
-    def __init__(self, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: Found) -> None:
+    def __init__(self, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: AccountOffer) -> None:
         self.ssh = ssh
         self.running = running
         self.found = found

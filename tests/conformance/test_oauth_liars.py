@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from identity.gsi.trust import TrustFolder
 from identity.http.https_client import MAX_ANSWER
 from identity.http.web_address import parse_url
@@ -48,7 +48,7 @@ def trust(authority: Authority) -> TrustFolder:
 
 
 @pytest.fixture
-def host(host_of: Callable[[Authority], Identity], authority: Authority) -> Identity:
+def host(host_of: Callable[[Authority], CertificateFiles], authority: Authority) -> CertificateFiles:
     return host_of(authority)
 
 
@@ -182,11 +182,11 @@ def test_a_description_that_is_no_object_is_refused(host, trust, body):
 
 
 @pytest.fixture
-def issue(authority: Authority, tmp_path: Path) -> Callable[..., Identity]:
+def issue(authority: Authority, tmp_path: Path) -> Callable[..., CertificateFiles]:
     return lambda names, **options: authority.issue_host(names, to=tmp_path, **options)
 
 
-def untrusted(identity: Identity | None, trust: TrustFolder, **more: Any) -> str:
+def untrusted(identity: CertificateFiles | None, trust: TrustFolder, **more: Any) -> str:
     with LyingServer(not_found, identity) as server:
         error = refusal(lambda: begin(server, trust, **more), ServerNotTrustedError)
         assert not server.heard, "nothing was said"

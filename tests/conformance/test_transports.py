@@ -13,7 +13,7 @@ import pytest
 
 import workers.engine.tuning.transport
 import workers.sessions
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
@@ -233,7 +233,7 @@ async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
 async def test_udt_between_servers_with_gsi_keeps_the_protection(
     world: World,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,
     encrypt: bool,

@@ -21,7 +21,7 @@ from endpoints.errors import (
     TooManyPauseRulesError,
 )
 from endpoints.files import downloads, uploads
-from endpoints.files.uploads import Part
+from endpoints.files.uploads import UploadPart
 from endpoints.models import Endpoint, PauseRule
 from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, PausableOperation
 from endpoints.permissions import Permission, may
@@ -225,7 +225,9 @@ _OPERATIONS: dict[PausableOperation, list[Callable[[User, str], object]]] = {
     PausableOperation.RENAME: [lambda user, ep: operations.rename(user, ep, "/a", "/b")],
     PausableOperation.SYMLINK: [lambda user, ep: operations.make_symlink(user, ep, "/a", "/b")],
     PausableOperation.DOWNLOAD: [lambda user, ep: downloads.open_file(user, ep, "/a")],
-    PausableOperation.UPLOAD: [lambda user, ep: uploads.Upload(user, ep, "/a").store(Part(0, 0, 0), (), replace=True)],
+    PausableOperation.UPLOAD: [
+        lambda user, ep: uploads.Upload(user, ep, "/a").store(UploadPart(0, 0, 0), (), replace=True),
+    ],
 }  # fmt: skip
 _FAMILIES = {
     "ls": "DirListing", "mkdir": "Mkdir", "rename": "Rename", "symlink": "Symlink",

@@ -58,7 +58,7 @@ class RawAgent:
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection((HOST, port), 10)
         self.sock.sendall(websocket.request(HOST, "/connect/tunnel", websocket.new_key()))
-        self._decoder = websocket.Decoder(from_client=False, longest=frames.MAX_MESSAGE)
+        self._decoder = websocket.MessageDecoder(from_client=False, longest=frames.MAX_MESSAGE)
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             more = self.sock.recv(1)

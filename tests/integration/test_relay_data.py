@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.core import signing
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.connect import dial, relay_messages
 from endpoints.gridftp.agent.keys import AgentIdentity
 from endpoints.gridftp.faults import FaultError
@@ -246,7 +246,7 @@ def test_the_relay_sees_no_plain_text(
     laptops: tuple[Laptop, Laptop],
     alice: User,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The parties speak TLS to each other inside the channel, as GridFTP does (DCAU, PROT P)."""

@@ -19,11 +19,11 @@ from endpoints.gridftp.agent.tunnel.multiplexer import (
     TunnelChannel,
 )
 from endpoints.gridftp.agent.tunnel.tunnel import LONGEST_PAUSE, _pause
-from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Decoder, Opcode, WebSocketError
+from endpoints.gridftp.agent.tunnel.websocket import CloseCode, MessageDecoder, Opcode, WebSocketError
 
 
-def decoder(*, from_client: bool = True) -> Decoder:
-    return Decoder(from_client=from_client, longest=frames.MAX_MESSAGE)
+def decoder(*, from_client: bool = True) -> MessageDecoder:
+    return MessageDecoder(from_client=from_client, longest=frames.MAX_MESSAGE)
 
 
 def test_the_example_of_the_rfc() -> None:

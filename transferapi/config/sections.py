@@ -9,7 +9,7 @@ from pathlib import Path
 from endpoints.addresses.openings import AllowedTarget, parse_openings
 from endpoints.connect.relay_address import DataPorts, RelayAddress, parse_data_ports
 from endpoints.connect.relay_address import parse as parse_relay_address
-from identity.federation.myproxy import MyProxyServer, parse_servers
+from identity.federation.myproxy import MyProxyProvider, parse_servers
 from identity.federation.providers import parse_providers
 from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
@@ -256,7 +256,7 @@ class SignInSettings:
         "OpenID Connect and OAuth2 providers by which users sign in, one a line: "
         "google|github|orcid|cilogon|https://issuer id [secret] [domain=...] [label=...] (or ..._FILE; default: none)",
     )
-    myproxy_sign_in: Mapping[str, MyProxyServer] = variable(
+    myproxy_sign_in: Mapping[str, MyProxyProvider] = variable(
         "WAYBILL_MYPROXY_SIGN_IN",
         parse_servers,
         "",

@@ -27,7 +27,7 @@ from .clones import report_clone
 from .database import Database
 from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
-from .sign_in import Proof, SignInRefusedError, check
+from .sign_in import AgentProof, SignInRefusedError, check
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Relay:
 
     async def _sign_in(self, tunnel: AgentTunnel, content: Mapping[str, Any]) -> None:
         try:
-            proof = Proof.parse(content)
+            proof = AgentProof.parse(content)
             endpoint_id = await self.database.call(lambda: None if tunnel.why_lost else check(proof, tunnel.nonce))
             if endpoint_id is None:
                 return  # it has gone while it waited for its turn
@@ -121,7 +121,7 @@ class Relay:
                 log.warning("relay: nobody can sign in: %s", type(error).__name__)
             tunnel.refuse(Refused.BUSY, "The service cannot decide now.", RETRY_SECONDS)
 
-    async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: Proof) -> None:
+    async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: AgentProof) -> None:
         """Raises SignInRefusedError, DatabaseError."""
         name = str(endpoint_id)
         if len(self.tunnels) >= self.bounds.tunnels:

@@ -13,7 +13,7 @@ from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Ended, Tu
 from transferapi.tasks.upkeep import tallies
 
 from .bounds import RelayBounds
-from .splice import Meter, MeteredBridge, SpliceEnd, splice
+from .splice import MeteredBridge, SpliceEnd, TrafficMeter, splice
 from .user_budget import UserBudget
 
 #: Seconds after which the budget of a user without channels is forgotten: longer than any debt of it.
@@ -58,7 +58,7 @@ class Rendezvous:
         self._bounds = bounds
         self._waiting: defaultdict[bytes, deque[Offer]] = defaultdict(deque)
         self._count = 0
-        self._pairs: dict[SpliceEnd | MeteredBridge, Meter] = {}
+        self._pairs: dict[SpliceEnd | MeteredBridge, TrafficMeter] = {}
         #: The pairs of each token for which a port is open (`entrances`).
         self._entrances: dict[bytes, set[SpliceEnd | MeteredBridge]] = {}
         self._budgets: dict[str, UserBudget] = {}
@@ -189,14 +189,14 @@ class Rendezvous:
                 if SERVER in one.token.parties and one.token.id in self._entrances:
                     self._entrances[one.token.id].discard(end)
 
-        meter = Meter(budget, count, ended)
+        meter = TrafficMeter(budget, count, ended)
         pair.append(self._made(one, two, meter))
         self._pairs[pair[0]] = meter
         tallies.add("relay_connections")
         if SERVER in one.token.parties:
             self._entrances[one.token.id].add(pair[0])
 
-    def _made(self, one: Offer, two: Offer, meter: Meter) -> SpliceEnd | MeteredBridge:
+    def _made(self, one: Offer, two: Offer, meter: TrafficMeter) -> SpliceEnd | MeteredBridge:
         if one.channel is not None and two.channel is not None:
             return splice(one.channel, two.channel, meter)
         tunnel, plain = (one, two) if one.channel is not None else (two, one)

@@ -84,7 +84,7 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Column:
+class SortableColumn:
     """A column that can be sorted. direction: of the present order, for `aria-sort`."""
 
     title: str
@@ -141,7 +141,7 @@ def _chips(asked: TaskListFilter, counts: Mapping[DisplayState, int]) -> list[Ch
     return chips
 
 
-def _columns(asked: TaskListFilter) -> list[Column]:
+def _columns(asked: TaskListFilter) -> list[SortableColumn]:
     titles = (
         ("label", _("Task"), ""),
         ("status", _("State"), ""),
@@ -151,11 +151,11 @@ def _columns(asked: TaskListFilter) -> list[Column]:
     return [_column(asked, field, title, classes) for field, title, classes in titles]
 
 
-def _column(asked: TaskListFilter, field: str, title: str, classes: str) -> Column:
+def _column(asked: TaskListFilter, field: str, title: str, classes: str) -> SortableColumn:
     present = asked.order.field == field
     descending = not asked.order.descending if present else field != "label"
     direction = ("descending" if asked.order.descending else "ascending") if present else "none"
-    return Column(title, asked.address(sort=("-" if descending else "") + field), direction, classes)
+    return SortableColumn(title, asked.address(sort=("-" if descending else "") + field), direction, classes)
 
 
 def _endpoints(user: User, chosen: uuid.UUID | None) -> list[tuple[str, str]]:

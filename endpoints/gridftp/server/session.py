@@ -23,7 +23,7 @@ from .outbox import Outbox
 from .peers import everybody
 from .roots.root import Root, normalize
 from .security.control_security import ControlSecurity
-from .security.data_protection import DataProtection
+from .security.data_protection import DataProtectionSettings
 from .security.gss import GssAcceptor
 from .wires import ClearWire
 
@@ -55,7 +55,7 @@ class Service:
 
 
 @dataclass
-class Restart:
+class RestartMarker:
     """The argument of REST, for the next transfer only: the ranges that need not be sent again.
 
     bad: REST was refused, and so the next transfer is refused too.
@@ -83,7 +83,7 @@ class ServerSession:
             self.interrupt,
             outbox.flush,
             service.data_connector,
-            DataProtection(trust=service.trust),
+            DataProtectionSettings(trust=service.trust),
             service.open_relayed,
             service.admits,
         )
@@ -106,7 +106,7 @@ class ServerSession:
         self.facts: frozenset[str] = frozenset(service.facts)
         self.intervals = MarkerIntervals()
         self.checksum_interval = 0.0
-        self.restart: Restart | None = None
+        self.restart: RestartMarker | None = None
         self.rename_from: bytes | None = None
         self.link_target = b""
         #: For the command that runs; set by the session's worker.
@@ -147,7 +147,7 @@ class ServerSession:
 
     def take_restart(self) -> RangeSet:
         """The ranges of REST, which count once. Raises CommandRefusedError where REST was refused."""
-        restart, self.restart = self.restart or Restart(), None
+        restart, self.restart = self.restart or RestartMarker(), None
         if restart.bad:
             raise CommandRefusedError(501, "The REST before this command was refused.")
         return restart.ranges

@@ -32,7 +32,7 @@ def serve(config: Config) -> int:
     try:
         key = host_key.load_or_make(config.home)
         server = Listener(config.ssh_host, config.ssh_port, key, _bounds(config))
-    except host_key.HostKeyError as error:
+    except host_key.HostKeyFileError as error:
         sys.stderr.write(f"waybill: {error}\n")
         return 1
     except OSError as error:

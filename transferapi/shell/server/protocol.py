@@ -35,7 +35,7 @@ from transferapi.shell.context import Signal
 from transferapi.shell.errors import DisconnectedError
 
 from .bounds import ShellBounds
-from .input import Input
+from .input import ChannelInput
 
 if TYPE_CHECKING:
     from .connection import ShellConnection
@@ -110,7 +110,7 @@ class ShellChannel(paramiko.Channel):
     def __init__(self, chanid: int, connection: ShellConnection) -> None:
         super().__init__(chanid)
         self.connection = connection
-        self.input = Input()
+        self.input = ChannelInput()
         #: The terminal that the client asked for: name, columns and rows.
         self.term = ""
         self.has_terminal = False
@@ -125,14 +125,14 @@ class ShellChannel(paramiko.Channel):
     # ---- for the thread of the command
 
     def read(self, timeout: float | None) -> bytes | None:
-        """See `Input.read`."""
+        """See `ChannelInput.read`."""
         data = self.input.read(timeout)
         if data:
             self._took(len(data))
         return data
 
     def read_line(self) -> bytes | None:
-        """See `Input.line`."""
+        """See `ChannelInput.line`."""
         line, taken = self.input.line()
         self._took(taken)
         return line

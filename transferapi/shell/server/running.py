@@ -24,7 +24,7 @@ from transferapi.shell.words import MAX_LINE
 
 from .pipe_context import PipeContext
 from .protocol import ShellChannel
-from .session import Session
+from .session import ShellSession
 
 if TYPE_CHECKING:
     from .connection import ShellConnection
@@ -59,7 +59,7 @@ def begin(connection: ShellConnection, channel: ShellChannel, command: Command) 
     return True
 
 
-def _run(session: Session, channel: ShellChannel, command: Command) -> None:
+def _run(session: ShellSession, channel: ShellChannel, command: Command) -> None:
     status = _FAILED
     try:
         status = _status(session, channel, command)
@@ -72,7 +72,7 @@ def _run(session: Session, channel: ShellChannel, command: Command) -> None:
         channel.ended()
 
 
-def _status(session: Session, channel: ShellChannel, command: Command) -> int:
+def _status(session: ShellSession, channel: ShellChannel, command: Command) -> int:
     if isinstance(command, NoSubsystem):
         channel.write_error(_NO_SUBSYSTEM)
         return _FAILED
@@ -87,7 +87,7 @@ def _status(session: Session, channel: ShellChannel, command: Command) -> int:
     return _list(session, channel)
 
 
-def _with_terminal(session: Session, channel: ShellChannel, line: str | None) -> int:
+def _with_terminal(session: ShellSession, channel: ShellChannel, line: str | None) -> int:
     if line is None:
         return terminal.run(channel, session, site=_site())
     return terminal.run_line(channel, session, line)
@@ -98,7 +98,7 @@ def _site() -> str:
     return urlsplit(settings.PUBLIC_URL).hostname or "Waybill"
 
 
-def _list(session: Session, channel: ShellChannel) -> int:
+def _list(session: ShellSession, channel: ShellChannel) -> int:
     """Run each line of the input; the exit status is that of the last command."""
     context = PipeContext(session, channel, has_input=False)
     status = OK

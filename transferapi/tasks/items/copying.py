@@ -17,19 +17,19 @@ _COLUMNS = "task_id, position, source_path, destination_path, recursive, attempt
 _WORDS = {None: "\\N", True: "t", False: "f"}
 
 
-class Written(NamedTuple):
+class CopiedRows(NamedTuple):
     """octets: of the paths in the rows."""
 
     rows: int
     octets: int
 
 
-def copy(task_id: uuid.UUID, rows: Iterable[CheckedItem]) -> Written:
+def copy(task_id: uuid.UUID, rows: Iterable[CheckedItem]) -> CopiedRows:
     """Write the items of a task, in this order."""
     lines = _Lines(task_id, rows)
     with connection.cursor() as cursor:
         cursor.copy_expert(f"COPY tasks_item ({_COLUMNS}) FROM STDIN", lines, 1 << 18)
-    return Written(lines.rows, lines.octets)
+    return CopiedRows(lines.rows, lines.octets)
 
 
 class _Lines:

@@ -14,7 +14,7 @@ from .connection import TunnelConnection
 from .frames import FrameError
 from .multiplexer import ChannelHandler, Ended, TunnelChannel
 from .service import ServiceAddress
-from .sign_in import VERSION, AgentIdentity, text_to_sign
+from .sign_in import VERSION, SigningIdentity, text_to_sign
 
 PATH = "/connect/tunnel"
 _MAX_HEAD = 16 << 10
@@ -52,7 +52,7 @@ class AgentEnd(TunnelConnection):
     def __init__(
         self,
         service: ServiceAddress,
-        identity: AgentIdentity,
+        identity: SigningIdentity,
         facts: AgentFacts,
         state: TunnelState,
         on_control: Callable[[socket.socket], None],

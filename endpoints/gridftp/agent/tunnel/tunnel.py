@@ -20,7 +20,7 @@ from typing import Any
 from .agent_end import AgentEnd, AgentFacts, TunnelEndedError, TunnelState
 from .connection import DEAD_SECONDS, PING_SECONDS
 from .service import ServiceAddress, check_peer, open_tcp, tls_context
-from .sign_in import AgentIdentity, Refused
+from .sign_in import Refused, SigningIdentity
 
 #: Seconds for the connection, and for handshake and sign-in: many agents may come at the same time.
 CONNECT_SECONDS, WELCOME_SECONDS = 15.0, 40.0
@@ -55,7 +55,7 @@ class Tunnel:
     def __init__(
         self,
         service: ServiceAddress,
-        identity: AgentIdentity,
+        identity: SigningIdentity,
         on_control: Callable[[socket.socket], None],
         on_status: Callable[[str], None] = lambda status: None,
         facts: AgentFacts = AgentFacts(),  # noqa: B008 - immutable

@@ -16,7 +16,7 @@ from endpoints.gridftp.server.session import ServerSession
 from .table import command
 
 
-class Digest(Protocol):
+class HashObject(Protocol):
     def update(self, data: memoryview, /) -> None: ...
     def hexdigest(self) -> str: ...
 
@@ -32,7 +32,7 @@ class _Adler32:
         return f"{self._value:08x}"
 
 
-def _not_for_security(name: str) -> Callable[[], Digest]:
+def _not_for_security(name: str) -> Callable[[], HashObject]:
     """Where the system allows only digests that are secure, Python 3.9 or later can say that this is no security."""
     try:
         hashlib.new(name, usedforsecurity=False)  # novermin
@@ -42,7 +42,7 @@ def _not_for_security(name: str) -> Callable[[], Digest]:
 
 
 #: Checksums against accidents, not against attacks: MD5 and SHA1 are among them.
-ALGORITHMS: dict[bytes, Callable[[], Digest]] = {
+ALGORITHMS: dict[bytes, Callable[[], HashObject]] = {
     b"MD5": _not_for_security("md5"),
     b"SHA1": _not_for_security("sha1"),
     b"SHA256": hashlib.sha256,

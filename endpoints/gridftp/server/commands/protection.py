@@ -10,8 +10,8 @@ import binascii
 
 from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.security.certificates import CertificateError
-from endpoints.gridftp.server.security.contexts import Credential
-from endpoints.gridftp.server.security.data_protection import DataProtection
+from endpoints.gridftp.server.security.contexts import CertificateWithKey
+from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 from endpoints.gridftp.server.session import ServerSession
 
 from .table import command
@@ -63,17 +63,17 @@ def protection_level(session: ServerSession, argument: bytes) -> None:
     session.reply(200, f"Protection level set to {level.decode()}.")
 
 
-def _changed(session: ServerSession) -> DataProtection:
+def _changed(session: ServerSession) -> DataProtectionSettings:
     if session.channel.reused:
         session.channel.close()
     return session.channel.protection
 
 
-def _credential(blob: bytes, trust: str) -> Credential:
+def _credential(blob: bytes, trust: str) -> CertificateWithKey:
     """The credential that the client gave, after a trial on both sides. Its octets are in no reply."""
     try:
-        credential = Credential.parse(base64.b64decode(blob, validate=True))
-        trial = DataProtection(given=credential, trust=trust)
+        credential = CertificateWithKey.parse(base64.b64decode(blob, validate=True))
+        trial = DataProtectionSettings(given=credential, trust=trust)
         for server_side in (False, True):
             trial.context(server_side=server_side)
     except (CertificateError, binascii.Error) as error:

@@ -8,7 +8,7 @@ from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.root import normalize
-from endpoints.gridftp.server.session import Restart, ServerSession
+from endpoints.gridftp.server.session import RestartMarker, ServerSession
 
 from .table import COMMANDS, FEATURES, OPTIONS, SITE, Handler, command, options, site
 
@@ -177,13 +177,13 @@ def restart(session: ServerSession, argument: bytes) -> None:
 
     After a refused REST the next transfer is refused too: both sides must leave out the same octets.
     """
-    session.restart = Restart(bad=True)
+    session.restart = RestartMarker(bad=True)
     try:
         text = argument.strip()
         ranges = RangeSet.parse(text if b"-" in text else b"0-" + text)
     except RangeError as error:
         raise CommandRefusedError(501, f"REST: {error}.") from error
-    session.restart = Restart(ranges)
+    session.restart = RestartMarker(ranges)
     session.reply(350, "Restart Marker OK. Send STOR or RETR to initiate transfer.")
 
 

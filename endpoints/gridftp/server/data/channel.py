@@ -13,7 +13,7 @@ from endpoints.gridftp.server.interrupt import Interrupt
 from endpoints.gridftp.server.limits import ServerLimits
 from endpoints.gridftp.server.peers import everybody
 from endpoints.gridftp.server.polling import POLLIN, POLLOUT, Poller
-from endpoints.gridftp.server.security.data_protection import DataProtection
+from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
 from .connection import DataConnection
 from .connector import Address, DataConnector, OpenRelayed
@@ -37,7 +37,7 @@ class DataChannel:
         interrupt: Interrupt,
         before_wait: Callable[[], None],
         connector: DataConnector,
-        protection: DataProtection,
+        protection: DataProtectionSettings,
         open_relayed: OpenRelayed | None = None,
         admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 
-from .mode_e import HEADER_SIZE, Decoder
+from .mode_e import HEADER_SIZE, BlockDecoder
 
 #: Octets read at once where several small files may follow.
 READ_AHEAD = 64 * 1024
@@ -31,7 +31,7 @@ class DataConnection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         self.encrypted = isinstance(sock, ssl.SSLSocket)
-        self.decoder = Decoder()
+        self.decoder = BlockDecoder()
         self.rest = _NOTHING
         #: The sender has announced that it will close this connection.
         self.closing = False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from endpoints.gridftp.server.errors import DataError
 from endpoints.gridftp.server.security.certificates import CertificateError
-from endpoints.gridftp.server.security.data_protection import DataProtection
+from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
 from .connection import DataConnection
 
@@ -112,7 +112,7 @@ class PendingConnections:
         return fresh
 
 
-def steps(sock: socket.socket, protection: DataProtection, *, connecting: bool, as_client: bool) -> Steps:
+def steps(sock: socket.socket, protection: DataProtectionSettings, *, connecting: bool, as_client: bool) -> Steps:
     """The way of one socket, which is closed if it fails. as_client: of TLS. Raises DataError."""
     try:
         if connecting:
@@ -139,7 +139,9 @@ def steps(sock: socket.socket, protection: DataProtection, *, connecting: bool, 
         raise
 
 
-def _shake_hands(tls: ssl.SSLSocket, protection: DataProtection, *, as_client: bool) -> Generator[int, None, None]:
+def _shake_hands(
+    tls: ssl.SSLSocket, protection: DataProtectionSettings, *, as_client: bool
+) -> Generator[int, None, None]:
     yield from _insist(tls.do_handshake)
     protection.check(tls)
     if protection.encrypts:

@@ -13,7 +13,7 @@ from typing import Any
 from endpoints import endpoint_view
 from endpoints import fields as rules
 from endpoints.activation.status import ActivationStatus
-from endpoints.connect.setup_keys import SetupKey
+from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
@@ -338,7 +338,7 @@ def _endpoint(shown: ShownEndpoint) -> dict[str, Any]:
     return ENDPOINT.document(shown) | ACTIVATION.values(shown.seen.activation_status)
 
 
-def created(endpoint: Endpoint, key: SetupKey | None = None) -> dict[str, Any]:
+def created(endpoint: Endpoint, key: IssuedSetupKey | None = None) -> dict[str, Any]:
     """The fields of the answer about a new endpoint."""
     text = key.text.value if key else None
     return {"id": str(endpoint.pk), "canonical_name": canonical_name(endpoint), "globus_connect_setup_key": text}
