@@ -44,7 +44,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 _MEANING = "check that a program of this machine works; status 1: it does not"
 
 
-class Places(Protocol):
+class ListeningAddresses(Protocol):
     """Where the programs of this machine listen; `Config` has these settings, too."""
 
     @property
@@ -103,7 +103,7 @@ def run_check(config: Config, arguments: argparse.Namespace) -> int:
     return _run(running_here(config), arguments)
 
 
-def _run(here: Places, arguments: argparse.Namespace) -> int:
+def _run(here: ListeningAddresses, arguments: argparse.Namespace) -> int:
     CHECKS[arguments.program](here, arguments.exclude)
     sys.stdout.write(f"{arguments.program}: works\n")
     return 0
@@ -115,7 +115,7 @@ def is_of_make_up(environ: Mapping[str, str]) -> bool:
     return (values.absolute_path(home) / "connection.json").exists()
 
 
-def places(environ: Mapping[str, str]) -> Places:
+def places(environ: Mapping[str, str]) -> ListeningAddresses:
     """The settings of this check, where `make up` does not run. Raises StackError."""
 
     def read(name: str, parse: Callable[[str], Any], default: str) -> Any:
@@ -163,7 +163,7 @@ def running_here(config: Config) -> Config:
     return load_or_exit()
 
 
-def _web(here: Places, exclude: list[str]) -> None:
+def _web(here: ListeningAddresses, exclude: list[str]) -> None:
     context = client_context(here.tls_certificate)
     asked = _connection(_ANY.get(here.web_host, here.web_host), here.port, context)
     words = urlencode([("exclude", name) for name in exclude])
@@ -195,7 +195,7 @@ def _reasons(body: bytes) -> str:
         return "the web server answered something that is not of Waybill"
 
 
-def _worker(here: Places, exclude: list[str]) -> None:
+def _worker(here: ListeningAddresses, exclude: list[str]) -> None:
     host = socket.gethostname()
     reports = _reports(here, host)
     if not reports:
@@ -222,7 +222,7 @@ def _runs(name: str, seconds: float) -> bool:
     return not is_zombie and uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK") > seconds
 
 
-def _reports(here: Places, host: str) -> dict[str, float]:
+def _reports(here: ListeningAddresses, host: str) -> dict[str, float]:
     """Seconds since the last report of each worker of the host, by name."""
     if here.database_url is None:
         raise StackError("DATABASE_URL is not set, so that no worker can be found")
@@ -243,7 +243,7 @@ def _reports(here: Places, host: str) -> dict[str, float]:
         raise StackError(f"PostgreSQL does not say whether a worker runs: {reason}") from None
 
 
-def _shell(here: Places, exclude: list[str]) -> None:
+def _shell(here: ListeningAddresses, exclude: list[str]) -> None:
     try:
         with socket.create_connection((_ANY.get(here.ssh_host, here.ssh_host), here.ssh_port), SECONDS) as sock:
             greeting = sock.recv(64)
@@ -253,7 +253,7 @@ def _shell(here: Places, exclude: list[str]) -> None:
         raise StackError(f"the program at port {here.ssh_port} is not the ssh shell")
 
 
-def _relay(here: Places, exclude: list[str]) -> None:
+def _relay(here: ListeningAddresses, exclude: list[str]) -> None:
     where = here.relay
     try:
         if where.path:
@@ -266,7 +266,7 @@ def _relay(here: Places, exclude: list[str]) -> None:
         raise StackError(f"the relay does not answer at {where}: {error}") from None
 
 
-CHECKS: dict[str, Callable[[Places, list[str]], None]] = {
+CHECKS: dict[str, Callable[[ListeningAddresses, list[str]], None]] = {
     "web": _web,
     "worker": _worker,
     "shell": _shell,

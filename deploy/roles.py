@@ -135,8 +135,8 @@ def _migrate(config: Config, wait: float | None = None) -> int:
     until = time.monotonic() + (wait or 0.0)
     told = ""
     while True:
-        patience = max(schema_version.PATIENCE, until - time.monotonic())
-        schema_version.when_the_database_answers(connection.ensure_connection, patience)
+        timeout = max(schema_version.TIMEOUT, until - time.monotonic())
+        schema_version.when_the_database_answers(connection.ensure_connection, timeout)
         try:
             return _migrate_now(until)
         except (PassingError, OperationalError, InterfaceError) as error:

@@ -19,7 +19,7 @@ from .stack.fingerprint import CHECKOUT
 from .stack.home import Home, write_private
 from .stack.programs import HOST, Instance, make_instance
 from .stack.sample import make_sample_data
-from .stack.supervisor import ProgramState, Running, Supervisor
+from .stack.supervisor import ProgramState, RunningProgram, Supervisor
 
 START_SECONDS = 180.0
 
@@ -125,7 +125,7 @@ def ssh_access(instance: Instance) -> dict[str, object]:
     }
 
 
-def report(instance: Instance, running: Running) -> None:
+def report(instance: Instance, running: RunningProgram) -> None:
     name = running.program.name
     if running.state is ProgramState.CRASHED:
         pause = max(0.0, running.restart_at - time.monotonic())

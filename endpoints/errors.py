@@ -280,7 +280,7 @@ class TooManyPauseRulesError(RegistryError, LimitExceededError):
 
 
 class OperationPausedError(RegistryError):
-    """`operation`: the flag of the rules that stop it (`pause_rules.Operation`); `messages`: their texts."""
+    """`operation`: the flag of the rules that stop it (`pause_rules.PausableOperation`); `messages`: their texts."""
 
     category = Category.CONFLICT
     template = "A manager of the endpoint has paused this"

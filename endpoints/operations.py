@@ -29,7 +29,7 @@ from .gridftp.faults import Fault, FaultError, Kind, make_fault
 from .gridftp.listing import Allowance
 from .listing_limits import MAX_ENTRIES, ListingAllowance
 from .models import Endpoint, Server
-from .pause_rules import Operation
+from .pause_rules import PausableOperation
 from .permissions import Permission
 from .sessions import opening
 from .sessions.remote import RemoteSession
@@ -58,7 +58,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class ListableFolder:
     """A folder that a user may list. path: as Listing.path."""
 
     endpoint: Endpoint
@@ -99,17 +99,17 @@ def list_directory(
     return _on_session(user, granted, paths, work, slot=slot)
 
 
-def folder_of(user: User, ref: str, path: str | None) -> Folder:
+def folder_of(user: User, ref: str, path: str | None) -> ListableFolder:
     """A folder that the user may list now; path None: where the endpoint begins. Raises the errors of this module."""
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
-    pause_rules.check(user, endpoint, Operation.LS)
+    pause_rules.check(user, endpoint, PausableOperation.LS)
     asked = (path or endpoint.default_directory).rstrip("/") + "/"
     granted = access.of(user, endpoint, Permission.BROWSE)
     granted.check(asked, write=False)
-    return Folder(endpoint, asked, granted)
+    return ListableFolder(endpoint, asked, granted)
 
 
-def described(session: RemoteSession, folder: Folder, resolved: str) -> Listing:
+def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> Listing:
     """The folder as its listing shows it, without entries. resolved: its path on the host."""
     if folder.granted.shared:
         return Listing(folder.endpoint, folder.path, _from_root(folder.path), ())
@@ -118,7 +118,7 @@ def described(session: RemoteSession, folder: Folder, resolved: str) -> Listing:
 
 
 async def batches(
-    session: RemoteSession, folder: Folder, confinement: Confinement, resolved: str, allowance: Allowance
+    session: RemoteSession, folder: ListableFolder, confinement: Confinement, resolved: str, allowance: Allowance
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """The entries of a folder as the server sends them. Raises FaultError, also half-way.
 
@@ -175,7 +175,7 @@ async def _must_be_a_folder(session: RemoteSession, path: str) -> None:
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     """The facts of one file, folder or link."""
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
-    pause_rules.check(user, endpoint, Operation.LS)
+    pause_rules.check(user, endpoint, PausableOperation.LS)
     granted = access.of(user, endpoint, Permission.BROWSE)
     granted.check(path, write=False)
 
@@ -194,7 +194,7 @@ def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
     """Create a folder. Raises FaultError(PATH_EXISTS) when the path exists."""
     endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, Operation.MKDIR)
+    pause_rules.check(user, endpoint, PausableOperation.MKDIR)
     granted = access.of(user, endpoint, Permission.WRITE)
     granted.check(path, write=True)
 
@@ -238,7 +238,7 @@ def _is_folder(user: User, ref: str, path: str) -> bool:
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
     """Rename on one endpoint. Links on a shared endpoint are not moved: a relative link would then lead elsewhere."""
     endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, Operation.RENAME)
+    pause_rules.check(user, endpoint, PausableOperation.RENAME)
     granted = access.of(user, endpoint, Permission.WRITE)
     for path in (old_path, new_path):
         _may_move(granted, path)
@@ -281,7 +281,7 @@ def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
     Raises SymlinkRefusedError on a shared endpoint, FaultError(UNSUPPORTED) when no server creates links.
     """
     endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, Operation.SYMLINK)
+    pause_rules.check(user, endpoint, PausableOperation.SYMLINK)
     if endpoint.host_id is not None:
         raise SymlinkRefusedError(endpoint)
 

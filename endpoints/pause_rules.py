@@ -40,7 +40,7 @@ MAX_MESSAGE = 2000
 MAX_LISTED = 1000
 
 
-class Operation(StrEnum):
+class PausableOperation(StrEnum):
     """Immediate operations, by the flag of a rule that pauses them."""
 
     LS = "pause_ls"  # and stat, which is a listing of one
@@ -73,7 +73,7 @@ def effective_by_ref(user: User, ref: str) -> tuple[Endpoint, list[PauseRule]]:
     return endpoint, effective(user, endpoint)
 
 
-def check(user: User, endpoint: Endpoint, operation: Operation, now: datetime | None = None) -> None:
+def check(user: User, endpoint: Endpoint, operation: PausableOperation, now: datetime | None = None) -> None:
     """Raises OperationPausedError, with the messages of the rules."""
     found = _holding(user, endpoint, now).filter(**{operation: True})
     messages = list(found.values_list("message", flat=True))

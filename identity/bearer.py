@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from . import tokens
 from .models import User
 from .provider import issue, scopes
-from .sessions.proof import Proof
+from .sessions.proof import SignInProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Bearer:
     #: The application that acts for the user; None: the user's own API token.
     client_id: str | None = None
     #: When and how the user signed in, for the consent behind the token; None: no person did.
-    proof: Proof | None = None
+    proof: SignInProof | None = None
 
     def covers(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes

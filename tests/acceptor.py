@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 
 #: The last reply of the toolkit in a login.
 WELCOME = b"235 GSSAPI Authentication successful."
@@ -129,7 +129,7 @@ class Acceptor:
     def __init__(
         self,
         script: Script,
-        identity: Identity,
+        identity: CertificateFiles,
         *,
         least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
         most: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,

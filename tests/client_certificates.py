@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.endpoint.authority import Authority, Identity, openssl
+from deploy.endpoint.authority import Authority, CertificateFiles, openssl
 
 #: Of Debian's Chromium.
 POLICIES = Path("/etc/chromium/policies/managed")
@@ -29,7 +29,7 @@ def installed() -> bool:
     return all(map(shutil.which, ("certutil", "pk12util"))) and os.geteuid() == 0
 
 
-def home_with(home: Path, identity: Identity, authority: Authority) -> Path:
+def home_with(home: Path, identity: CertificateFiles, authority: Authority) -> Path:
     """A home folder where Chromium finds the certificate with its key, and trusts the authority for servers."""
     database = home / ".pki" / "nssdb"
     database.mkdir(parents=True)

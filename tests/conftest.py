@@ -20,7 +20,7 @@ from django.core.signals import setting_changed
 from django.db import connections
 
 from deploy.endpoint import myproxy, toolkit
-from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
@@ -228,11 +228,11 @@ def other_authority(grid_home: Path) -> Authority:
 
 
 @pytest.fixture(scope="session")
-def identity_of(authority: Authority) -> Callable[..., Identity]:
+def identity_of(authority: Authority) -> Callable[..., CertificateFiles]:
     """`identity_of("alice")` or `identity_of("alice", other_authority)`: one long-lived certificate for each name."""
-    known: dict[tuple[str, Path], Identity] = {}
+    known: dict[tuple[str, Path], CertificateFiles] = {}
 
-    def find(name: str, issuer: Authority = authority) -> Identity:
+    def find(name: str, issuer: Authority = authority) -> CertificateFiles:
         key = (name, issuer.folder)
         if key not in known:
             known[key] = issuer.issue_user(name)
@@ -242,7 +242,7 @@ def identity_of(authority: Authority) -> Callable[..., Identity]:
 
 
 @pytest.fixture
-def alices(identity_of: Callable[..., Identity]) -> Identity:
+def alices(identity_of: Callable[..., CertificateFiles]) -> CertificateFiles:
     """alice's certificate and key."""
     return identity_of("alice")
 
@@ -254,11 +254,11 @@ def trusting(settings: Any, authority: Authority) -> None:
 
 
 @pytest.fixture(scope="session")
-def host_of() -> Callable[[Authority], Identity]:
+def host_of() -> Callable[[Authority], CertificateFiles]:
     """An authority's certificate for servers of this machine: localhost and 127.0.0.1."""
-    known: dict[Path, Identity] = {}
+    known: dict[Path, CertificateFiles] = {}
 
-    def find(issuer: Authority) -> Identity:
+    def find(issuer: Authority) -> CertificateFiles:
         if issuer.folder not in known:
             known[issuer.folder] = issuer.issue_host(["localhost", "127.0.0.1"])
         return known[issuer.folder]
@@ -268,7 +268,7 @@ def host_of() -> Callable[[Authority], Identity]:
 
 @pytest.fixture
 def gsi_server_factory(
-    authority: Authority, host_of: Callable[[Authority], Identity]
+    authority: Authority, host_of: Callable[[Authority], CertificateFiles]
 ) -> Iterator[Callable[..., ToolkitServer]]:
     """Start the toolkit's server with GSI over a folder: `gsi_server_factory(root, *extra_arguments)`.
 
@@ -283,7 +283,7 @@ def gsi_server_factory(
         *extra: str,
         issuer: Authority = authority,
         subjects: Iterable[str] | None = None,
-        host: Identity | None = None,
+        host: CertificateFiles | None = None,
     ) -> ToolkitServer:
         if subjects is None:
             subjects = [issuer.user_subject(name) for name in ("alice", "bob", "carol")]
@@ -299,7 +299,7 @@ def gsi_server_factory(
 
 @pytest.fixture
 def myproxy_server_factory(
-    authority: Authority, host_of: Callable[[Authority], Identity]
+    authority: Authority, host_of: Callable[[Authority], CertificateFiles]
 ) -> Iterator[Callable[..., MyProxyServer]]:
     """Start a MyProxy server: `myproxy_server_factory()` keeps what is left with it (`.keep(...)`).
 
@@ -311,7 +311,7 @@ def myproxy_server_factory(
         *,
         issuer: Authority = authority,
         accounts: dict[str, str] | None = None,
-        host: Identity | None = None,
+        host: CertificateFiles | None = None,
         port: int = 0,
     ) -> MyProxyServer:
         if accounts and not myproxy.can_show_pam():

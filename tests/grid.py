@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin, Login
 from identity.gsi.trust import TrustFolder
@@ -12,12 +12,12 @@ from identity.gsi.x509 import X509Credential
 TIMEOUT = 20.0
 
 
-def credential_of(identity: Identity) -> X509Credential:
+def credential_of(identity: CertificateFiles) -> X509Credential:
     return X509Credential.parse(identity.certificate.read_bytes() + identity.key.read_bytes())
 
 
 def login_of(
-    identity: Identity, issuer: Authority, host_name: str = "localhost", *, delegate: bool = False
+    identity: CertificateFiles, issuer: Authority, host_name: str = "localhost", *, delegate: bool = False
 ) -> GsiLogin:
     """Login as this user to a server of this authority, the only trusted one."""
     trust = TrustFolder(issuer.certificates)

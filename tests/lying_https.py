@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 
 #: Takes the whole request, gives what is sent back, piece by piece.
 Script = Callable[[bytes], Iterator[bytes]]
@@ -19,7 +19,7 @@ Script = Callable[[bytes], Iterator[bytes]]
 class LyingServer:
     """identity None: without TLS. `heard` are all requests."""
 
-    def __init__(self, script: Script, identity: Identity | None) -> None:
+    def __init__(self, script: Script, identity: CertificateFiles | None) -> None:
         self._script = script
         self._context: ssl.SSLContext | None = None
         if identity:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 
 YES = b"VERSION=MYPROXYv2\nRESPONSE=0\n\0"
 
@@ -100,7 +100,7 @@ class LyingServer:
         self._thread.join(30)
 
 
-def server_context(identity: Identity) -> ssl.SSLContext:
+def server_context(identity: CertificateFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.certificate, identity.key)
     return context

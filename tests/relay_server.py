@@ -23,7 +23,7 @@ from identity.hidden import Secret
 from identity.models import User
 from tests.waiting import eventually
 from transferapi.relay import main
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 from transferapi.relay.relay import Relay
 
 HOST = "127.0.0.1"
@@ -59,7 +59,7 @@ class RelayServer:
 
 @contextmanager
 def relay_server(
-    settings: Any, bounds: Bounds | None = None, *, port: int = 0, data_ports: DataPorts | None = None
+    settings: Any, bounds: RelayBounds | None = None, *, port: int = 0, data_ports: DataPorts | None = None
 ) -> Iterator[RelayServer]:
     """settings: Django's, whose RELAY and PUBLIC_URL become those of this relay."""
     found: list[RelayServer] = []
@@ -73,7 +73,7 @@ def relay_server(
                 found.append(RelayServer(relay, loop))
                 ready.set()
 
-            await main.run(RelayAddress(HOST, port), bounds or Bounds(), stopped, is_ready, data_ports=data_ports)
+            await main.run(RelayAddress(HOST, port), bounds or RelayBounds(), stopped, is_ready, data_ports=data_ports)
 
         asyncio.run(serve())
 
@@ -95,11 +95,11 @@ def make_identity(owner: User, name: str) -> tuple[Endpoint, AgentIdentity]:
     endpoint, key = setup_keys.create_endpoint(owner, {"name": name, "is_globus_connect": True})
     assert key is not None
     pair = AgentKey.new()
-    issued = setup.set_up(secret_of(key), pair.request("agent"), setup.Program())
+    issued = setup.set_up(secret_of(key), pair.request("agent"), setup.AgentVersion())
     return endpoint, AgentIdentity(pair, issued.chain)
 
 
-def secret_of(key: setup_keys.SetupKey) -> Secret:
+def secret_of(key: setup_keys.IssuedSetupKey) -> Secret:
     text = key.text.value.removeprefix("wb1.")
     return Secret(json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))["s"])
 

@@ -17,7 +17,7 @@ from identity.models import User
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
 from transferapi.shell.server import host_key
-from transferapi.shell.server.bounds import Bounds
+from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.listener import Listener
 
 HOST = "127.0.0.1"
@@ -86,7 +86,7 @@ class ShellServer:
 def shell_server(folder: Path, **bounds: Any) -> Iterator[ShellServer]:
     """bounds: those that differ from the product's."""
     key = host_key.load_or_make(folder)
-    listener = Listener(HOST, 0, key, Bounds(**bounds))
+    listener = Listener(HOST, 0, key, ShellBounds(**bounds))
     (folder / "known_hosts").write_text(f"[{HOST}]:{listener.port} {key.get_name()} {key.get_base64()}\n")
     thread = threading.Thread(target=listener.serve, daemon=True)
     thread.start()

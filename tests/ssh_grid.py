@@ -19,7 +19,7 @@ from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError
 from endpoints.gridftp.login import Login
-from endpoints.ssh.channel import Bridge
+from endpoints.ssh.channel import CommandBridge
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.login import SshLogin
 from tests.grid import open_session
@@ -65,7 +65,7 @@ def nothing_stays() -> Iterator[None]:
 
 def threads() -> list[threading.Thread]:
     """Running threads of ssh bridges and transports."""
-    return [thread for thread in threading.enumerate() if isinstance(thread, Bridge | paramiko.Transport)]
+    return [thread for thread in threading.enumerate() if isinstance(thread, CommandBridge | paramiko.Transport)]
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.ports import Clock
 from workers.engine.slice import run_slice
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import Address, SessionKey, SessionPool
 from workers.sessions import RealSessions
 from workers.streaming.host import StreamingHost
@@ -54,7 +54,7 @@ class StreamedTask:
 
     def sessions(self) -> RealSessions:
         ends = {Side.SOURCE: self.source, Side.DESTINATION: self.destination}
-        places = Places({side: [Place(end.host, end.port)] for side, end in ends.items()})
+        places = ServersBySide({side: [Place(end.host, end.port)] for side, end in ends.items()})
 
         def session_key(side: Side, address: Address, place: Place) -> SessionKey:
             async def login() -> Login:

@@ -27,7 +27,7 @@ from django.db.migrations.migration import Migration
 log = logging.getLogger(__name__)
 
 #: Seconds for which a starting program waits for the database, and seconds between two attempts.
-PATIENCE, PAUSE = 30.0, 0.5
+TIMEOUT, PAUSE = 30.0, 0.5
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
 #: The values of `Migration.effect`.
@@ -113,12 +113,12 @@ def check_or_exit() -> None:
         connection.close()
 
 
-def when_the_database_answers(act: Callable[[], None], patience: float | None = None) -> None:
+def when_the_database_answers(act: Callable[[], None], timeout: float | None = None) -> None:
     """Call `act`, again while the database does not answer; then the program ends with status 75.
 
-    patience: seconds; PATIENCE where it is not given.
+    timeout: seconds; TIMEOUT where it is not given.
     """
-    seconds = PATIENCE if patience is None else patience
+    seconds = TIMEOUT if timeout is None else timeout
     until = time.monotonic() + seconds
     while True:
         try:

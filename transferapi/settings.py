@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from identity.federation.providers import Provider, parse_providers
 from identity.issuers.oauth_clients import OAuthClient, clients_of
 from identity.provider import scopes
-from identity.vault.keys import Key, parse_keys
+from identity.vault.keys import VaultKey, parse_keys
 
 from .config import load_or_exit
 from .config import mail as mail_settings
@@ -126,7 +126,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 FILE_UPLOAD_HANDLERS = ["transferapi.rest.http.uploads.NoFiles"]
 
 #: The keys of the vault of credentials, the newest first. Without keys, only features without credentials work.
-VAULT_KEYS: tuple[Key, ...] = parse_keys(CONFIG.vault_key.value) if CONFIG.vault_key else ()
+VAULT_KEYS: tuple[VaultKey, ...] = parse_keys(CONFIG.vault_key.value) if CONFIG.vault_key else ()
 VAULT_KEY_FILE = CONFIG.vault_key_file
 #: The folder of the trusted authorities, and the hosts that may get a (limited) proxy of a user.
 CERTIFICATES = CONFIG.certificates

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 Change = Callable[Concatenate[HttpRequest, str, P], str | HttpResponse]
 
 
-class Page(Protocol):
+class SectionedPage(Protocol):
     """A page of one thing. refusal: the section of the page, and a sentence."""
 
     def __call__(
@@ -45,18 +45,18 @@ def submission_id(request: HttpRequest) -> uuid.UUID:
 CONFIRMED = "confirmed"
 
 
-class Refusal(tuple[str, str]):
+class SectionRefusal(tuple[str, str]):
     """The section of a page, and the sentence there. step_up: the demand, where another sign-in would help."""
 
     step_up: StepUpRequiredError | None = None
 
 
-def refused(section: str, error: CategorizedError) -> tuple[Refusal, int]:
+def refused(section: str, error: CategorizedError) -> tuple[SectionRefusal, int]:
     """The refusal as a section of a page shows it, and the status of the answer."""
     status, _code, message = meaning(error, "")
     if not isinstance(error, StepUpRequiredError):
-        return Refusal((section, message)), status
-    refusal = Refusal((section, step_up.sentence(error)))
+        return SectionRefusal((section, message)), status
+    refusal = SectionRefusal((section, step_up.sentence(error)))
     refusal.step_up = error
     return refusal, status
 
@@ -74,7 +74,7 @@ def question(request: HttpRequest, title: str, text: str, act: str, back: str) -
     return show(request, "confirm.html", context)
 
 
-def change_of(page: Page, path: str, name: str) -> Callable[[Change[P]], Callable[..., HttpResponse]]:
+def change_of(page: SectionedPage, path: str, name: str) -> Callable[[Change[P]], Callable[..., HttpResponse]]:
     """Decorate the change that a form of section `name` asks for, on the page of one thing below `path`.
 
     An error of the domain shows the page again, with the error in the section; success leads back to the section.

@@ -15,7 +15,7 @@ from identity.models import User
 from transferapi.tasks import maintenance, queries
 
 from . import assets, language, navigation
-from .navigation import Entry
+from .navigation import NavigationEntry
 
 THEMES = ("light", "dark")
 THEME_COOKIE = "waybill-theme"
@@ -30,13 +30,13 @@ class WaitingPlace:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PageFrame:
     language: str
     theme: str
     here: str
     #: The name that is shown for the reader; "": nobody is signed in.
     who: str = ""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[NavigationEntry] = field(default_factory=list)
     waiting: list[WaitingPlace] = field(default_factory=list)
     waiting_tasks: int = 0
     script_texts: dict[str, str] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class Frame:
     maintenance: str = ""
 
 
-def of(request: HttpRequest) -> Frame:
+def of(request: HttpRequest) -> PageFrame:
     spoken = (get_language() or "en").partition("-")[0]
     user = request.user
     texts = language.script_texts(spoken, _script_sources()) if spoken != "en" else {}
     here, notice = f"/{request.path.split('/')[1]}", maintenance.current()
     said = notice.sentence if notice else ""
-    frame = Frame(spoken, theme(request), here=here, script_texts=texts, maintenance=said)
+    frame = PageFrame(spoken, theme(request), here=here, script_texts=texts, maintenance=said)
     return _with_user(frame, user) if isinstance(user, User) else frame
 
 
@@ -61,7 +61,7 @@ def theme(request: HttpRequest) -> str:
     return chosen if chosen in THEMES else ""
 
 
-def _with_user(frame: Frame, user: User) -> Frame:
+def _with_user(frame: PageFrame, user: User) -> PageFrame:
     waiting = queries.waiting_for(user)
     places = [WaitingPlace(f"/endpoints/{place.pk}/activate", _words(place, n)) for place, n in waiting]
     tasks = sum(n for _, n in waiting)

@@ -13,7 +13,7 @@ from endpoints import managed_endpoints
 from identity.models import User
 
 
-class Entry(NamedTuple):
+class NavigationEntry(NamedTuple):
     """path: of the page, and the beginning of the paths below it."""
 
     path: str
@@ -22,18 +22,18 @@ class Entry(NamedTuple):
 
 
 _ENTRIES = (
-    Entry("/transfer", "transfer", _("Transfer")),
-    Entry("/activity", "activity", _("Activity")),
-    Entry("/endpoints", "endpoint", _("Endpoints")),
-    Entry("/groups", "groups", _("Groups")),
-    Entry("/timers", "timer", _("Timers")),
-    Entry("/account", "account", _("Account")),
-    Entry("/console", "console", _("Console")),
+    NavigationEntry("/transfer", "transfer", _("Transfer")),
+    NavigationEntry("/activity", "activity", _("Activity")),
+    NavigationEntry("/endpoints", "endpoint", _("Endpoints")),
+    NavigationEntry("/groups", "groups", _("Groups")),
+    NavigationEntry("/timers", "timer", _("Timers")),
+    NavigationEntry("/account", "account", _("Account")),
+    NavigationEntry("/console", "console", _("Console")),
 )
 _CONSOLE = "/console"
 
 
-def entries(user: User) -> list[Entry]:
+def entries(user: User) -> list[NavigationEntry]:
     """The pages for this user. The console is for those who run the service or manage an endpoint."""
     found = [entry for entry in _ENTRIES if _exists(entry.path)]
     return [entry for entry in found if entry.path != _CONSOLE or user.is_staff or managed_endpoints.has_any(user)]

@@ -43,7 +43,7 @@ _NO_SUBMISSION = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TimerRow:
     timer: Timer
     plan: Schedule
 
@@ -91,7 +91,7 @@ ACTIONS: dict[str, Callable[[User, uuid.UUID], Timer]] = {
 
 
 def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
-    rows = [Row(timer, schedule.read(timer.schedule)) for timer in services.all_of(user_of(request))]
+    rows = [TimerRow(timer, schedule.read(timer.schedule)) for timer in services.all_of(user_of(request))]
     context = {
         "title": _("Timers"),
         "rows": rows,

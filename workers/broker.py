@@ -50,14 +50,14 @@ class _Filtering:
         super()._deliver(message, queue)  # type: ignore[misc]  # a transport of kombu has it
 
 
-class Channel(_Tolerant, redis.Channel):
+class RedisChannel(_Tolerant, redis.Channel):
     """With one Redis server."""
 
 
-class Transport(_Filtering, redis.Transport):
+class RedisTransport(_Filtering, redis.Transport):
     """With one Redis server."""
 
-    Channel = Channel
+    Channel = RedisChannel
 
 
 class SentinelChannel(_Tolerant, redis.SentinelChannel):
@@ -73,7 +73,7 @@ class SentinelTransport(_Filtering, redis.SentinelTransport):
 def install() -> None:
     """Make kombu use these transports for redis://, rediss:// and sentinel://, in this process."""
     for scheme in ("redis", "rediss"):
-        TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:RedisTransport"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
 
 

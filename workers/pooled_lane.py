@@ -20,7 +20,7 @@ from endpoints.gridftp.third_party.slots import (
 from transferapi.tasks.records import DataProtection, DataWay, FileRow
 from workers.engine.ports import TCP, Transport
 
-from .agents.parts import Part
+from .agents.parts import FilePart
 from .agents.reach import Reach
 from .pooled_sessions import PooledSession
 from .session_pool import SessionPool
@@ -83,7 +83,7 @@ class PooledLane:
             rename_to = target if temporary else None
             self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
 
-    def feed_part(self, part: Part) -> None:
+    def feed_part(self, part: FilePart) -> None:
         """Queue a part of a file; `complete` gives the file its size and its name when all parts have arrived."""
         try:
             source_path, target, temporary = self._paths(part.file)

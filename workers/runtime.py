@@ -47,7 +47,7 @@ from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.server_addresses import Places
+from workers.server_addresses import ServersBySide
 from workers.sessions import RealSessions
 from workers.store import PostgresTaskStore, bounds, on_a_connection
 
@@ -246,7 +246,7 @@ def prepare(
     guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
     sessions = RealSessions(
         spec,
-        Places(
+        ServersBySide(
             {side: targets.places(end.host) for side, end in ends.items()},
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
@@ -268,7 +268,7 @@ def prepare(
         store,
         slice_trace.traced(sessions, trace),
         credential_provider,
-        Clock(),
+        SystemClock(),
         slice_seconds=SLICE_SECONDS,
         stop=stop,
         bounds=bounds(),
@@ -389,7 +389,7 @@ def _relay_token(grant: leases.Grant) -> str:
     return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
 
 
-class Clock:
+class SystemClock:
     """The engine's clock: that of this machine."""
 
     def now(self) -> datetime:

@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ServersBySide:
     """The servers of a task's endpoints, by side."""
 
     servers: dict[Side, Sequence[Place]]
@@ -54,7 +54,7 @@ class ServerAddresses:
 
     def __init__(
         self,
-        places: Places,
+        places: ServersBySide,
         resolve: Callable[[str, int], list[str]],
         look_up: Callable[[str], Collection[str]],
     ) -> None:

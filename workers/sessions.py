@@ -26,7 +26,7 @@ from .agents.reach import Reach, ReachOfAccounts, ReachOfRelay
 from .agents.ways import TO_AGENT, AgentWay, agent_way
 from .pooled_lane import PooledLane
 from .pooled_sessions import GuardedSession, PooledSession
-from .server_addresses import Place, Places, ServerAddresses
+from .server_addresses import Place, ServerAddresses, ServersBySide
 from .session_pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool
 from .share_access_guard import ShareAccessGuard
 from .streaming import accounts
@@ -72,7 +72,7 @@ class RealSessions:
     def __init__(
         self,
         spec: TaskSpec,
-        places: Places,
+        places: ServersBySide,
         pool: SessionPool,
         *,
         session_key: Callable[[Side, Address, Place], SessionKey] = anonymous,

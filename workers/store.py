@@ -44,7 +44,7 @@ from transferapi.tasks.worker import (
     slice_end,
     troubles,
 )
-from workers.engine.bounds import Bounds
+from workers.engine.bounds import EngineBounds
 from workers.engine.trace import NO_TRACE, Trace
 
 log = logging.getLogger(__name__)
@@ -76,10 +76,10 @@ def close_connections() -> None:
         closing.result()
 
 
-def bounds() -> Bounds:
+def bounds() -> EngineBounds:
     """The limits of one task: the files that it may find, and the memory of its scan."""
     limits = settings.LIMITS
-    return Bounds(limits.task_files, 4 * limits.task_files, limits.scan_memory)
+    return EngineBounds(limits.task_files, 4 * limits.task_files, limits.scan_memory)
 
 
 class PostgresTaskStore:

@@ -31,14 +31,14 @@ from bench.api import service
 from bench.api.service import HOST, web
 from bench.table import machine
 from deploy.stack.child import spawn, stop
-from endpoints.gridftp.agent.home import Home, Settings
+from endpoints.gridftp.agent.home import AgentHome, AgentSettings
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.agent.tunnel.tunnel import Tunnel
 from endpoints.gridftp.server import RootPart
 
 #: Seconds until the agents have connected for the first time, and again.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Crowd:
 
     async def complete(self) -> float:
         """Wait until all are connected; the time of the last one."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while len(self.connected_at) < len(self._identities):
             if time.monotonic() > until:
                 raise RuntimeError(f"only {len(self.connected_at)} agents are connected")
@@ -127,7 +127,7 @@ def relay(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A relay process that accepts connections; stopped at the end, if it still runs."""
     before = log.stat().st_size if log.exists() else 0
     process = spawn([sys.executable, "-m", "deploy.cli", "relay"], log=log, env=dict(os.environ))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while b"relay: listening on" not in (log.read_bytes()[before:] if log.exists() else b""):
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the relay did not start:\n" + log.read_text()[-2000:])
@@ -175,7 +175,7 @@ def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None
         words = [sys.executable, "-I", str(home.program), "--config", folder, "--run"]
         process = spawn(words, log=log.with_name("agent.log"), env=dict(os.environ))
         try:
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT
             while home.state().get("status") != "connected":
                 if time.monotonic() > until:
                     raise RuntimeError(log.with_name("agent.log").read_text())
@@ -189,17 +189,19 @@ def measure_agent(port: int, identity: Identity, log: Path, idle: float) -> None
             stop(process)
 
 
-def set_up(folder: Path, port: int, identity: Identity) -> Home:
+def set_up(folder: Path, port: int, identity: Identity) -> AgentHome:
     """The folder of an agent after `--setup`, with the program beside its settings."""
     from endpoints.connect.program import program
 
-    home = Home(folder)
+    home = AgentHome(folder)
     home.make()
     home.program.write_bytes(program().octets)
     home.keep(AgentIdentity(AgentKey(identity.key.private_numbers().private_value), identity.chain))
     (folder / "served").mkdir()
     parts = [RootPart(str(folder / "served"))]
-    home.write_settings(Settings(ServiceAddress(f"http://{HOST}:{port}"), "id", "owner#laptop", parts, time.time()))
+    home.write_settings(
+        AgentSettings(ServiceAddress(f"http://{HOST}:{port}"), "id", "owner#laptop", parts, time.time())
+    )
     return home
 
 
@@ -214,7 +216,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=30.0, help="seconds for which idle processes are watched")
     options = parser.parse_args()
     # The machine may be busy.
-    service.READY_SECONDS = PATIENCE
+    service.READY_SECONDS = TIMEOUT
     with web() as running:
         from django.conf import settings
 

@@ -22,7 +22,7 @@ from bench.drill import commits
 from bench.drill.builds import FOLDER, OLD, build, use_image
 from bench.drill.commits import CHECKOUT
 from bench.drill.engine import Engine, EngineError, tell
-from bench.drill.host import PATIENCE, Host, NotReadyError
+from bench.drill.host import TIMEOUTS, Host, NotReadyError
 from bench.instance import Api
 
 PROJECT = "drill"
@@ -87,7 +87,7 @@ class ComposeHost(Host):
     def connect(self) -> psycopg2.extensions.connection:
         addresses = [found for name in ("postgres", "standby") if (found := self._address(name))]
         return psycopg2.connect(
-            PATIENCE,
+            TIMEOUTS,
             host=",".join(addresses) or "127.0.0.1",
             user="waybill",
             dbname="waybill",

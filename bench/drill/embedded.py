@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg2
 import redis
 
-from bench.drill.host import PATIENCE, Host
+from bench.drill.host import TIMEOUTS, Host
 from bench.instance import Api, instance
 from bench.place import workplace
 from deploy.endpoint.toolkit import free_port
@@ -35,7 +35,7 @@ class EmbeddedHost(Host):
     def connect(self) -> psycopg2.extensions.connection:
         url = urlsplit(self._environment["DATABASE_URL"])
         host = parse_qs(url.query)["host"][0]
-        return psycopg2.connect(PATIENCE, host=host, user=url.username, dbname=url.path.lstrip("/"))
+        return psycopg2.connect(TIMEOUTS, host=host, user=url.username, dbname=url.path.lstrip("/"))
 
     def kill(self, *roles: str) -> None:
         pids = [(role, pid) for role in roles for pid in self._pids(role)]

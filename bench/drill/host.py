@@ -14,7 +14,7 @@ from bench.instance import Api
 
 READY_SECONDS = 180.0
 #: While the database hangs, a connection of the drill gives up after so many seconds.
-PATIENCE = "connect_timeout=2 keepalives_idle=2 keepalives_interval=1 keepalives_count=3 tcp_user_timeout=3000"
+TIMEOUTS = "connect_timeout=2 keepalives_idle=2 keepalives_interval=1 keepalives_count=3 tcp_user_timeout=3000"
 
 
 class NotReadyError(RuntimeError):

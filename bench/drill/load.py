@@ -23,7 +23,7 @@ T = TypeVar("T")
 #: Transfers at a time.
 AT_ONCE = 2
 #: Seconds in which the service must answer some time, and in which a task must end.
-PATIENCE = 300.0
+TIMEOUT = 300.0
 #: A state of a file's row (transferapi/tasks/states.py).
 DONE = 1
 #: Of files alone, kind 0: folders have rows, too.
@@ -73,7 +73,7 @@ def differences(sent: dict[str, str], arrived: dict[str, str]) -> list[str]:
 
 def insist(call: Callable[[], T]) -> T:
     """Try until the service answers. Raises TimeoutError, and RuntimeError for a refusal."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         try:
             return call()
@@ -83,7 +83,7 @@ def insist(call: Callable[[], T]) -> T:
         except (OSError, http.client.HTTPException, ValueError):
             pass
         time.sleep(0.5)
-    raise TimeoutError(f"the service does not answer any more, after {PATIENCE:g} s")
+    raise TimeoutError(f"the service does not answer any more, after {TIMEOUT:g} s")
 
 
 def submission(host: Host, id_: str, source: str, destination: str, label: str) -> dict[str, object]:
@@ -164,10 +164,10 @@ class Load:
 
 def wait_done(api: Api, task: str) -> str:
     """The status at the end. Raises TimeoutError."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         status = insist(lambda: str(api.call("GET", f"/task/{task}?fields=status")["status"]))
         if status not in ("ACTIVE", "INACTIVE"):
             return status
         time.sleep(0.3)
-    raise TimeoutError(f"task {task} has not ended after {PATIENCE:g} s")
+    raise TimeoutError(f"task {task} has not ended after {TIMEOUT:g} s")

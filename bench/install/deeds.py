@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = Tree("small", 200, 20), Tree("large", 40, 600)
 #: Ports of the GridFTP servers: the source, the destination, and one that is away at first.
 SOURCE, DESTINATION, LATER = 2811, 2812, 2813
-PATIENCE = 300.0
+TIMEOUT = 300.0
 #: More than the seconds for which a program itself waits for the database at its start.
 LATE_SECONDS = 45.0
 RUNNING = "systemctl list-units --plain --no-legend --state=running 'waybill-*' | cut -d ' ' -f 1"
@@ -219,7 +219,7 @@ class Deeds:
         )
 
     def _compare(self, tree: Tree, destination: int) -> str:
-        task = self._api.wait(self._task, timeout=PATIENCE)
+        task = self._api.wait(self._task, timeout=TIMEOUT)
         if task["status"] != "SUCCEEDED":
             raise DeedError(f"the task is {task['status']}: {task.get('nice_status_details')}")
         if wrong := differences(self._sent, digests(self._folder(destination) / tree.name)):

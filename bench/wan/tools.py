@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.grid import Grid
 from bench.instance import Api, seconds_until_settled
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer
-from workers.engine.tuning.plan import Plan, Summary, make_plan
+from workers.engine.tuning.plan import ChunkSummary, Plan, make_plan
 
 from . import ssh
 from .datasets import DataSet
@@ -152,7 +152,7 @@ def with_plan(concurrency: int, parallelism: int) -> list[str]:
 
 def paper_plan(data: DataSet) -> Plan:
     return make_plan(
-        Summary(count=data.files, total=data.total, smallest=data.size), {}, stream_only=False, max_sessions=64
+        ChunkSummary(count=data.files, total=data.total, smallest=data.size), {}, stream_only=False, max_sessions=64
     )
 
 

@@ -80,7 +80,7 @@ def major(program: Path) -> int:
     return int(found[1]) if found else 0
 
 
-class Running:
+class PipedProgram:
     """A program with pipes; what it says of errors goes to a file without a name."""
 
     def __init__(self, command: list[str], environ: Mapping[str, str], said: IO[bytes], *, reads: bool) -> None:
@@ -108,10 +108,10 @@ class Running:
 @contextmanager
 def running(
     command: list[str], environ: Mapping[str, str], *, seconds: float, reads: bool = False
-) -> Iterator[Running]:
+) -> Iterator[PipedProgram]:
     """A program that is killed at the end of the block, and after so many seconds."""
     with tempfile.TemporaryFile() as said:
-        program = Running(command, environ, said, reads=reads)
+        program = PipedProgram(command, environ, said, reads=reads)
         limit = threading.Timer(seconds, program.process.kill)
         limit.daemon = True
         limit.start()

@@ -33,7 +33,7 @@ from .archive import Backup
 from .dump import MOST_SECONDS
 
 #: Seconds for which sessions that end just now are waited for.
-PATIENCE = 3.0
+TIMEOUT = 3.0
 #: Credentials that are named, of those that no key opens.
 MOST_NAMED = 100
 #: A setting that an older server does not know, as `pg_restore` 17 and later write it at the begin of their output.
@@ -67,7 +67,7 @@ def check_schema(backup: Backup) -> bool:
 
 def check_database(*, replace: bool) -> int:
     """The major version of the server. Raises StackError where others use the database, or where it is not empty."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     with connection.cursor() as cursor:
         while others := _number(cursor, _OTHERS):
             if time.monotonic() > until:
@@ -123,7 +123,7 @@ def replace_database(backup: Backup, server: int, *, replace: bool, end_tokens: 
         session.end()
 
 
-def _copy(backup: Backup, reader: programs.Running, say: Callable[[bytes], object], *, old_server: bool) -> str:
+def _copy(backup: Backup, reader: programs.PipedProgram, say: Callable[[bytes], object], *, old_server: bool) -> str:
     """Give the dump to `pg_restore`, and its statements to `say`; return the digest of what was given."""
     source, drain = reader.process.stdin, reader.process.stdout
     assert source is not None

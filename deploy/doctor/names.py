@@ -41,6 +41,12 @@ def check(config: Config) -> Iterator[Finding]:
 
 def hosts(config: Config) -> Iterator[tuple[str, str]]:
     """Each host with the setting that names it; loopback ones are left out."""
+    for host, setting in _named(config):
+        if host and not is_loopback(host):
+            yield host, setting
+
+
+def _named(config: Config) -> list[tuple[str | None, str]]:
     named = [(urlsplit(config.public_url).hostname, "WAYBILL_PUBLIC_URL")]
     if config.mail:
         named.append((urlsplit(config.mail.value).hostname, "WAYBILL_MAIL"))
@@ -53,9 +59,7 @@ def hosts(config: Config) -> Iterator[tuple[str, str]]:
         named += [(urlsplit(one).hostname, "WAYBILL_OAUTH_CLIENTS") for one in clients_of(config.oauth_clients.value)]
     if not config.relay.path:
         named.append((config.relay.host, "WAYBILL_RELAY"))
-    for host, setting in named:
-        if host and not is_loopback(host):
-            yield host, setting
+    return named
 
 
 def _ask(host: str, answers: dict[str, str]) -> None:

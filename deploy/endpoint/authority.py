@@ -50,7 +50,7 @@ class AuthorityError(Exception):
 
 
 @dataclass(frozen=True)
-class Identity:
+class CertificateFiles:
     """A certificate with its key, as two PEM files. Only the owner can read the key."""
 
     certificate: Path
@@ -134,16 +134,18 @@ class Authority:
 
     def issue_host(
         self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None, stem: str = ""
-    ) -> Identity:
+    ) -> CertificateFiles:
         """A certificate for a server: DNS names and addresses. The first one is its common name too."""
         alternatives = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
         extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
         return self.issue(stem or f"host-{names[0]}", names[0], extensions, days=days, to=to)
 
-    def issue_user(self, common_name: str, *, days: int = USER_DAYS) -> Identity:
+    def issue_user(self, common_name: str, *, days: int = USER_DAYS) -> CertificateFiles:
         return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
 
-    def issue(self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None) -> Identity:
+    def issue(
+        self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None
+    ) -> CertificateFiles:
         """Sign a new key; `stem` names its two files in the folder `to`, where they replace earlier ones.
 
         In the default folder, `issued`, nothing is replaced: the names hold a part of the serial number.
@@ -153,7 +155,7 @@ class Authority:
         if to is None:
             safe = f"{safe}-{serial % 16**8:08x}"
         folder = to or self.issued
-        identity = Identity(folder / f"{safe}.pem", folder / f"{safe}.key")
+        identity = CertificateFiles(folder / f"{safe}.pem", folder / f"{safe}.key")
         self._new_key(identity.key)
         subject = f"{self.namespace}/CN={_escaped(common_name)}"
         words = ["req", "-new", "-config", "/dev/stdin", "-subj", subject, "-key", str(identity.key)]
@@ -164,7 +166,7 @@ class Authority:
         self._keep(identity.certificate, _with_file(words, request, extensions))
         return identity
 
-    def revoke(self, identities: Iterable[Identity] = (), *, days: int = 30) -> None:
+    def revoke(self, identities: Iterable[CertificateFiles] = (), *, days: int = 30) -> None:
         """Revoke these, and publish a list that is valid for `days`. Without any, publish a fresh list."""
         index = self.folder / "index.txt"
         config = _DATABASE.format(folder=self.folder)
@@ -192,7 +194,7 @@ def subject_of(certificate: Path) -> str:
     return openssl(words).decode().strip().removeprefix("subject=").strip()
 
 
-def fits(identity: Identity) -> bool:
+def fits(identity: CertificateFiles) -> bool:
     """Whether both files exist and the key is that of the certificate."""
     try:
         public = openssl(["x509", "-noout", "-pubkey", "-in", str(identity.certificate)])
@@ -201,7 +203,7 @@ def fits(identity: Identity) -> bool:
         return False
 
 
-def serves(identity: Identity, host: str, *, days: int) -> bool:
+def serves(identity: CertificateFiles, host: str, *, days: int) -> bool:
     """Whether this certificate is valid for this host name or address, and stays so for these days."""
     words = [
         "x509",

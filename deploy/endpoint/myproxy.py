@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.endpoint.authority import Authority, Identity, replace_file, write_gridmap
+from deploy.endpoint.authority import Authority, CertificateFiles, replace_file, write_gridmap
 from deploy.endpoint.toolkit import LOOPBACK, clean_environment, free_port, server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
@@ -63,7 +63,7 @@ class MyProxyServer:
         self,
         folder: Path,
         authority: Authority,
-        host: Identity,
+        host: CertificateFiles,
         *,
         accounts: Mapping[str, str] | None = None,
         address: str = LOOPBACK,
@@ -144,7 +144,7 @@ class MyProxyServer:
             return self.pid_file.exists()  # the server writes it after it listens
         return False
 
-    def keep(self, user_name: str, passphrase: str, identity: Identity, *, hours: float = 12) -> None:
+    def keep(self, user_name: str, passphrase: str, identity: CertificateFiles, *, hours: float = 12) -> None:
         """Upload a proxy of `identity` to the server, as `myproxy-init` does. Raises StartError where that fails."""
         with tempfile.TemporaryDirectory(prefix="waybill-myproxy-") as folder:
             environment = self.client_environment() | {

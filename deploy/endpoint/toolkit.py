@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.places import unprivileged_account
@@ -62,7 +62,7 @@ class GsiFiles:
     """
 
     certificates: Path
-    host: Identity
+    host: CertificateFiles
     gridmap: Path
 
     def environment(self) -> dict[str, str]:

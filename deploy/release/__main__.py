@@ -17,7 +17,7 @@ from pathlib import Path
 
 from . import bill, chart, debian, image, packages
 from .errors import ReleaseError
-from .source import Source, copy_commit, run
+from .source import SourceCopy, copy_commit, run
 from .sums import sign, write_sums
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def release(commit: str, out: Path, parts: tuple[str, ...] | list[str], mirror: 
     return files
 
 
-def _agent(source: Source, out: Path) -> Path:
+def _agent(source: SourceCopy, out: Path) -> Path:
     path = out / f"waybill-connect-{source.version}.pyz"
     run([sys.executable, "-m", "deploy.agent", path.resolve()], source.folder, source.environ)
     return path

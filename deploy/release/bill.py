@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ReleaseError
-from .source import Source
+from .source import SourceCopy
 
 _PIN = re.compile(
     r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\]+?))?\s*\\?$"
@@ -67,7 +67,7 @@ def _is_about(library: Locked, line: str) -> bool:
     return True
 
 
-def bill_of_materials(source: Source) -> dict[str, Any]:
+def bill_of_materials(source: SourceCopy) -> dict[str, Any]:
     """The document of the service and of each pinned library with its hashes. Raises ReleaseError."""
     libraries = read_lock((source.folder / "requirements.lock").read_text())
     itself = f"pkg:pypi/waybill@{source.version}"
@@ -122,7 +122,7 @@ def _dependencies(itself: str, libraries: Sequence[Locked]) -> list[dict[str, An
     return [{"ref": url, "dependsOn": sorted(others)} for url, others in wants.items()]
 
 
-def write(source: Source, out: Path) -> Path:
+def write(source: SourceCopy, out: Path) -> Path:
     """Write the document into the folder. Raises ReleaseError."""
     path = out / f"waybill-{source.version}.cdx.json"
     path.write_text(json.dumps(bill_of_materials(source), indent=1) + "\n")

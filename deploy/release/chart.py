@@ -9,10 +9,10 @@ import yaml
 
 from .archives import write_tar
 from .errors import ReleaseError
-from .source import Source
+from .source import SourceCopy
 
 
-def build(source: Source, out: Path) -> Path:
+def build(source: SourceCopy, out: Path) -> Path:
     """Write the archive into the folder. Raises ReleaseError."""
     return pack(source.folder / "deploy" / "helm" / "waybill", source.version, out, source.moment)
 

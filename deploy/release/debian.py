@@ -14,7 +14,7 @@ from . import engines
 from .errors import ReleaseError
 from .libraries import COMMAND, PYTHON, install
 from .oci import ARCHITECTURES
-from .source import Source, run
+from .source import SourceCopy, run
 
 PROGRAM, LIBRARIES = "opt/waybill/bin/waybill", "opt/waybill/lib"
 UNITS, SETTINGS = "usr/lib/systemd/system", "etc/waybill/waybill.env.example"
@@ -65,7 +65,7 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 SCRIPTS = {"postinst": AFTER_INSTALLATION, "prerm": BEFORE_REMOVAL, "postrm": AFTER_REMOVAL}
 
 
-def build(source: Source, wheel: Path, out: Path) -> Path:
+def build(source: SourceCopy, wheel: Path, out: Path) -> Path:
     """Write the package for this machine's architecture into the folder. Raises ReleaseError."""
     tree = source.folder.with_name("debian")
     install(source, wheel, tree / LIBRARIES)
@@ -74,7 +74,7 @@ def build(source: Source, wheel: Path, out: Path) -> Path:
     return pack(source, tree, out)
 
 
-def pack(source: Source, tree: Path, out: Path) -> Path:
+def pack(source: SourceCopy, tree: Path, out: Path) -> Path:
     """Add what is not a library to the tree, and write the package. Raises ReleaseError.
 
     `dpkg-deb` gives all files the time of the release at the latest (SOURCE_DATE_EPOCH), and the owner root.
@@ -105,7 +105,7 @@ def pack(source: Source, tree: Path, out: Path) -> Path:
     return package
 
 
-def _describe(source: Source, tree: Path, architecture: str) -> None:
+def _describe(source: SourceCopy, tree: Path, architecture: str) -> None:
     """The folder DEBIAN: control, the scripts, the list of settings, and the digests of all files (deb-md5sums(5))."""
     files = sorted(path for path in tree.rglob("*") if path.is_file())
     major, minor = PYTHON.split(".")

@@ -12,7 +12,7 @@ from .archives import write_tar
 from .errors import ReleaseError
 from .libraries import COMMAND, SUITE, install
 from .oci import ARCHITECTURES, Image
-from .source import Source, run
+from .source import SourceCopy, run
 
 PACKAGES = "python3,ca-certificates,tzdata"
 #: The account of all processes. Kubernetes checks by the number that it is not root.
@@ -21,7 +21,7 @@ HOME = "/home/waybill"
 LIBRARIES = "/opt/waybill"
 
 
-def build(source: Source, wheel: Path, out: Path, mirror: str = "") -> Path:
+def build(source: SourceCopy, wheel: Path, out: Path, mirror: str = "") -> Path:
     """Write the image archive of this machine's architecture into the folder. Raises ReleaseError.
 
     Args:
@@ -58,7 +58,7 @@ def build(source: Source, wheel: Path, out: Path, mirror: str = "") -> Path:
     return path
 
 
-def _base(source: Source, work: Path, mirror: str) -> bytes:
+def _base(source: SourceCopy, work: Path, mirror: str) -> bytes:
     """The layer of Debian: `mmdebstrap` writes the same octets for the same packages and SOURCE_DATE_EPOCH."""
     path = work / "debian.tar"
     words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(path)]
@@ -77,7 +77,7 @@ def _accounts(base: bytes) -> dict[str, bytes]:
         return {name: file.read() + more[name].encode() for name, file in found.items() if file}
 
 
-def _application(source: Source, wheel: Path, work: Path, accounts: dict[str, bytes]) -> bytes:
+def _application(source: SourceCopy, wheel: Path, work: Path, accounts: dict[str, bytes]) -> bytes:
     """The layer of the service: its wheel and those of its libraries, the command, the account and its home."""
     libraries = work / "libraries"
     install(source, wheel, libraries)

@@ -12,7 +12,7 @@ from packaging.markers import Marker
 
 from .bill import read_lock
 from .errors import ReleaseError
-from .source import Source, run
+from .source import SourceCopy, run
 
 #: The release of Debian, and its Python.
 SUITE, PYTHON, FULL_PYTHON = "bookworm", "3.11", "3.11.2"
@@ -25,7 +25,7 @@ PYTHONPATH={folder} exec {python} -P -m deploy.entry "$@"
 """
 
 
-def install(source: Source, wheel: Path, folder: Path) -> None:
+def install(source: SourceCopy, wheel: Path, folder: Path) -> None:
     """Install all into the new folder. Raises ReleaseError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name("requirements.txt")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from .archives import read_tar, write_tar
-from .source import Source, run
+from .source import SourceCopy, run
 
 #: Calls a hook of the build backend (PEP 517), each in a process of its own: python -c BUILD HOOK OUT
 BUILD = """
@@ -18,7 +18,7 @@ getattr(build_meta, hook)(out)
 """
 
 
-def build(source: Source, out: Path) -> list[Path]:
+def build(source: SourceCopy, out: Path) -> list[Path]:
     """Write both archives into the folder. Raises ReleaseError."""
     for hook in ("build_sdist", "build_wheel"):
         run([sys.executable, "-c", BUILD, hook, out.resolve()], source.folder, source.environ)

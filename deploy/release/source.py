@@ -19,7 +19,7 @@ SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceCopy:
     """A clean copy of a commit: no file that git does not know.
 
     Attributes:
@@ -45,7 +45,7 @@ class Source:
         return kept | {"SOURCE_DATE_EPOCH": str(self.moment), "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 
 
-def copy_commit(checkout: Path, commit: str, folder: Path) -> Source:
+def copy_commit(checkout: Path, commit: str, folder: Path) -> SourceCopy:
     """Write the files of the commit into the new folder. Raises ReleaseError."""
     full = run(["git", "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}"], checkout).strip()
     moment = int(run(["git", "show", "--no-patch", "--format=%ct", full], checkout))
@@ -55,7 +55,7 @@ def copy_commit(checkout: Path, commit: str, folder: Path) -> Source:
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="tar")
     archive.unlink()
-    return Source(folder, full, moment)
+    return SourceCopy(folder, full, moment)
 
 
 def run(words: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None) -> str:

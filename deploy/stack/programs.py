@@ -25,7 +25,7 @@ from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
 from .roles import WEB
-from .supervisor import Program
+from .supervisor import SupervisedProgram
 
 HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
@@ -78,7 +78,7 @@ class Instance:
             and self.home.read_json(self.home.client).keys() == {"id", "secret"}
         )
 
-    def programs(self, *, prepare: bool) -> list[Program]:
+    def programs(self, *, prepare: bool) -> list[SupervisedProgram]:
         """All programs, in the order in which `status` shows them."""
         servers = list(self._servers())
         needed = tuple(program.name for program in servers)
@@ -87,9 +87,9 @@ class Instance:
         users = [self._web(needed), self._relay(needed), self._workers(needed), self._shell(needed)]
         return [*servers, *preparing, *self._endpoints(), *users]
 
-    def _servers(self) -> Iterator[Program]:
+    def _servers(self) -> Iterator[SupervisedProgram]:
         if (postgres := self.postgres) is not None:
-            yield Program(
+            yield SupervisedProgram(
                 "postgres",
                 postgres.command(),
                 postgres.log,
@@ -98,13 +98,13 @@ class Instance:
                 stop=signal.SIGINT,
             )
         if (redis := self.redis) is not None:
-            yield Program("redis", redis.command(), redis.log, ready=lambda text: redis.ready(), server=True)
+            yield SupervisedProgram("redis", redis.command(), redis.log, ready=lambda text: redis.ready(), server=True)
 
-    def _prepare(self, after: tuple[str, ...]) -> Program:
+    def _prepare(self, after: tuple[str, ...]) -> SupervisedProgram:
         ports = [f"{name}={port}" for name, port in {**self.ports, SSH: self.ssh_port}.items()]
         return self._python("prepare", "deploy.stack.prepare", str(self.home.path), *ports, after=after, once=True)
 
-    def _endpoints(self) -> Iterator[Program]:
+    def _endpoints(self) -> Iterator[SupervisedProgram]:
         for name, root in self.roots.items():
             where = ["--root", str(root), "--host", HOST, "--port", str(self.ports[name])]
             # They need no credential, and every account of this machine can connect to loopback.
@@ -112,18 +112,18 @@ class Instance:
             line = f"listening on {HOST}:{self.ports[name]}".encode()
             yield self._python(name, "endpoints.gridftp.server", *where, ready_line=line)
 
-    def _web(self, after: tuple[str, ...]) -> Program:
+    def _web(self, after: tuple[str, ...]) -> SupervisedProgram:
         # The sample user's token is for this machine: `make up` listens at loopback only.
         bind = ("--bind", f"{HOST}:{self.config.port}")
         return replace(self._python("web", *WEB, *bind, after=after), ready=self._web_answers)
 
-    def _shell(self, after: tuple[str, ...]) -> Program:
+    def _shell(self, after: tuple[str, ...]) -> SupervisedProgram:
         return self._python("shell", "deploy.cli", "run", "shell", after=after, ready_line=b"ssh: listening on")
 
-    def _relay(self, after: tuple[str, ...]) -> Program:
+    def _relay(self, after: tuple[str, ...]) -> SupervisedProgram:
         return self._python("relay", "deploy.cli", "run", "relay", after=after, ready_line=b"relay: listening on")
 
-    def _workers(self, after: tuple[str, ...]) -> Program:
+    def _workers(self, after: tuple[str, ...]) -> SupervisedProgram:
         members = socket_folder(self.home.path) / "workers.json"
         words = ["--count", str(cores()), "--threads", str(self.config.worker_threads)]
         words += ["--logs", str(self.home.logs), "--members", str(members)]
@@ -140,8 +140,8 @@ class Instance:
         after: tuple[str, ...] = (),
         ready_line: bytes = b"",
         once: bool = False,
-    ) -> Program:
-        return Program(
+    ) -> SupervisedProgram:
+        return SupervisedProgram(
             name,
             [sys.executable, "-m", module, *words],
             self.home.logs / f"{name}.log",

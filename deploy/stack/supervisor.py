@@ -32,7 +32,7 @@ STOP_SECONDS = (0.9, 0.6)
 
 
 @dataclass(frozen=True)
-class Program:
+class SupervisedProgram:
     """One program to keep running.
 
     ready: called every few hundredths of a second with the log's text since the start; whether the program works.
@@ -41,7 +41,7 @@ class Program:
     members: a file in which a program with processes of its own writes their names, see `Supervisor.pids`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
-    patience: seconds until it must be ready.
+    ready_timeout: seconds until it must be ready.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program:
     once: bool = False
     server: bool = False
     stop: signal.Signals = signal.SIGTERM
-    patience: float = 60.0
+    ready_timeout: float = 60.0
 
 
 class ProgramState(Enum):
@@ -68,10 +68,10 @@ class ProgramState(Enum):
 
 
 @dataclass
-class Running:
+class RunningProgram:
     """The state of one program."""
 
-    program: Program
+    program: SupervisedProgram
     state: ProgramState = ProgramState.WAITING
     process: Child | None = None
     started_at: float = 0.0
@@ -101,16 +101,16 @@ class Supervisor:
     on_change: called with a program that became ready, or crashed, or ended.
     """
 
-    programs: Sequence[Program]
-    on_change: Callable[[Running], None] = lambda changed: None
+    programs: Sequence[SupervisedProgram]
+    on_change: Callable[[RunningProgram], None] = lambda changed: None
     stop_seconds: tuple[float, float] = STOP_SECONDS
-    running: dict[str, Running] = field(init=False)
+    running: dict[str, RunningProgram] = field(init=False)
     stopping: bool = field(default=False, init=False)
     _everything_was_up: bool = field(default=False, init=False)
     _trimmed_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self.running = {program.name: Running(program) for program in self.programs}
+        self.running = {program.name: RunningProgram(program) for program in self.programs}
         self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -186,7 +186,7 @@ class Supervisor:
             for program in self.programs:
                 trim_log(program.log)
 
-    def _launch(self, running: Running) -> None:
+    def _launch(self, running: RunningProgram) -> None:
         program = running.program
         trim_log(program.log)
         running.log_start = program.log.stat().st_size if program.log.exists() else 0
@@ -199,7 +199,7 @@ class Supervisor:
         else:
             running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
 
-    def _look_whether_ready(self, running: Running) -> None:
+    def _look_whether_ready(self, running: RunningProgram) -> None:
         assert running.process is not None
         code = running.process.poll()
         if running.program.once:
@@ -211,15 +211,15 @@ class Supervisor:
             self._crashed(running, code)
         elif running.program.ready(running.text()):
             self._change(running, ProgramState.READY)
-        elif time.monotonic() > running.started_at + running.program.patience:
+        elif time.monotonic() > running.started_at + running.program.ready_timeout:
             running.process.kill()
 
-    def _look_whether_alive(self, running: Running) -> None:
+    def _look_whether_alive(self, running: RunningProgram) -> None:
         assert running.process is not None
         if (code := running.process.poll()) is not None:
             self._crashed(running, code)
 
-    def _crashed(self, running: Running, code: int) -> None:
+    def _crashed(self, running: RunningProgram, code: int) -> None:
         now = time.monotonic()
         if now > running.started_at + RECOVERED_AFTER:
             running.crashes = 0
@@ -234,7 +234,7 @@ class Supervisor:
         running.restart_at = now + min(FIRST_PAUSE * 2.0 ** (running.crashes - 1), LONGEST_PAUSE)
         self._change(running, ProgramState.CRASHED)
 
-    def _change(self, running: Running, state: ProgramState) -> None:
+    def _change(self, running: RunningProgram, state: ProgramState) -> None:
         running.state = state
         self.on_change(running)
 

@@ -28,7 +28,7 @@ from workers.celery import app
 from .errors import StartError
 from .home import write_private
 from .roles import WORKER_OPTIONS
-from .supervisor import Program, Supervisor
+from .supervisor import SupervisedProgram, Supervisor
 
 #: Loaded before the fork, because every worker would load it afterwards.
 LOADED = (celery.worker.consumer, kombu.transport.redis, thread)
@@ -78,9 +78,9 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def worker(name: str, options: argparse.Namespace) -> Program:
+def worker(name: str, options: argparse.Namespace) -> SupervisedProgram:
     log = options.logs / f"{name}.log"
-    return Program(
+    return SupervisedProgram(
         name,
         argv=(),
         log=log,

@@ -30,7 +30,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class UpgradePlan:
     """All that is to be run, in order. fresh: the database is empty, and nobody uses it."""
 
     fresh: bool
@@ -56,12 +56,12 @@ class Plan:
         return [step for step in self.steps if step.effect == effect]
 
 
-def make() -> Plan:
+def make() -> UpgradePlan:
     """Read the plan from the code and the database. Raises django.db.Error."""
     executor = MigrationExecutor(connection)
     graph = executor.loader.graph
     applied = executor.loader.applied_migrations
-    plan, found = Plan(fresh=not applied), dict[Key, Step]()
+    plan, found = UpgradePlan(fresh=not applied), dict[Key, Step]()
     state = executor.loader.project_state([key for key in applied if key in graph.nodes])
     for migration, _ in executor.migration_plan(graph.leaf_nodes()):
         key, effect = (migration.app_label, migration.name), effect_of(migration)

@@ -17,7 +17,7 @@ from transferapi.schema_version import CONTRACT, EXPAND, Key
 from transferapi.tasks.upkeep import service_processes
 from transferapi.tasks.upkeep.service_processes import GONE_SECONDS, Process
 
-from .plan import Plan, Step
+from .plan import Step, UpgradePlan
 
 
 def processes() -> list[Process]:
@@ -33,26 +33,38 @@ def older(found: Sequence[Process], migrations: Collection[str]) -> list[Process
     return [one for one in found if one.lacks(migrations)]
 
 
-def may_run(plan: Plan, running: Sequence[Process], *, contract: bool) -> str:
+def may_run(plan: UpgradePlan, running: Sequence[Process], *, contract: bool) -> str:
     """Return "" where all migrations of this kind may run now; else a sentence on what must be done before."""
     if plan.fresh:
         return ""
     if plan.unjudged:
-        names = ", ".join(one.name for one in running)
-        return f"{plan.unjudged[0].name} needs a pause: stop every process ({names})" if running else ""
+        return _needs_pause(plan.unjudged[0], running)
+    return _needs_other_kind(plan, contract=contract) or (_needs_newer_processes(plan, running) if contract else "")
+
+
+def _needs_pause(step: Step, running: Sequence[Process]) -> str:
+    names = ", ".join(one.name for one in running)
+    return f"{step.name} needs a pause: stop every process ({names})" if running else ""
+
+
+def _needs_other_kind(plan: UpgradePlan, *, contract: bool) -> str:
     waiting = [step for step in plan.of(CONTRACT if contract else EXPAND) if step.after is not None]
-    if waiting:
-        words = "" if contract else " --contract"
-        name = ".".join(waiting[0].after or ())
-        return f"{waiting[0].name} needs {name} before it: run `waybill upgrade{words}`"
-    left = older(running, [step.name for step in plan.contractions]) if contract else []
-    if left and plan.contractions:
-        names = ", ".join(f"{one.kind} {one.name} of version {one.version}" for one in left)
-        return f"older processes run: {names}. Stop them; one that was killed counts for {GONE_SECONDS:.0f} s"
-    return ""
+    if not waiting:
+        return ""
+    words = "" if contract else " --contract"
+    name = ".".join(waiting[0].after or ())
+    return f"{waiting[0].name} needs {name} before it: run `waybill upgrade{words}`"
 
 
-def chosen(plan: Plan, running: Sequence[Process], *, contract: bool) -> list[Step]:
+def _needs_newer_processes(plan: UpgradePlan, running: Sequence[Process]) -> str:
+    left = older(running, [step.name for step in plan.contractions])
+    if not left or not plan.contractions:
+        return ""
+    names = ", ".join(f"{one.kind} {one.name} of version {one.version}" for one in left)
+    return f"older processes run: {names}. Stop them; one that was killed counts for {GONE_SECONDS:.0f} s"
+
+
+def chosen(plan: UpgradePlan, running: Sequence[Process], *, contract: bool) -> list[Step]:
     """The migrations that one run of the command runs."""
     if plan.fresh or (plan.unjudged and not running):
         return plan.steps

@@ -1,7 +1,7 @@
 """A client's connection to the web server. No method waits for the client, and a thread gets complete requests only.
 
 The worker's loop calls `step` when the socket is ready, and reads `stage` afterwards. Meanwhile a client can hold a
-file descriptor, MAX_HEAD + SMALL_BODY octets of memory, and time (`Patience`).
+file descriptor, MAX_HEAD + SMALL_BODY octets of memory, and time (`ClientTimeouts`).
 
 A longer body is not read until the application reads it. The read raises `BodyWanted`, the worker writes the body to a
 temporary file, and calls the application again with the complete body. So no long body is read unless the application
@@ -27,8 +27,8 @@ from gunicorn.http.unreader import IterUnreader  # type: ignore[import-untyped]
 
 from identity.networks import network_of
 
+from .client_timeouts import ClientTimeouts
 from .early_answer import EarlyAnswer
-from .patience import Patience
 
 #: The most octets of a head; of a body that is read before the application is called; of any body; of one read.
 MAX_HEAD, SMALL_BODY, MAX_BODY, READ = 32 << 10, 64 << 10, 256 << 20, 64 << 10
@@ -70,10 +70,10 @@ def _values(request: Any, name: str) -> tuple[str, ...]:
 class ClientWaits(Protocol):
     """Limits the threads that wait for clients which take long answers slowly."""
 
-    def begin(self, connection: Connection) -> bool:
+    def begin(self, connection: HttpConnection) -> bool:
         """Whether the thread of this connection may wait. If so, the caller must call `end`."""
 
-    def end(self, connection: Connection) -> None: ...
+    def end(self, connection: HttpConnection) -> None: ...
 
 
 class Outgoing:
@@ -82,7 +82,7 @@ class Outgoing:
     A thread waits only where more than MOST_AHEAD octets are buffered: long answers would fill the memory.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def sendall(self, data: bytes) -> None:
@@ -103,7 +103,7 @@ class Outgoing:
         """Gunicorn calls this after `shutdown`."""
 
 
-class Connection:
+class HttpConnection:
     """`sock`, `client` and `server` are attributes of gunicorn's own connections."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Connection:
         client: Any,
         server: Any,
         config: Any,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         waits: ClientWaits,
     ) -> None:
         plain.setblocking(False)
@@ -142,7 +142,7 @@ class Connection:
         self.spooled = 0
         #: The events that the selector is to wait for.
         self.wants = selectors.EVENT_READ
-        self._config, self._patience, self._waits = config, patience, waits
+        self._config, self._timeouts, self._waits = config, timeouts, waits
         self._received = bytearray()
         self._requests = 0
         self._body: IO[bytes] | None = None
@@ -192,12 +192,12 @@ class Connection:
         return isinstance(self.request.body, _Absent)
 
     def is_late(self, now: float) -> bool:
-        elapsed, patience = now - self.since, self._patience
+        elapsed, timeouts = now - self.since, self._timeouts
         if self.stage in (Stage.BODY, Stage.SENDING):
-            return elapsed > patience.reading + self._moved / patience.slowest
+            return elapsed > timeouts.reading + self._moved / timeouts.slowest
         if self.stage in (Stage.IDLE, Stage.CLOSING):
-            return elapsed > (patience.idle if self.stage is Stage.IDLE else patience.closing)
-        return elapsed > patience.reading
+            return elapsed > (timeouts.idle if self.stage is Stage.IDLE else timeouts.closing)
+        return elapsed > timeouts.reading
 
     def answer_early(self, answer: EarlyAnswer) -> None:
         """Answer without the application. Raises OSError."""
@@ -369,7 +369,7 @@ class Connection:
 
     def _wait_for_client(self, needs: int) -> None:
         """Wait in a thread that has this connection. Raises ConnectionResetError where the client is too slow."""
-        left = self._patience.reading + self._moved / self._patience.slowest - self._waited
+        left = self._timeouts.reading + self._moved / self._timeouts.slowest - self._waited
         begun = time.monotonic()
         poll = select.poll()
         poll.register(self.socket, needs)

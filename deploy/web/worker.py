@@ -32,10 +32,10 @@ from endpoints.connect.relay_address import RelayAddress
 from identity.networks import network_of
 
 from .client_threads import ClientThreads
-from .connections import MAX_BODY, BodyWanted, Connection, Stage
+from .client_timeouts import ClientTimeouts
+from .connections import MAX_BODY, BodyWanted, HttpConnection, Stage
 from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
-from .patience import Patience
 from .tunnels import TunnelForwarder, head_for_relay, is_tunnel
 
 KEY = "waybill.hand_over"
@@ -71,7 +71,7 @@ class HandedOver(BaseException):
     """Leaves gunicorn's code for requests without the end of the answer."""
 
 
-def first_to_go(among: Collection[Connection], weight: Callable[[Connection], int]) -> Connection:
+def first_to_go(among: Collection[HttpConnection], weight: Callable[[HttpConnection], int]) -> HttpConnection:
     """The oldest connection of the owner that has the largest weight in total."""
     weights: Counter[str] = Counter()
     for conn in among:
@@ -82,7 +82,7 @@ def first_to_go(among: Collection[Connection], weight: Callable[[Connection], in
 class HandOver:
     """The interface of an application to its connection, for one request."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self.connection = connection
 
     def announce(self) -> None:
@@ -116,12 +116,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().__init__(*args, **kwargs)
         self._here = threading.local()
         #: All connections that are neither closed nor given away; those that no thread has, with their awaited events.
-        self._all: set[Connection] = set()
-        self._waiting: dict[Connection, int] = {}
+        self._all: set[HttpConnection] = set()
+        self._waiting: dict[HttpConnection, int] = {}
         #: Requests that no thread has begun to handle.
         threads = self.cfg.threads
-        self._requests: FairQueue[Connection] = FairQueue(max(1, threads // 2), max(1, threads * 3 // 4))
-        self._patience = Patience(self.READING, self.SLOWEST, self.cfg.keepalive)
+        self._requests: FairQueue[HttpConnection] = FairQueue(max(1, threads // 2), max(1, threads * 3 // 4))
+        self._timeouts = ClientTimeouts(self.READING, self.SLOWEST, self.cfg.keepalive)
         # Some threads are left for short answers, however many clients take long ones slowly.
         self._waits = ClientThreads(max(1, threads - 2), self._requests, self._submit)
         #: The address of a client, from that of its connection and X-Forwarded-For. `gunicorn_conf` sets this.
@@ -150,7 +150,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         application: Callable[..., Iterable[bytes]] = getattr(self, "wsgi")  # noqa: B009 - of gunicorn, which has no types
 
         def with_connection(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-            connection: Connection = self._here.connection
+            connection: HttpConnection = self._here.connection
             environ[KEY] = HandOver(connection)
             environ[AGAIN] = connection.wanted
             environ[BELONGS_TO] = connection.belongs_to
@@ -159,7 +159,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
         self.wsgi = with_connection
 
-    def _handle_next(self) -> tuple[Connection, After] | None:
+    def _handle_next(self) -> tuple[HttpConnection, After] | None:
         """Handle the next request in turn, which need not be the one that this was submitted for.
 
         Returns None where each client that waits has as many threads as allowed.
@@ -177,7 +177,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if self._requests.done(*client):
                 self._submit()
 
-    def handle(self, conn: Connection) -> After:
+    def handle(self, conn: HttpConnection) -> After:
         """Handle a complete request, or its head alone where the body is long."""
         self._here.connection = conn
         try:
@@ -225,13 +225,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return False
         if len(self._all) >= self._most:
             self._make_room()
-        conn = Connection(plain, client, listener.getsockname(), self.cfg, self._patience, self._waits)
+        conn = HttpConnection(plain, client, listener.getsockname(), self.cfg, self._timeouts, self._waits)
         self._all.add(conn)
         self.nr_conns += 1
         self._run(conn, functools.partial(conn.begin_tls, ssl_context(self.cfg)) if self.cfg.is_ssl else None)
         return True
 
-    def enqueue_req(self, conn: Connection) -> None:
+    def enqueue_req(self, conn: HttpConnection) -> None:
         """Queue the request; a thread takes it when its turn has come."""
         conn.client_network = network_of(self.client_address(conn.address, conn.forwarded))
         self._requests.put(conn.client_network, conn.credential, conn)
@@ -240,10 +240,10 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _submit(self) -> None:
         """Have a thread take a request. Does nothing in a worker that ends."""
         with contextlib.suppress(RuntimeError):
-            done: Future[tuple[Connection, After] | None] = self.tpool.submit(self._handle_next)
+            done: Future[tuple[HttpConnection, After] | None] = self.tpool.submit(self._handle_next)
             done.add_done_callback(lambda future: self.method_queue.defer(self._finish, future))
 
-    def _run(self, conn: Connection, step: Callable[[], None] | None) -> None:
+    def _run(self, conn: HttpConnection, step: Callable[[], None] | None) -> None:
         """Do this step with a connection, then give it to a thread, or wait for its next event, or drop it."""
         try:
             if step is not None:
@@ -268,12 +268,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         else:
             self._wait(conn)
 
-    def _note_early(self, conn: Connection, answer: EarlyAnswer, request: Any) -> None:
+    def _note_early(self, conn: HttpConnection, answer: EarlyAnswer, request: Any) -> None:
         conn.early = None
         if answer is not _ALIVE:
             self.note_early(answer, request, self.client_address(conn.address, conn.forwarded))
 
-    def _give_to_relay(self, conn: Connection) -> None:
+    def _give_to_relay(self, conn: HttpConnection) -> None:
         """An agent's connection belongs to the relay from now on."""
         self._forget(conn)
         self._all.discard(conn)
@@ -281,7 +281,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         address = self.client_address(conn.address, conn.forwarded)
         self.tunnels.take(conn.socket, head_for_relay(conn.request, address), address)
 
-    def _early_answer(self, conn: Connection) -> EarlyAnswer | None:
+    def _early_answer(self, conn: HttpConnection) -> EarlyAnswer | None:
         """The answer of a request that needs no thread."""
         if conn.request.path == HEALTH_PATH and conn.request.method == "GET":
             # Threads may all be busy, and yet this process is well: whoever asks must not restart it.
@@ -292,7 +292,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         # A view of the API has refused so long a body with its own document.
         return refusal or (_TOO_LONG if conn.missing > MAX_BODY else None)
 
-    def _refuse(self, conn: Connection, error: Exception) -> None:
+    def _refuse(self, conn: HttpConnection, error: Exception) -> None:
         """Answer an error of gunicorn's parser."""
         try:
             self.handle_error(None, conn.sock, conn.client, error)
@@ -300,7 +300,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         except OSError:
             conn.close()
 
-    def _ready(self, conn: Connection, _: object) -> None:
+    def _ready(self, conn: HttpConnection, _: object) -> None:
         if conn in self._waiting:
             self._run(conn, conn.step)
             if conn.spooled:
@@ -317,7 +317,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             total -= one.spooled
             self._run(one, functools.partial(one.answer_early, self.readable(_TOO_MUCH, one.request)))
 
-    def _wait(self, conn: Connection) -> None:
+    def _wait(self, conn: HttpConnection) -> None:
         known = self._waiting.get(conn)
         if known is None:
             self.poller.register(conn.socket, conn.wants, functools.partial(self._ready, conn))
@@ -325,12 +325,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.poller.modify(conn.socket, conn.wants, functools.partial(self._ready, conn))
         self._waiting[conn] = conn.wants
 
-    def _forget(self, conn: Connection) -> None:
+    def _forget(self, conn: HttpConnection) -> None:
         """Stop waiting for this connection."""
         if self._waiting.pop(conn, None) is not None:
             self.poller.unregister(conn.socket)
 
-    def _drop(self, conn: Connection) -> None:
+    def _drop(self, conn: HttpConnection) -> None:
         self._forget(conn)
         conn.close()
         self._all.discard(conn)
@@ -346,11 +346,11 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         for conn in itertools.islice(filter(self._is_free, worst), 1 + self._most // 20):
             self._drop(conn)
 
-    def _is_free(self, conn: Connection) -> bool:
+    def _is_free(self, conn: HttpConnection) -> bool:
         """Whether no thread has this connection. A request that waited for a thread leaves the queue."""
         return conn in self._waiting or self._requests.remove(conn.client_network, conn.credential, conn)
 
-    def _finish(self, done: Future[tuple[Connection, After] | None]) -> None:
+    def _finish(self, done: Future[tuple[HttpConnection, After] | None]) -> None:
         # A worker that ends cancels the requests that no thread has begun; its sockets end with it.
         handled = None if done.cancelled() else done.result()
         if handled is None:
@@ -386,7 +386,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if force or conn.is_late(now) or not (self.alive or self._is_begun(conn, now)):
                 self._drop(conn)
 
-    def _is_begun(self, conn: Connection, now: float) -> bool:
+    def _is_begun(self, conn: HttpConnection, now: float) -> bool:
         """Whether a worker that stops waits for this connection: for its request, or for the end of it."""
         new = conn.stage in (Stage.SHAKING, Stage.HEAD) and now - conn.since < self.FIRST
         return new or conn.stage in (Stage.BODY, Stage.SENDING)

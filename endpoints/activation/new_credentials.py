@@ -163,7 +163,7 @@ def _by_ssh_key(user: User, endpoint: Endpoint, filled: FilledForm, now: datetim
     try:
         username = keys.check_username(filled["username"])
         key = keys.parse_ssh_key(filled["private_key"], filled["passphrase"] or None)
-    except keys.SshKeyError as error:
+    except keys.SshPrivateKeyError as error:
         raise CredentialRefusedError(flaw_of(error), error.reason) from None
     return NewCredential(
         vault.endpoint_binding(endpoint.pk), CredentialKind.SSH, activation.pack_ssh(username, key.pem),
@@ -178,7 +178,7 @@ def _by_password(user: User, endpoint: Endpoint, filled: FilledForm, now: dateti
     lifetime = filled.lifetime()
     try:
         username = keys.check_username(filled["username"])
-    except keys.SshKeyError as error:
+    except keys.SshPrivateKeyError as error:
         raise CredentialRefusedError(flaw_of(error), error.reason) from None
     return NewCredential(
         vault.endpoint_binding(endpoint.pk), CredentialKind.PASSWORD,

@@ -19,7 +19,7 @@ from typing import Any
 
 from identity.error_categories import CategorizedError, Category
 
-from .openings import MAX_PORT, Opening, opened
+from .openings import MAX_PORT, AllowedTarget, opened
 from .special_addresses import Address, forbidden_kind
 
 #: As `socket.getaddrinfo`; raises OSError or UnicodeError for a name without an address.
@@ -66,7 +66,7 @@ def valid_host(host: str) -> bool:
     )
 
 
-def check_address(ip: str, port: int, allow: Sequence[Opening] = ()) -> str:
+def check_address(ip: str, port: int, allow: Sequence[AllowedTarget] = ()) -> str:
     """The address in canonical spelling, if the service may connect to this port of it. Raises TargetRefusedError.
 
     For addresses that a server names (replies to PASV, SPAS) as well as for those of a look-up.
@@ -85,7 +85,7 @@ def resolve_target(
     host: str,
     port: int,
     *,
-    allow: Sequence[Opening] = (),
+    allow: Sequence[AllowedTarget] = (),
     timeout: float = LOOKUP_SECONDS,
     resolver: Resolver = socket.getaddrinfo,
 ) -> list[str]:

@@ -22,7 +22,7 @@ _BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?", re.DOTALL)
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
-class Opening(NamedTuple):
+class AllowedTarget(NamedTuple):
     """The ports from `first` to `last`, both included, of the addresses of a network."""
 
     network: Network
@@ -35,23 +35,23 @@ class Opening(NamedTuple):
         return same_family and address in self.network and self.first <= port <= self.last
 
 
-def parse_openings(text: str) -> tuple[Opening, ...]:
+def parse_openings(text: str) -> tuple[AllowedTarget, ...]:
     """Parse the syntax above; "" opens nothing. Raises ValueError with a sentence that names the entry."""
     return tuple(_opening(word.strip()) for word in text.split(",") if word.strip())
 
 
-def opened(address: Address, port: int, openings: Sequence[Opening]) -> bool:
+def opened(address: Address, port: int, openings: Sequence[AllowedTarget]) -> bool:
     """Whether the operator has opened this port of this address."""
     return any(opening.lets(address, port) for opening in openings)
 
 
-def _opening(word: str) -> Opening:
+def _opening(word: str) -> AllowedTarget:
     network, ports = _split(word)
     try:
         found = ipaddress.ip_network(network)
     except ValueError as error:
         raise ValueError(f"{word}: {error}") from None
-    return Opening(found) if ports is None else Opening(found, *_range(word, ports))
+    return AllowedTarget(found) if ports is None else AllowedTarget(found, *_range(word, ports))
 
 
 def _split(word: str) -> tuple[str, str | None]:

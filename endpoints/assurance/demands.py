@@ -44,6 +44,6 @@ def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
         raise StepUpRequiredError(endpoint, user, domains, minutes, second_factor=place.mfa_required)
 
 
-def _is_of(user: User, found: proof.Proof, domains: Collection[str]) -> bool:
+def _is_of(user: User, found: proof.SignInProof, domains: Collection[str]) -> bool:
     """Also whether the user still has the identity: a session or token may be older than its removal."""
     return found.domain in domains and linked.is_held(user, found.identity)

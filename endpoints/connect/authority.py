@@ -37,7 +37,7 @@ _LOCK = 0x5742_0001
 
 
 @dataclass(frozen=True)
-class Authority:
+class SigningAuthority:
     """An authority that can sign."""
 
     certificate: x509.Certificate
@@ -70,7 +70,7 @@ _OTHER_USES = (
 )  # fmt: skip
 
 
-def newest(now: datetime | None = None) -> Authority:
+def newest(now: datetime | None = None) -> SigningAuthority:
     """The authority that signs; the first call makes it. Raises VaultKeyNotConfiguredError and other VaultErrors."""
     row = _newest_row()
     if row is None:
@@ -80,7 +80,7 @@ def newest(now: datetime | None = None) -> Authority:
             row = _newest_row() or rotate(now)
     key = load_der_private_key(SEALED.unseal(row).value, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return Authority(_certificate(row), key)
+    return SigningAuthority(_certificate(row), key)
 
 
 def rotate(now: datetime | None = None) -> AgentAuthority:

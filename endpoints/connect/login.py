@@ -12,7 +12,7 @@ from functools import partial
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
-from endpoints.gridftp.streams.tls_streams import PIECE, DataConnection
+from endpoints.gridftp.streams.tls_streams import PIECE, ClientDataConnection
 
 from . import dial
 
@@ -70,11 +70,11 @@ class AgentData:
     def __init__(self, endpoint_id: str, user_id: str) -> None:
         self.token = dial.new_data_token([endpoint_id], user_id=user_id)
 
-    async def open(self) -> DataConnection:
+    async def open(self) -> ClientDataConnection:
         """`RelayedData.open`."""
         sock = await dial.join_data(self.token)
         try:
-            return DataConnection(*await asyncio.open_connection(sock=sock, limit=PIECE))
+            return ClientDataConnection(*await asyncio.open_connection(sock=sock, limit=PIECE))
         except BaseException:
             sock.close()
             raise

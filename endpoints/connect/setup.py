@@ -46,7 +46,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class AgentVersion:
     """The facts that an agent states about itself, for its owner to read."""
 
     version: str = ""
@@ -56,7 +56,7 @@ class Program:
         agent.version, agent.platform = _shown(self.version, 64), _shown(self.platform, 128)
 
 
-def set_up(secret: Secret, request: str, program: Program, now: datetime | None = None) -> Issued:
+def set_up(secret: Secret, request: str, program: AgentVersion, now: datetime | None = None) -> Issued:
     """Exchange the secret of a setup key and a certificate request for a certificate.
 
     The same request again gets another certificate: an answer that was lost costs nothing. It takes the place of the
@@ -72,7 +72,7 @@ def set_up(secret: Secret, request: str, program: Program, now: datetime | None 
         return _issue(agent, program, time)
 
 
-def renew(chain: str, signature: str, program: Program, now: datetime | None = None) -> Issued:
+def renew(chain: str, signature: str, program: AgentVersion, now: datetime | None = None) -> Issued:
     """A new certificate for an agent that shows its present one.
 
     signature: base64 of an ECDSA signature in DER over `RENEWAL` and the chain. A repetition of such a request gives a
@@ -108,7 +108,7 @@ def signed_by(key: ec.EllipticCurvePublicKey, signature: str, message: bytes) ->
     return True
 
 
-def _issue(agent: Agent, program: Program, now: datetime) -> Issued:
+def _issue(agent: Agent, program: AgentVersion, now: datetime) -> Issued:
     chain = certificates.issue(agent, now)
     program.write_to(agent)
     columns = "setup_used_at public_key revoked_at certificate_serial certificate_expires_at version platform"

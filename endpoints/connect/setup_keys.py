@@ -35,7 +35,7 @@ LIFETIME = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class SetupKey:
+class IssuedSetupKey:
     """A new setup key; its text is shown once."""
 
     endpoint: Endpoint
@@ -45,14 +45,14 @@ class SetupKey:
 
 def create_endpoint(
     user: User, fields: Mapping[str, object], servers: Sequence[ServerSpec] = (), now: datetime | None = None
-) -> tuple[Endpoint, SetupKey | None]:
+) -> tuple[Endpoint, IssuedSetupKey | None]:
     """Create an endpoint; of a personal one the setup key too. Raises the errors of `registry.create`."""
     with transaction.atomic():
         endpoint = registry.create(user, fields, servers)
         return endpoint, _new(endpoint, moment(now)) if endpoint.personal else None
 
 
-def new_key(user: User, ref: str, now: datetime | None = None) -> SetupKey:
+def new_key(user: User, ref: str, now: datetime | None = None) -> IssuedSetupKey:
     """A new setup key for a personal endpoint; it replaces one that is not used yet.
 
     The agent that is set up goes on until the new key is used. Raises the errors of `registry.resolve`, NoAgentError.
@@ -70,11 +70,11 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def _new(endpoint: Endpoint, now: datetime) -> SetupKey:
+def _new(endpoint: Endpoint, now: datetime) -> IssuedSetupKey:
     secret, expires_at = secrets.token_urlsafe(SECRET_OCTETS), now + LIFETIME
     values = {"setup_key_hash": digest(secret), "setup_expires_at": expires_at, "setup_used_at": None}
     Agent.objects.update_or_create(endpoint=endpoint, defaults=values)
-    return SetupKey(endpoint, Secret(_text(secret, endpoint.pk)), expires_at)
+    return IssuedSetupKey(endpoint, Secret(_text(secret, endpoint.pk)), expires_at)
 
 
 def _text(secret: str, endpoint_id: uuid.UUID) -> str:

@@ -20,7 +20,7 @@ from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import FileReader, OctetBudget
-from endpoints.pause_rules import Operation
+from endpoints.pause_rules import PausableOperation
 from endpoints.permissions import Permission
 from endpoints.sessions.remote import open_reader
 from endpoints.sharing import access
@@ -93,7 +93,7 @@ class Download:
 def open_file(user: User, ref: str, path: str) -> Download:
     """The file at this path. Symbolic links are followed, on a share within its folder only."""
     endpoint = registry.resolve(user, ref, Permission.TRANSFER_FROM)
-    pause_rules.check(user, endpoint, Operation.DOWNLOAD)
+    pause_rules.check(user, endpoint, PausableOperation.DOWNLOAD)
     granted = access.of(user, endpoint, Permission.TRANSFER_FROM)
     granted.check(path, write=False)
     if path.endswith("/"):

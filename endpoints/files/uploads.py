@@ -24,7 +24,7 @@ from endpoints.errors import FileTooLargeError, TargetExistsError, UploadOffsetE
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import OctetBudget
 from endpoints.models import Endpoint
-from endpoints.pause_rules import Operation
+from endpoints.pause_rules import PausableOperation
 from endpoints.permissions import Permission
 from endpoints.sessions.remote import open_writer
 from endpoints.sharing import access
@@ -42,7 +42,7 @@ DISCARDED = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UploadPart:
     """Some octets of a file with `total` octets, from `start` on."""
 
     start: int
@@ -64,7 +64,7 @@ class Upload:
     def __init__(self, user: User, ref: str, path: str, upload_id: str = "") -> None:
         self._user = user
         self.endpoint: Endpoint = registry.resolve(user, ref, Permission.TRANSFER_TO)
-        pause_rules.check(user, self.endpoint, Operation.UPLOAD)
+        pause_rules.check(user, self.endpoint, PausableOperation.UPLOAD)
         self._granted = access.of(user, self.endpoint, Permission.TRANSFER_TO)
         folder, _, self._name = path.rpartition("/")
         self._folder = folder + "/"
@@ -80,14 +80,14 @@ class Upload:
         """Octets that the server has acknowledged."""
         return self._known()[0]
 
-    def check(self, part: Part) -> None:
+    def check(self, part: UploadPart) -> None:
         """Whether this part may come now, before it is read."""
         if part.total > settings.LIMITS.upload:
             raise FileTooLargeError(settings.LIMITS.upload)
         if part.start and part.start > self._received_of(part.total):
             raise UploadOffsetError(self._received_of(part.total))
 
-    def store(self, part: Part, pieces: Iterable[bytes], *, replace: bool) -> bool:
+    def store(self, part: UploadPart, pieces: Iterable[bytes], *, replace: bool) -> bool:
         """Write a part; returns whether the file is complete, and has its name now."""
         self.check(part)
         if not part.start:
@@ -112,7 +112,7 @@ class Upload:
             self._complete(session, part)
             return True
 
-    async def _write(self, session: FileSession, part: Part, pieces: Iterable[bytes]) -> None:
+    async def _write(self, session: FileSession, part: UploadPart, pieces: Iterable[bytes]) -> None:
         share = OctetBudget(AHEAD).share()
         writer = await open_writer(
             session.session, self._temporary(session), part.start, share, expected=part.length, encrypt=session.encrypt
@@ -151,7 +151,7 @@ class Upload:
         else:
             raise TargetExistsError(self.path)
 
-    def _complete(self, session: FileSession, part: Part) -> None:
+    def _complete(self, session: FileSession, part: UploadPart) -> None:
         """Give the file its name, if its size is right."""
         temporary = self._temporary(session)
         found = session.run(session.session.stat(temporary)).size
@@ -175,7 +175,7 @@ class Upload:
             return 0, 0
         return (int(octets), int(total)) if digest == self._digest else (0, 0)
 
-    def _remember(self, part: Part, octets: int) -> None:
+    def _remember(self, part: UploadPart, octets: int) -> None:
         if not part.is_whole:
             cache.set(self._place, [self._digest, octets, part.total], REMEMBERED)
 

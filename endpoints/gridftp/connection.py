@@ -18,7 +18,7 @@ from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
 
 if TYPE_CHECKING:
-    from .streams.tls_streams import DataConnection, RelayedData, TlsClient
+    from .streams.tls_streams import ClientDataConnection, RelayedData, TlsClient
 
 #: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
@@ -53,7 +53,7 @@ class ControlConnection(asyncio.Protocol):
         self.stall_timeout = stall_timeout
         self.last_activity = 0.0
         #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
-        self.forward_data: Callable[[int], Awaitable[DataConnection]] | None = None
+        self.forward_data: Callable[[int], Awaitable[ClientDataConnection]] | None = None
         #: Data connections through a relay, to a server that listens nowhere: one for each call; None: it listens.
         self.relayed_data: Callable[[], RelayedData] | None = None
         #: TLS of the data connections that this service opens (RFC 4217); None: FTP's TLS is not in use.

@@ -24,7 +24,7 @@ class ControlState(enum.IntEnum):
     BROKEN = enum.auto()  # lost, or the server broke the protocol
 
 
-class Input(enum.IntEnum):
+class ControlInput(enum.IntEnum):
     PRELIMINARY = enum.auto()  # a 1xx reply
     FINAL = enum.auto()  # a 2xx..6xx reply
     CLOSING = enum.auto()  # 421: the server ends the session, asked or not (RFC 959 section 4.2)
@@ -41,29 +41,29 @@ class ControlAction(enum.IntEnum):
     IGNORE = enum.auto()
 
 
-TRANSITIONS: dict[tuple[ControlState, Input], tuple[ControlAction, ControlState]] = {
-    (ControlState.GREETING, Input.PRELIMINARY): (
+TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, ControlState]] = {
+    (ControlState.GREETING, ControlInput.PRELIMINARY): (
         ControlAction.WAIT,
         ControlState.GREETING,
     ),  # 120: ready in some minutes
-    (ControlState.GREETING, Input.FINAL): (ControlAction.GREET, ControlState.READY),
-    (ControlState.GREETING, Input.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, Input.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, Input.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.PRELIMINARY): (ControlAction.REPORT, ControlState.READY),
-    (ControlState.READY, Input.FINAL): (ControlAction.ANSWER, ControlState.READY),
-    (ControlState.READY, Input.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, Input.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.PRELIMINARY): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.FINAL): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.CLOSING): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.GARBAGE): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, Input.EOF): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.FINAL): (ControlAction.GREET, ControlState.READY),
+    (ControlState.GREETING, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.GREETING, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.PRELIMINARY): (ControlAction.REPORT, ControlState.READY),
+    (ControlState.READY, ControlInput.FINAL): (ControlAction.ANSWER, ControlState.READY),
+    (ControlState.READY, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.READY, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.PRELIMINARY): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.FINAL): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.CLOSING): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.GARBAGE): (ControlAction.IGNORE, ControlState.BROKEN),
+    (ControlState.BROKEN, ControlInput.EOF): (ControlAction.IGNORE, ControlState.BROKEN),
 }
 
 
-class Command(NamedTuple):
+class ControlCommand(NamedTuple):
     """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
 
     verb: str
@@ -79,14 +79,14 @@ class Greeting(NamedTuple):
 class Preliminary(NamedTuple):
     """A 1xx reply to a command; its final reply is still to come."""
 
-    command: Command
+    command: ControlCommand
     reply: Reply
 
 
 class Answered(NamedTuple):
     """The final reply to a command."""
 
-    command: Command
+    command: ControlCommand
     reply: Reply
 
 
@@ -94,7 +94,7 @@ class Lost(NamedTuple):
     """The channel cannot be used any more. The outcome of the `unanswered` commands is unknown."""
 
     fault: Fault
-    unanswered: tuple[Command, ...]
+    unanswered: tuple[ControlCommand, ...]
 
 
 ControlEvent = Greeting | Preliminary | Answered | Lost
@@ -113,7 +113,7 @@ class ControlChannel:
     def __init__(self) -> None:
         self.state = ControlState.GREETING
         self._parser = ReplyParser(self._most)
-        self._expected: deque[Command] = deque()
+        self._expected: deque[ControlCommand] = deque()
         #: Preliminary replies so far to the oldest unanswered command.
         self._preliminaries = 0
         self._outgoing: list[bytes] = []
@@ -154,7 +154,7 @@ class ControlChannel:
         """`send` for a line that `encode` has made already."""
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
-            self._expected.append(Command(verb, tag))
+            self._expected.append(ControlCommand(verb, tag))
 
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""
@@ -171,7 +171,7 @@ class ControlChannel:
                 if event:
                     yield event
         except FaultError as error:
-            yield from filter(None, [self._step(Input.GARBAGE, fault=error.fault)])
+            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=error.fault)])
         except ReplyError as error:
             fault = Fault(
                 Kind.ENDPOINT_ERROR,
@@ -180,7 +180,7 @@ class ControlChannel:
                 # Its text is left out: no user shall read the greetings of other services than FTP servers here.
                 raw=f"what the server sent is no FTP reply ({error.reason})",
             )
-            yield from filter(None, [self._step(Input.GARBAGE, fault=fault)])
+            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=fault)])
 
     def receive_eof(self, fault: Fault | None = None) -> Iterator[ControlEvent]:
         """The transport is closed; `fault` is the reason, where it is known."""
@@ -190,7 +190,7 @@ class ControlChannel:
             advice="The server closed the control connection.",
             raw="end of file on the control connection",
         )
-        yield from filter(None, [self._step(Input.EOF, fault=fault)])
+        yield from filter(None, [self._step(ControlInput.EOF, fault=fault)])
 
     def _reply(self, reply: Reply) -> ControlEvent | None:
         if reply.code == 421:
@@ -200,10 +200,10 @@ class ControlChannel:
                 advice="The server ended the session.",
                 raw=str(reply)[:MAX_RAW],
             )
-            return self._step(Input.CLOSING, fault=fault)
-        return self._step(Input.PRELIMINARY if reply.code < 200 else Input.FINAL, reply)
+            return self._step(ControlInput.CLOSING, fault=fault)
+        return self._step(ControlInput.PRELIMINARY if reply.code < 200 else ControlInput.FINAL, reply)
 
-    def _step(self, what: Input, reply: Reply | None = None, fault: Fault | None = None) -> ControlEvent | None:
+    def _step(self, what: ControlInput, reply: Reply | None = None, fault: Fault | None = None) -> ControlEvent | None:
         action, self.state = TRANSITIONS[self.state, what]
         if action is ControlAction.REPORT or action is ControlAction.ANSWER:
             assert reply is not None

@@ -18,7 +18,7 @@ from .facts import Entry, FactsError, parse_line
 from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
 from .requests.passive import passive_port
-from .streams.tls_streams import DataConnection
+from .streams.tls_streams import ClientDataConnection
 
 #: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.
 MAX_WAITING, RESUME_AT = 1024 * 1024, 512 * 1024
@@ -165,7 +165,7 @@ async def blocks_on_data(
     answer = asyncio.create_task(connection.request(verb, path))
     try:
         tls = connection.data_tls() if connection.data_tls is not None else None
-        async for lines in _read_lines(partial(DataConnection.open, connection.peer_host, port, tls), answer):
+        async for lines in _read_lines(partial(ClientDataConnection.open, connection.peer_host, port, tls), answer):
             _count(connection, allowance, lines)
             yield lines
         reply = await answer
@@ -181,7 +181,7 @@ async def blocks_on_data(
 
 
 async def _read_lines(
-    connect: Callable[[], Awaitable[DataConnection]], answer: asyncio.Future[Reply]
+    connect: Callable[[], Awaitable[ClientDataConnection]], answer: asyncio.Future[Reply]
 ) -> AsyncGenerator[Sequence[bytes], None]:
     """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end.
 

@@ -57,7 +57,7 @@ class SecuredSession(Protocol):
     refused: dict[str, Fault]
 
 
-class RefusedError(FaultError):
+class SettingRefusedError(FaultError):
     """The server refused a setting of `DISPENSABLE`; `GridFTPSession.refused` has it now."""
 
 
@@ -66,7 +66,7 @@ async def apply(
 ) -> None:
     """Send the settings that are not in force yet, pipelined.
 
-    Raises RefusedError, and FaultError where a setting is refused that no other protection does without.
+    Raises SettingRefusedError, and FaultError where a setting is refused that no other protection does without.
     """
     held = session.data_security
     if not session.login.protected or held == wanted:
@@ -82,7 +82,7 @@ async def apply(
             raise FaultError(_final(fault))
         session.refused[word] = fault
     if faults:
-        raise RefusedError(next(iter(faults.values())))
+        raise SettingRefusedError(next(iter(faults.values())))
 
 
 async def _send(session: SecuredSession, commands: list[tuple[str, bytes]], key: DcscKey | None) -> Mapping[str, Reply]:

@@ -91,7 +91,7 @@ class BridgeOptions:
     timeout: float
 
 
-class Bridge(threading.Thread):
+class CommandBridge(threading.Thread):
     """Runs one command on a connected socket, which it owns from now on.
 
     report: called once, in this thread, with our end of the socket pair, or with the error.

@@ -1,6 +1,6 @@
 """Private ssh keys as users paste them: parse, check, decrypt once, and convert into one form.
 
-SshKeyError(reason)        reason: a sentence for the user, without any part of key or passphrase
+SshPrivateKeyError(reason) reason: a sentence for the user, without any part of key or passphrase
     NotAKeyError           the text is no private key, or a damaged one
     PassphraseNeededError  the key is encrypted, and no passphrase was given
     WrongPassphraseError
@@ -25,7 +25,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from identity.gsi.private_keys import costs_too_much, open_key
 
-SshPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+_AcceptedKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 #: Characters of a key file; an RSA key of 8192 bits has 6,400.
 MAX_TEXT = 32_768
@@ -44,7 +44,7 @@ _PEM = re.compile(rf"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----{
 _CURVES = {"secp256r1": "nistp256", "secp384r1": "nistp384", "secp521r1": "nistp521"}
 
 
-class SshKeyError(Exception):
+class SshPrivateKeyError(Exception):
     """The key cannot be used. `reason` is a sentence for the user."""
 
     def __init__(self, reason: str) -> None:
@@ -52,32 +52,32 @@ class SshKeyError(Exception):
         self.reason = reason
 
 
-class NotAKeyError(SshKeyError):
+class NotAKeyError(SshPrivateKeyError):
     pass
 
 
-class PassphraseNeededError(SshKeyError):
+class PassphraseNeededError(SshPrivateKeyError):
     pass
 
 
-class WrongPassphraseError(SshKeyError):
+class WrongPassphraseError(SshPrivateKeyError):
     pass
 
 
-class UnsupportedKeyError(SshKeyError):
+class UnsupportedKeyError(SshPrivateKeyError):
     pass
 
 
-class WeakSshKeyError(SshKeyError):
+class WeakSshKeyError(SshPrivateKeyError):
     pass
 
 
-class SshUserNameError(SshKeyError):
+class SshUserNameError(SshPrivateKeyError):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class SshKey:
+class SshPrivateKey:
     """A usable private key.
 
     pem: unencrypted, in OpenSSH's form, whatever the input form: a secret.
@@ -89,14 +89,14 @@ class SshKey:
     algorithm: str
 
 
-def parse_ssh_key(text: str, passphrase: str | None = None) -> SshKey:
-    """Parse a private key in OpenSSH's or a PEM form (PKCS #1, SEC 1, PKCS #8). Raises SshKeyError.
+def parse_ssh_key(text: str, passphrase: str | None = None) -> SshPrivateKey:
+    """Parse a private key in OpenSSH's or a PEM form (PKCS #1, SEC 1, PKCS #8). Raises SshPrivateKeyError.
 
     The passphrase is not stored.
     """
     try:
         key = _checked(_load(_normalised(text), passphrase or None))
-    except SshKeyError as error:
+    except SshPrivateKeyError as error:
         # Raise it again without the frames that hold key and passphrase.
         failure = error.with_traceback(None)
         failure.__cause__ = failure.__context__ = None
@@ -106,13 +106,13 @@ def parse_ssh_key(text: str, passphrase: str | None = None) -> SshKey:
     raise failure
 
 
-def _described(key: SshPrivateKey) -> SshKey:
+def _described(key: _AcceptedKey) -> SshPrivateKey:
     line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     algorithm, blob = line.split(b" ")[:2]
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    return SshKey(pem, fingerprint_of(base64.b64decode(blob)), algorithm.decode())
+    return SshPrivateKey(pem, fingerprint_of(base64.b64decode(blob)), algorithm.decode())
 
 
 def fingerprint_of(blob: bytes) -> str:
@@ -203,7 +203,7 @@ def _pem_is_encrypted(text: str) -> bool:
     return True
 
 
-def _checked(key: object) -> SshPrivateKey:
+def _checked(key: object) -> _AcceptedKey:
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < MIN_RSA_BITS:
             raise WeakSshKeyError(f"RSA keys below {MIN_RSA_BITS} bits are too weak; this one has {key.key_size}.")

@@ -19,7 +19,7 @@ from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from identity.gsi.printable import error_text
 
-from .channel import FAMILIES, Bridge, BridgeFailedError, BridgeOptions, Failure
+from .channel import FAMILIES, BridgeFailedError, BridgeOptions, CommandBridge, Failure
 from .keys import SshUserNameError, check_username, parse_ssh_key
 
 NOT_CONFIGURED = "500 Server is not configured for SSHFTP connections."
@@ -101,7 +101,7 @@ class SshLogin:
         trip = loop.time() - begun
         started: asyncio.Future[socket.socket] = loop.create_future()
         options = BridgeOptions(self.username, self.pem, COMMAND, self._accept, families, timeout)
-        bridge = Bridge(connected, options, _reporter(loop, started))
+        bridge = CommandBridge(connected, options, _reporter(loop, started))
         bridge.start()
         ours = await _end_of(bridge, started)
         try:
@@ -161,7 +161,7 @@ _FAULTS = {
 class SshConnection(ControlConnection):
     """A control connection over a bridge."""
 
-    def __init__(self, host: str, bridge: Bridge, trip: float) -> None:
+    def __init__(self, host: str, bridge: CommandBridge, trip: float) -> None:
         super().__init__()
         self._host = host
         self._bridge = bridge
@@ -225,7 +225,7 @@ async def connect_socket(host: str, port: int) -> socket.socket:
     return connected
 
 
-async def _end_of(bridge: Bridge, started: asyncio.Future[socket.socket]) -> socket.socket:
+async def _end_of(bridge: CommandBridge, started: asyncio.Future[socket.socket]) -> socket.socket:
     """Our end of the bridge's socket pair, once it is `started`. A caller that is canceled leaves nothing open."""
     try:
         return await started

@@ -20,15 +20,15 @@ from endpoints.gridftp.client import SCAN_FACTS, GridFTPSession
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
-from endpoints.gridftp.streams.tls_streams import DataConnection
+from endpoints.gridftp.streams.tls_streams import ClientDataConnection
 from endpoints.sftp.login import begin_session
 from endpoints.sftp.session import SftpSession
 from endpoints.ssh.account import JumpHost, NoteHostKey, SshAccount, connect
 from identity.gsi.printable import readable
 
 from . import forwarded_data
-from .found import OWN, SFTP, TOOLKIT, Found
-from .program import Program, program
+from .found import OWN, SFTP, TOOLKIT, AccountOffer
+from .program import ServerBlob, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
 from .remote_shell import SFTP_INIT, cleaning, command
 from .server_link import ServerLink, shared_links
@@ -37,7 +37,7 @@ from .server_link import ServerLink, shared_links
 TIMEOUT = 2 * CONNECT_TIMEOUT
 
 #: An account whose ssh server forwards no connections: a worker reads and writes its files by SFTP.
-NO_FORWARDING = Found(SFTP, "Its ssh server forwards no data connections.")
+NO_FORWARDING = AccountOffer(SFTP, "Its ssh server forwards no data connections.")
 #: Accounts of this process for which that is known: the keys of their logins, and the hosts.
 _unforwarded: set[tuple[str, str]] = set()
 _MOST_UNFORWARDED = 1000
@@ -46,7 +46,7 @@ _MOST_UNFORWARDED = 1000
 class OnlySftpError(FaultError):
     """The account runs neither the toolkit's server nor ours: it has SFTP, if anything."""
 
-    def __init__(self, found: Found, raw: str) -> None:
+    def __init__(self, found: AccountOffer, raw: str) -> None:
         advice = f"{found.words} A GridFTP server cannot run there."
         super().__init__(Fault(Kind.UNSUPPORTED, scope=FaultScope.ENDPOINT, advice=advice, raw=raw))
         self.found = found
@@ -123,7 +123,13 @@ class AccountLogin:
         )
 
     def _connection(
-        self, host: str, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: Found, *, own_ssh: bool
+        self,
+        host: str,
+        ssh: asyncssh.SSHClientConnection,
+        running: RemoteProgram,
+        found: AccountOffer,
+        *,
+        own_ssh: bool,
     ) -> AccountConnection:
         def refuse_forwarding() -> None:
             _remember_unforwarded(self._place(host))
@@ -144,20 +150,20 @@ class AccountLogin:
         except OnlySftpError as error:
             return await self._open_sftp(host, port, timeout, error.found)
 
-    async def _open_sftp(self, host: str, port: int, timeout: float, found: Found) -> SftpSession:
+    async def _open_sftp(self, host: str, port: int, timeout: float, found: AccountOffer) -> SftpSession:
         session = await begin_session(await self.log_in(host, port, timeout=timeout), self, timeout)
         session.offer = found.words
         return session
 
-    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: Program) -> tuple[RemoteProgram, Found]:
+    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: ServerBlob) -> tuple[RemoteProgram, AccountOffer]:
         mark = _new_mark()
         try:
             running = await run(ssh, mark, command(mark, sent, self._arguments))
             return running, await _begin(running, sent)
         except NoMarkError as error:
-            raise OnlySftpError(Found(SFTP, _why_only(error)), readable(error.text)) from None
+            raise OnlySftpError(AccountOffer(SFTP, _why_only(error)), readable(error.text)) from None
         except asyncssh.ChannelOpenError as error:
-            raise OnlySftpError(Found(SFTP, "The account may run no commands."), str(error)[:500]) from None
+            raise OnlySftpError(AccountOffer(SFTP, "The account may run no commands."), str(error)[:500]) from None
 
     @property
     def _arguments(self) -> tuple[str, ...]:
@@ -194,14 +200,14 @@ async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> Remo
     return running
 
 
-async def _begin(running: RemoteProgram, sent: Program) -> Found:
+async def _begin(running: RemoteProgram, sent: ServerBlob) -> AccountOffer:
     """Follow the script's reports until a server has taken over. Raises NoMarkError, OnlySftpError."""
     kind, *words = await running.report()
     if kind == "toolkit":
-        return Found(TOOLKIT, "The toolkit's server was found, set up for ssh.", _address(words))
+        return AccountOffer(TOOLKIT, "The toolkit's server was found, set up for ssh.", _address(words))
     if kind != "python":
         found = ", ".join(words).replace("=", " ").replace("-", "") or "none"
-        raise OnlySftpError(Found(SFTP, f"There is no python3 of 3.8 or later (found: {readable(found)})."), "")
+        raise OnlySftpError(AccountOffer(SFTP, f"There is no python3 of 3.8 or later (found: {readable(found)})."), "")
     version = readable(" ".join(words[2:]).lstrip("+"))
     stored, *why = await running.report()
     note = stored
@@ -213,7 +219,7 @@ async def _begin(running: RemoteProgram, sent: Program) -> Found:
         raise FaultError(session_fault(Kind.ENDPOINT_ERROR, f"our server did not start: {readable(' '.join(why))}"))
     await _await_ready(running, version)
     unkept = f", which it cannot keep in its cache folder ({readable(' '.join(why))})" if stored == "unkept" else ""
-    return Found(OWN, f"The account's python3 is {version}, and runs our server{unkept}.", _address(words), note)
+    return AccountOffer(OWN, f"The account's python3 is {version}, and runs our server{unkept}.", _address(words), note)
 
 
 async def _await_ready(running: RemoteProgram, version: str) -> None:
@@ -221,7 +227,7 @@ async def _await_ready(running: RemoteProgram, version: str) -> None:
     state, *why = await running.report()
     if state != "ready":
         words = f"Its python3 ({version}) cannot run our server: {readable(' '.join(why)) or state}."
-        raise OnlySftpError(Found(SFTP, words), "")
+        raise OnlySftpError(AccountOffer(SFTP, words), "")
 
 
 def _address(words: Sequence[str]) -> str:
@@ -262,7 +268,7 @@ class AccountConnection(ControlConnection):
         host: str,
         ssh: asyncssh.SSHClientConnection,
         running: RemoteProgram,
-        found: Found,
+        found: AccountOffer,
         refuse_forwarding: Callable[[], object],
         *,
         own_ssh: bool,
@@ -280,7 +286,7 @@ class AccountConnection(ControlConnection):
     def peer_host(self) -> str:
         return self._host
 
-    async def _forward(self, port: int) -> DataConnection:
+    async def _forward(self, port: int) -> ClientDataConnection:
         """`ControlConnection.forward_data`: to the address at which the ssh server was reached, where both servers
         listen. Raises FaultError."""
         try:

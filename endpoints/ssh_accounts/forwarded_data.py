@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncssh
 
-from endpoints.gridftp.streams.tls_streams import PIECE, DataConnection
+from endpoints.gridftp.streams.tls_streams import PIECE, ClientDataConnection
 
 #: Octets of a file that may be on their way to us in one channel of ssh: 60 ms at 1 Gbit/s, twice.
 WINDOW = 16 * 1024 * 1024
 
 
-class ForwardedData(DataConnection):
+class ForwardedData(ClientDataConnection):
     """A data connection in a channel of ssh."""
 
     def __init__(self, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:

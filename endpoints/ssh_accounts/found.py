@@ -7,7 +7,7 @@ from typing import NamedTuple
 TOOLKIT, OWN, SFTP = "toolkit", "own", "sftp"
 
 
-class Found(NamedTuple):
+class AccountOffer(NamedTuple):
     """The offer of an account. kind: TOOLKIT, OWN or SFTP. words: for an event, what was found and what runs.
 
     address: where the ssh server was reached, as the host knows it; "" where that is not known.

@@ -24,7 +24,7 @@ MODULE = "endpoints.gridftp.agent.ssh_account"
 _COMMANDS = "endpoints/gridftp/server/commands"
 
 
-class Program(NamedTuple):
+class ServerBlob(NamedTuple):
     """blob: zlib of a JSON object {path: source}. digest: its SHA-256, hexadecimal."""
 
     blob: bytes
@@ -32,11 +32,11 @@ class Program(NamedTuple):
 
 
 @functools.cache
-def program() -> Program:
+def program() -> ServerBlob:
     """The program of this version of the service."""
     sources = {path: source(path) for path in sorted(closure())}
     blob = zlib.compress(json.dumps(sources, sort_keys=True).encode(), 9)
-    return Program(blob, hashlib.sha256(blob).hexdigest())
+    return ServerBlob(blob, hashlib.sha256(blob).hexdigest())
 
 
 def closure(*packages: str) -> set[str]:

@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from . import bootstrap
-from .program import MODULE, Program
+from .program import MODULE, ServerBlob
 
 #: SSH_FXP_INIT, version 3 (draft-ietf-secsh-filexfer-02, section 4), and how an answer to it begins (SSH_FXP_VERSION).
 SFTP_INIT = b"\0\0\0\5\1\0\0\0\3"
@@ -49,7 +49,7 @@ _START = (
 )
 
 
-def command(mark: str, program: Program, arguments: tuple[str, ...]) -> str:
+def command(mark: str, program: ServerBlob, arguments: tuple[str, ...]) -> str:
     """The command for the account's shell. arguments: of our server, letters, digits, ".", ":", "/" and "-" only."""
     if not all(re.fullmatch(r"[A-Za-z0-9.:/_-]*", word) for word in (mark, program.digest, *arguments)):
         raise ValueError("an argument that a shell could misread")

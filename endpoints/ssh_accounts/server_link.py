@@ -17,9 +17,9 @@ import asyncssh
 from endpoints.gridftp.agent.ssh_account import EARLY_CREDIT
 from endpoints.gridftp.agent.tunnel import octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameError
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Multiplexer
+from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Multiplexer, TunnelChannel
 
-from .found import Found
+from .found import AccountOffer
 from .remote_program import WINDOW, RemoteProgram
 
 #: Sessions of one link: one process of the account serves them all, and one Python has one processor.
@@ -30,7 +30,7 @@ _LOST = "the ssh connection has ended"
 class ServerLink(asyncio.Protocol):
     """One ssh connection with our server in it; it is closed with its last session."""
 
-    def __init__(self, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: Found) -> None:
+    def __init__(self, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: AccountOffer) -> None:
         self.ssh = ssh
         self.running = running
         self.found = found
@@ -91,7 +91,7 @@ class ServerLink(asyncio.Protocol):
             self._transport.write(octet_stream.packed(frame))
 
 
-def _refuse_channel(channel: Channel, content: object) -> None:
+def _refuse_channel(channel: TunnelChannel, content: object) -> None:
     raise FrameError("it opens a channel")
 
 
@@ -105,7 +105,7 @@ class ChannelTransport(ChannelHandler, asyncio.Transport):
         super().__init__()
         self._link = link
         self._protocol = protocol
-        self._channel: Channel
+        self._channel: TunnelChannel
         self._unsent = bytearray()
         self._taken = 0
         self._paused = self._closed = False

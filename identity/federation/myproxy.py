@@ -50,7 +50,7 @@ _OPTIONS = ("name", "domain", "label")
 
 
 @dataclass(frozen=True, slots=True)
-class MyProxyServer:
+class MyProxyProvider:
     """A server that vouches for its users. name: in addresses of this service; label: for people."""
 
     name: str
@@ -65,9 +65,9 @@ class MyProxyServer:
         return f"myproxy:{self.host}:{self.port}"
 
 
-def parse_servers(text: str) -> Mapping[str, MyProxyServer]:
+def parse_servers(text: str) -> Mapping[str, MyProxyProvider]:
     """The servers by name. Raises ValueError."""
-    found: dict[str, MyProxyServer] = {}
+    found: dict[str, MyProxyProvider] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         server = _of_words(part)
         if server.name in found or any(one.id == server.id for one in found.values()):
@@ -80,7 +80,7 @@ def parse_servers(text: str) -> Mapping[str, MyProxyServer]:
     return found
 
 
-def _of_words(text: str) -> MyProxyServer:
+def _of_words(text: str) -> MyProxyProvider:
     text, label = (part.strip() for part in (f"{text} label=").split(" label=", 2)[:2])
     first, *words = text.split()
     options = dict(word.partition("=")[::2] for word in words)
@@ -92,10 +92,10 @@ def _of_words(text: str) -> MyProxyServer:
     domain = options.get("domain", host).lower()
     if not 0 < port < 65536 or not _NAME.fullmatch(name) or not re.fullmatch(_DOMAIN, domain):
         raise ValueError(f"{host}: its port, name= or domain= is none")
-    return MyProxyServer(name, label or host, host, port, domain)
+    return MyProxyProvider(name, label or host, host, port, domain)
 
 
-def identity_name(server: MyProxyServer, username: str) -> str:
+def identity_name(server: MyProxyProvider, username: str) -> str:
     """`name@domain`. The name stays whole, so that two names of a server are never one here.
 
     Raises UserNameRefusedError.
@@ -105,7 +105,7 @@ def identity_name(server: MyProxyServer, username: str) -> str:
     return f"{username}@{server.domain}"
 
 
-def of_name(servers: Mapping[str, MyProxyServer], name: str) -> MyProxyServer:
+def of_name(servers: Mapping[str, MyProxyProvider], name: str) -> MyProxyProvider:
     """Raises ProviderUnknownError."""
     try:
         return servers[name]
@@ -114,7 +114,7 @@ def of_name(servers: Mapping[str, MyProxyServer], name: str) -> MyProxyServer:
 
 
 def prove(
-    server: MyProxyServer,
+    server: MyProxyProvider,
     addresses: Sequence[str],
     username: str,
     passphrase: Secret,

@@ -43,7 +43,7 @@ from .oauth_errors import (
     CertificateNotUsableError,
     IssuerMismatchError,
     OAuthError,
-    RefusedError,
+    OAuthRefusedError,
     ServerAnswerError,
     StateMismatchError,
 )
@@ -82,7 +82,7 @@ class OAuthServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class OAuthAttempt:
     """url: for the user's browser. secret: to be kept encrypted for `finish`, by `state`, for at most `lifetime`."""
 
     url: str = field(repr=False)
@@ -116,7 +116,7 @@ def place_of(server: OAuthServer) -> str:
 
 
 def read_answer(text: str) -> UserAnswer:
-    """Parse the line that the callback page shows, or a bare code. Raises BadAnswerError; RefusedError for an error."""
+    """Parse the line of the callback page, or a bare code. Raises BadAnswerError; OAuthRefusedError for an error."""
     text = text.strip()
     if not text or len(text) > MAX_ANSWER_TEXT or not text.isascii() or not text.isprintable():
         raise BadAnswerError
@@ -128,7 +128,7 @@ def read_answer(text: str) -> UserAnswer:
     if len(values) != len(pairs):
         raise BadAnswerError  # A name that occurs twice is ambiguous.
     if "error" in values:
-        raise RefusedError(values["error"])
+        raise OAuthRefusedError(values["error"])
     if not values.get("code"):
         raise BadAnswerError
     pasted = _PLACE.search(address)
@@ -145,7 +145,7 @@ def begin(
     redirect_uri: str,
     trust: TrustFolder,
     timeout: float = DISCOVERY_SECONDS,
-) -> Begun:
+) -> OAuthAttempt:
     """Find the server's resources, and make the address for the user's browser. Raises OAuthError.
 
     redirect_uri: of the callback page; a server that does not name itself in its answers gets an address below it.
@@ -176,7 +176,7 @@ def begin(
         "verifier": verifier,
         "state": state,
     }
-    return Begun(f"{server.url.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
+    return OAuthAttempt(f"{server.url.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
 
 
 def finish(
@@ -195,7 +195,8 @@ def finish(
 ) -> X509Credential:
     """Exchange the code for a token, and the token for a certificate of a new key. Raises OAuthError.
 
-    secret: of `Begun`; it can be used once, also where this fails. lifetime: the requested one; servers may give less.
+    secret: of `OAuthAttempt`; it can be used once, also where this fails. lifetime: the requested one; servers may
+    give less.
     """
     try:
         kept: dict[str, Any] = json.loads(secret)
@@ -264,7 +265,7 @@ def _token(site: Site, client: OAuthClient, kept: Mapping[str, Any], code: str) 
         raise refusal_of(answer)
     document = json_object(answer)
     if "error" in document:
-        raise RefusedError(document["error"])
+        raise OAuthRefusedError(document["error"])
     token, kind = document.get("access_token"), document.get("token_type")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise ServerAnswerError("The OAuth server gives tokens of a kind that is not known here.")

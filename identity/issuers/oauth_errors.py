@@ -9,7 +9,7 @@ OAuthError
 |- ServerTooSlowError        the server did not answer in time
 |- ServerNotTrustedError     the certificate is for another host, expired or not trusted; or there is no TLS
 |- ServerAnswerError         the answer breaks the protocol: too long, a redirect, not JSON, of another server
-|- RefusedError(code)        the server refuses, with an error code of RFC 6749
+|- OAuthRefusedError(code)   the server refuses, with an error code of RFC 6749
 |- StateMismatchError        the answer does not belong to this request
 |- IssuerMismatchError       the answer comes from another server (RFC 9207)
 |- BadAnswerError            the text that the user gave is not a line of the callback page
@@ -98,7 +98,7 @@ _MEANINGS = {
 }
 
 
-class RefusedError(OAuthError):
+class OAuthRefusedError(OAuthError):
     """`code` is one of the standard, or "" for anything else."""
 
     category = Category.INVALID

@@ -24,7 +24,7 @@ from identity.http.web_address import Url
 
 from .oauth_errors import (
     OAuthError,
-    RefusedError,
+    OAuthRefusedError,
     ServerAddressError,
     ServerAnswerError,
     ServerNotTrustedError,
@@ -69,7 +69,7 @@ _ERRORS: dict[type[HttpClientError], type[OAuthError]] = {
 def refusal_of(answer: HttpResponse) -> OAuthError:
     """The error for an answer whose status is not 200: of its error document (RFC 6749, 5.2), or of the status."""
     try:
-        return RefusedError(json_object(answer).get("error"))
+        return OAuthRefusedError(json_object(answer).get("error"))
     except ServerAnswerError:
         return ServerAnswerError(f"The OAuth server answers with status {answer.status}.")
 

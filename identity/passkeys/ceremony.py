@@ -43,7 +43,7 @@ _MAX_COUNT = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RelyingParty:
     """The relying party: its id, and the origin of its pages."""
 
     id: str
@@ -51,7 +51,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PasskeyCredential:
     """A credential. public_key: COSE_Key. count: the value of the signature counter at this ceremony."""
 
     credential_id: bytes
@@ -60,7 +60,7 @@ class Key:
     transports: tuple[str, ...] = ()
 
 
-def site() -> Site:
+def site() -> RelyingParty:
     """The site by the address of this service; on the loopback interface it is `localhost`, the only name that needs no
     https. Raises PasskeysUnavailableError where browsers would refuse: http, or an address without a name.
     """
@@ -71,10 +71,10 @@ def site() -> Site:
     elif parts.scheme != "https" or _is_address(host):
         raise PasskeysUnavailableError
     port = f":{parts.port}" if parts.port else ""
-    return Site(host, f"{parts.scheme}://{host}{port}")
+    return RelyingParty(host, f"{parts.scheme}://{host}{port}")
 
 
-def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[Key]) -> dict[str, Any]:
+def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[PasskeyCredential]) -> dict[str, Any]:
     """The options of `navigator.credentials.create`, as JSON. known: the keys that the user has already."""
     user = PublicKeyCredentialUserEntity(id=handle, name=name, display_name=name)
     options, _ = _server(site()).register_begin(
@@ -87,7 +87,7 @@ def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[Key]
     return dict(options.public_key)
 
 
-def ask_for_proof(challenge: bytes, known: Sequence[Key] = ()) -> dict[str, Any]:
+def ask_for_proof(challenge: bytes, known: Sequence[PasskeyCredential] = ()) -> dict[str, Any]:
     """The options of `navigator.credentials.get`, as JSON. known: the keys of the user, if the user is known."""
     options, _ = _server(site()).authenticate_begin(
         [_descriptor(key) for key in known] or None, UserVerificationRequirement.REQUIRED, challenge
@@ -95,7 +95,7 @@ def ask_for_proof(challenge: bytes, known: Sequence[Key] = ()) -> dict[str, Any]
     return dict(options.public_key)
 
 
-def check_new(challenge: bytes, answer: str) -> Key:
+def check_new(challenge: bytes, answer: str) -> PasskeyCredential:
     """The new key in the answer of a browser. Raises PasskeyRefusedError."""
     try:
         given = _parsed(answer)
@@ -107,7 +107,9 @@ def check_new(challenge: bytes, answer: str) -> Key:
             raise PasskeyRefusedError
         transports = given["response"].get("transports") or []
         known = tuple(sorted(_TRANSPORTS & {str(one) for one in transports}))
-        return Key(credential.credential_id, encode(dict(credential.public_key)), _count(data.counter), known)
+        return PasskeyCredential(
+            credential.credential_id, encode(dict(credential.public_key)), _count(data.counter), known
+        )
     except PasskeyRefusedError:
         raise
     except Exception:
@@ -126,7 +128,7 @@ def credential_of(answer: str) -> tuple[bytes, bytes | None]:
         raise PasskeyRefusedError from None
 
 
-def check_proof(challenge: bytes, answer: str, key: Key) -> int:
+def check_proof(challenge: bytes, answer: str, key: PasskeyCredential) -> int:
     """The counter in an answer that was signed by this key. Raises PasskeyRefusedError."""
     try:
         data = AttestedCredentialData.create(b"\0" * 16, key.credential_id, CoseKey.parse(_mapping(key.public_key)))
@@ -139,7 +141,7 @@ def check_proof(challenge: bytes, answer: str, key: Key) -> int:
         raise PasskeyRefusedError from None
 
 
-def _server(at: Site) -> Fido2Server:
+def _server(at: RelyingParty) -> Fido2Server:
     entity = PublicKeyCredentialRpEntity(id=at.id, name="Waybill")
     return Fido2Server(entity, AttestationConveyancePreference.NONE, verify_origin=lambda origin: origin == at.origin)
 
@@ -149,7 +151,7 @@ def _state(challenge: bytes) -> Any:
     return _server(site()).authenticate_begin(None, UserVerificationRequirement.REQUIRED, challenge)[1]
 
 
-def _descriptor(key: Key) -> PublicKeyCredentialDescriptor:
+def _descriptor(key: PasskeyCredential) -> PublicKeyCredentialDescriptor:
     return PublicKeyCredentialDescriptor(
         type=PublicKeyCredentialType.PUBLIC_KEY,
         id=key.credential_id,

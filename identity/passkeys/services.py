@@ -20,7 +20,7 @@ from identity.signals import account_changed
 from identity.single_row import single_row
 
 from . import ceremony, challenges
-from .ceremony import Key
+from .ceremony import PasskeyCredential
 from .challenges import Session
 from .errors import (
     LastPasskeyError,
@@ -224,8 +224,8 @@ def _mine(user: User, ref: uuid.UUID | str) -> Passkey:
     return row
 
 
-def _key(row: Passkey) -> Key:
-    return Key(bytes(row.credential_id), bytes(row.public_key), row.sign_count, tuple(row.transports))
+def _key(row: Passkey) -> PasskeyCredential:
+    return PasskeyCredential(bytes(row.credential_id), bytes(row.public_key), row.sign_count, tuple(row.transports))
 
 
 def _label(text: str) -> str:

@@ -44,7 +44,7 @@ class RecoveryError(SignInError):
     """The root of the errors of this module."""
 
 
-class LinkLapsedError(RecoveryError):
+class RecoveryLinkLapsedError(RecoveryError):
     reason = "This link was used, or is too old. Ask for another one."
 
 
@@ -108,12 +108,12 @@ def new_code(link_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
 
 
 def find(code: Secret, now: datetime | None = None) -> User:
-    """The user of a link that serves. Raises LinkLapsedError."""
+    """The user of a link that serves. Raises RecoveryLinkLapsedError."""
     return _link(code, moment(now)).user
 
 
 def use(code: Secret, new: Secret, now: datetime | None = None) -> User:
-    """Set the password. All links and sessions of the user end. Raises LinkLapsedError, PasswordRefusedError."""
+    """Set the password; all links and sessions end. Raises RecoveryLinkLapsedError, PasswordRefusedError."""
     with transaction.atomic():
         user = User.objects.select_for_update(no_key=True).get(pk=_link(code, moment(now)).user_id)
         # Read again behind the lock: of two concurrent uses, the second finds nothing.
@@ -128,13 +128,13 @@ def delete_expired(now: datetime | None = None) -> None:
 
 
 def _link(code: Secret, now: datetime) -> RecoveryLink:
-    """Raises LinkLapsedError."""
+    """Raises RecoveryLinkLapsedError."""
     if not 0 < len(code.value) <= MAX_CODE:
-        raise LinkLapsedError
+        raise RecoveryLinkLapsedError
     known = RecoveryLink.objects.select_related("user").filter(expires_at__gt=now, user__is_active=True)
     link = single_row(known.filter(digest=_digest(code.value)))
     if link is None:
-        raise LinkLapsedError
+        raise RecoveryLinkLapsedError
     return link
 
 

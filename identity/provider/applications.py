@@ -154,7 +154,7 @@ def _redirect_uri(uri: str) -> str:
 
 
 def _flaw_of_uri(uri: str) -> str | None:
-    if not 0 < len(uri) <= MAX_URI or not uri.isascii() or not uri.isprintable() or " " in uri:
+    if not _is_one_ascii_word(uri):
         return f"an address of at most {MAX_URI} printable ASCII characters"
     try:
         parts = urlsplit(uri)
@@ -168,6 +168,10 @@ def _flaw_of_uri(uri: str) -> str | None:
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
         return None
     return "https, or http on the loopback interface (127.0.0.1, [::1], localhost)"
+
+
+def _is_one_ascii_word(uri: str) -> bool:
+    return 0 < len(uri) <= MAX_URI and uri.isascii() and uri.isprintable() and " " not in uri
 
 
 def origin_of(uri: str) -> str:

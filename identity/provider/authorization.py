@@ -19,7 +19,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from identity import user_names
 from identity.linked import services as linked
 from identity.models import User
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 
 from . import clients, openid, scopes
 from .errors import RequestNotTrustedError, RequestRefusedError, ScopeSyntaxError
@@ -151,7 +151,7 @@ def _check(names: list[str], request: Any) -> None:
         raise errors.InvalidScopeError("This service has no key to sign identities with", request=request)
 
 
-def reason_to_refuse(request: AuthorizationRequest, user: User, proof: Proof) -> str | None:
+def reason_to_refuse(request: AuthorizationRequest, user: User, proof: SignInProof) -> str | None:
     """Why this user, signed in like this, cannot answer this request, in words; None when the user can."""
     if wanted := _words(request, "session_required_identities"):
         own, proven, names = _names(user, proof)
@@ -174,7 +174,7 @@ def _words(request: AuthorizationRequest, name: str) -> set[str]:
     return {word.strip().lower() for word in request.fields.get(name, "").split(",") if word.strip()}
 
 
-def _names(user: User, proof: Proof) -> tuple[set[str], set[str], set[str]]:
+def _names(user: User, proof: SignInProof) -> tuple[set[str], set[str], set[str]]:
     """Ids and names, in lower case: of the user's own identity, of that of this sign-in, and of all."""
     own = {str(user.pk), user.username.lower(), user_names.identity_name(user).lower()}
     rows = [{str(row.pk), row.username.lower()} for row in linked.of(user)]
@@ -182,7 +182,7 @@ def _names(user: User, proof: Proof) -> tuple[set[str], set[str], set[str]]:
     return own, set().union(*proven), own.union(*rows)
 
 
-def grant(request: AuthorizationRequest, user: User, proof: Proof) -> str:
+def grant(request: AuthorizationRequest, user: User, proof: SignInProof) -> str:
     """Grant the request. Returns the redirect address with the code. proof: when and how the user authenticated.
 
     Raises RequestNotTrustedError, RequestRefusedError when the request has become invalid since it was read.

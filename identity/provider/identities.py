@@ -90,13 +90,15 @@ def with_usernames(names: Sequence[str]) -> list[Identity]:
     plain = {name: user_names.local(name) for name in names if "\0" not in name}
     rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
     known = {user.username: Identity(user) for user in rows}
-    rest = [name for name, short in plain.items() if not {name, short} & known.keys() and "@" in name]
-    linked = linked_identities.by_username(rest) if rest else {}
-    known |= {
-        name: Identity(linked[name.lower()].user, linked[name.lower()]) for name in rest if name.lower() in linked
-    }
+    known |= _linked([name for name, short in plain.items() if not {name, short} & known.keys() and "@" in name])
     found = [known.get(name) or known.get(short) for name, short in plain.items()]
     return [one for one in dict.fromkeys(found) if one is not None]
+
+
+def _linked(names: Sequence[str]) -> dict[str, Identity]:
+    """By name: the linked identities with these names."""
+    rows = linked_identities.by_username(names) if names else {}
+    return {name: Identity(rows[name.lower()].user, rows[name.lower()]) for name in names if name.lower() in rows}
 
 
 def by_id(ids: Sequence[uuid.UUID]) -> list[User]:

@@ -15,7 +15,7 @@ from oauth2_provider.settings import oauth2_settings
 from identity import user_names
 from identity.audit import log as audit
 from identity.models import SignIn, SignInToken, User
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from identity.single_row import single_row
 
 from . import scopes
@@ -134,13 +134,13 @@ def find(token: str) -> AccessToken | None:
     return found if _serves(found.application) else None
 
 
-def proof_of(token: AccessToken) -> Proof | None:
+def proof_of(token: AccessToken) -> SignInProof | None:
     """The sign-in of the person who gave the consent; None for a token of an application that acts alone."""
     row: SignInToken | None = getattr(token, "sign_in_token", None)
     if row is None:
         return None
     identity = row.sign_in.identity or user_names.identity_name(token.user)
-    return Proof(row.sign_in.authenticated_at, row.sign_in.way, identity)
+    return SignInProof(row.sign_in.authenticated_at, row.sign_in.way, identity)
 
 
 def _serves(application: Application) -> bool:

@@ -61,6 +61,15 @@ _NAMED = {
     "facd7ccc-c5f4-42aa-916b-a0e270e2c2a9": "funcx_service",
 }
 _TOKEN = re.compile(r"[\[\]*]|[^\s\[\]*]+|\s+")
+#: The grammar of dependencies: for each kind of token, the kinds that it may follow. A text begins as after a space.
+_AFTER = {
+    "[": frozenset({"scope"}),
+    "]": frozenset({"scope", " ", "]"}),
+    "*": frozenset({" ", "["}),
+    " ": frozenset({"scope", " ", "[", "]"}),
+    "scope": frozenset({"scope", " ", "[", "*"}),
+}
+_DEEPER = {"[": 1, "]": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +168,17 @@ def paths(text: str) -> list[tuple[tuple[str, ...], bool]]:
 
 def _depth(word: str, before: str, depth: int) -> int:
     """The bracket depth after this word. A bracket opens right after a scope; a star stands right before a scope."""
-    if before == "*" and (word in "[]*" or word.isspace()):
+    kind = _kind(word)
+    if _kind(before) not in _AFTER[kind] or (kind == "*" and not depth):
         raise ScopeSyntaxError
-    if word == "[":
-        if before in "[]*" or before.isspace():
-            raise ScopeSyntaxError
-        if depth == MAX_DEPTH:
-            raise ScopeSyntaxError
-        return depth + 1
-    if word == "]":
-        if depth == 0 or before == "[":
-            raise ScopeSyntaxError
-        return depth - 1
-    if before == "]" and not word.isspace():
-        raise ScopeSyntaxError
-    if word == "*" and not (depth and (before == "[" or before.isspace())):
+    depth += _DEEPER.get(kind, 0)
+    if not 0 <= depth <= MAX_DEPTH:
         raise ScopeSyntaxError
     return depth
+
+
+def _kind(word: str) -> str:
+    return word if word in _AFTER else " " if word.isspace() else "scope"
 
 
 def by_resource_server(names: Iterable[str]) -> dict[str, list[str]]:

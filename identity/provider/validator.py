@@ -20,7 +20,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.models import SignIn, User
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 
 from . import clients, issue, openid, scopes
 from .tokens import limits as token_limits
@@ -98,7 +98,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
     ) -> None:
         """`proof` comes from `authorization.grant`: when and how the user authenticated."""
         lifetime = timedelta(seconds=oauth2_settings.AUTHORIZATION_CODE_EXPIRE_SECONDS)
-        proof: Proof = request.proof
+        proof: SignInProof = request.proof
         offline = getattr(request, "access_type", None) == "offline" or scopes.OFFLINE in request.scopes
         Grant.objects.create(
             application=request.client,

@@ -19,7 +19,7 @@ SECOND_FACTOR = frozenset({"code", "second", "passkey"})
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class SignInProof:
     """way: as in `OpenSession`. identity: `name@domain`, with which the user signed in."""
 
     at: datetime
@@ -49,7 +49,7 @@ class Background:
     """Work that was accepted before, such as a timer: demands were met then."""
 
 
-Present = Proof | Background | None
+Present = SignInProof | Background | None
 _PRESENT: ContextVar[Callable[[], Present] | None] = ContextVar("proof", default=None)
 
 

@@ -9,7 +9,7 @@ SignUpError
 |- AddressNotProvenError         nobody has proven that the address is this person's
 |- AccountExistsError            the address, which is proven, has an account, active or not
 |- NameRefusedError(reason)      a user name that is taken, or does not do
-|- LinkLapsedError               the link of the mail was used, or is too old
+|- SignUpLinkLapsedError         the link of the mail was used, or is too old
 |- TooManySignUpsError           too many requests wait, or too many mails were sent today
 |- InvitationNotFoundError(ref)
 |- InvitationInvalidError(field, reason)
@@ -84,7 +84,7 @@ class NameRefusedError(SignUpError):
         self.reason = reason
 
 
-class LinkLapsedError(SignUpError):
+class SignUpLinkLapsedError(SignUpError):
     category = Category.NOT_FOUND
     reason = "This link was used, or is too old. Ask for another one."
 

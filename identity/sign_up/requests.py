@@ -27,7 +27,7 @@ from identity.password_sign_in import check_new_password, count_request
 from identity.single_row import single_row
 
 from . import invitations, rules
-from .errors import AccountExistsError, LinkLapsedError, TooManySignUpsError
+from .errors import AccountExistsError, SignUpLinkLapsedError, TooManySignUpsError
 from .rules import Applicant
 
 #: How long a link serves, from the moment at which its mail is sent; the least time between two mails to an address.
@@ -106,7 +106,7 @@ def sent(request_id: uuid.UUID) -> None:
 
 
 def find(code: Secret, network: str, now: datetime | None = None) -> str:
-    """The address that this link proves. Raises LinkLapsedError, TooManyAttemptsError, CountingFailedError."""
+    """The address that this link proves. Raises SignUpLinkLapsedError, TooManyAttemptsError, CountingFailedError."""
     count_request("sign-up-link", network, MOST_LOOKS)
     return _request(code, moment(now)).email
 
@@ -118,13 +118,13 @@ def finish(code: Secret, username: str, full_name: str, password: Secret, now: d
         # Behind the lock: of two concurrent uses, the second finds nothing.
         locked = SignUpRequest.objects.select_for_update().filter(pk=_request(code, time).pk).first()
         if locked is None:
-            raise LinkLapsedError
+            raise SignUpLinkLapsedError
         applicant = Applicant(username, full_name, locked.email, is_proven=True)
         try:
             user = rules.make_account(applicant, locked.invitation, time)
         except AccountExistsError:
             # Made since the mail was sent.
-            raise LinkLapsedError from None
+            raise SignUpLinkLapsedError from None
         check_new_password(user, password)
         user.set_password(password.value)
         user.save(update_fields=["password"])
@@ -140,11 +140,11 @@ def delete_expired(now: datetime | None = None) -> None:
 
 
 def _request(code: Secret, now: datetime) -> SignUpRequest:
-    """Raises LinkLapsedError."""
+    """Raises SignUpLinkLapsedError."""
     if not 0 < len(code.value) <= rules.MAX_CODE:
-        raise LinkLapsedError
+        raise SignUpLinkLapsedError
     alive = SignUpRequest.objects.select_related("invitation").filter(expires_at__gt=now)
     found = single_row(alive.filter(digest=rules.digest(code.value)))
     if found is None:
-        raise LinkLapsedError
+        raise SignUpLinkLapsedError
     return found

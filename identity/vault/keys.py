@@ -23,7 +23,7 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Key:
+class VaultKey:
     """A key of the vault. Its id reveals nothing about it, and is stored with every envelope that the key seals."""
 
     id: bytes
@@ -45,7 +45,7 @@ def new_key() -> str:
     return PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(KEY_OCTETS)).decode().rstrip("=")
 
 
-def parse_keys(text: str) -> tuple[Key, ...]:
+def parse_keys(text: str) -> tuple[VaultKey, ...]:
     """The keys in this text, the newest first, separated by commas or line ends; lines starting with # are comments.
 
     Raises ValueError; its text reveals nothing of the keys.
@@ -62,14 +62,14 @@ def parse_keys(text: str) -> tuple[Key, ...]:
     return keys
 
 
-def _key(number: int, word: str) -> Key:
+def _key(number: int, word: str) -> VaultKey:
     octets = _octets(word)
     if octets is None:
         raise ValueError(f"its key number {number} is not one: `waybill vault key` prints {PREFIX} and 43 characters")
     if len(set(octets)) < 8:
         raise ValueError(f"its key number {number} is not random: `waybill vault key` makes one that is")
     # Half a SHA-256 over an input that no cipher sees: it distinguishes the keys, and does not help to find one.
-    return Key(hashlib.sha256(b"waybill vault key id\0" + octets).digest()[:8], octets)
+    return VaultKey(hashlib.sha256(b"waybill vault key id\0" + octets).digest()[:8], octets)
 
 
 def _octets(word: str) -> bytes | None:

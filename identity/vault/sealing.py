@@ -18,7 +18,7 @@ from django.conf import settings
 from identity.hidden import Hidden
 
 from .errors import VaultKeyMissingError, VaultKeyNotConfiguredError, VaultSealBrokenError
-from .keys import Key, parse_keys
+from .keys import VaultKey, parse_keys
 from .watched_file import WatchedFile
 
 VERSION = b"\x01"
@@ -31,14 +31,14 @@ OVERHEAD_OCTETS = HEAD_OCTETS + 16
 _file = WatchedFile("vault keys", parse_keys)
 
 
-def configured() -> tuple[Key, ...]:
+def configured() -> tuple[VaultKey, ...]:
     """All configured keys, the newest first; empty when none is configured."""
-    at_start: tuple[Key, ...] = tuple(settings.VAULT_KEYS)
+    at_start: tuple[VaultKey, ...] = tuple(settings.VAULT_KEYS)
     path: Path | None = settings.VAULT_KEY_FILE
     return at_start if path is None else _file.read(path, at_start)
 
 
-def newest() -> Key:
+def newest() -> VaultKey:
     """The key for new envelopes. Raises VaultKeyNotConfiguredError."""
     if not (found := configured()):
         raise VaultKeyNotConfiguredError
@@ -52,7 +52,7 @@ def key_id(envelope: bytes) -> str:
     return envelope[1 : 1 + ID_OCTETS].hex()
 
 
-def seal(plaintext: bytes | Hidden, associated: bytes, key: Key | None = None) -> bytes:
+def seal(plaintext: bytes | Hidden, associated: bytes, key: VaultKey | None = None) -> bytes:
     """Encrypt; only the same `associated` decrypts it. Raises VaultKeyNotConfiguredError."""
     text = plaintext if isinstance(plaintext, Hidden) else Hidden(plaintext)
     del plaintext
@@ -73,7 +73,7 @@ def unseal(envelope: bytes, associated: bytes) -> bytes:
         raise VaultSealBrokenError from None
 
 
-def _named(name: str, keys: Sequence[Key]) -> Key:
+def _named(name: str, keys: Sequence[VaultKey]) -> VaultKey:
     if not keys:
         raise VaultKeyNotConfiguredError
     for key in keys:

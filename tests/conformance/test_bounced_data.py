@@ -19,7 +19,7 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import Address, SessionPool
 from workers.sessions import RealSessions
 
@@ -76,7 +76,7 @@ def was_left_alone(listening: socket.socket) -> bool:
 
 def sessions(source: int, destination: int, hosts: list[str], gate: set[DataAddress]) -> RealSessions:
     """hosts: those that the owner of the destination has registered; all names are of the victim."""
-    places = Places(
+    places = ServersBySide(
         {Side.SOURCE: [Place(HOST, source)], Side.DESTINATION: [Place(HOST, destination)]},
         data_hosts={Side.DESTINATION: hosts},
     )

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from deploy.endpoint.authority import Authority, Identity, openssl
+from deploy.endpoint.authority import Authority, CertificateFiles, openssl
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.login import GsiLogin
@@ -48,7 +48,7 @@ def run(words: list[str], trusted: Path | None = None) -> subprocess.CompletedPr
 
 
 @pytest.fixture
-def alice(identity_of: Callable[..., Identity]) -> Identity:
+def alice(identity_of: Callable[..., CertificateFiles]) -> CertificateFiles:
     return identity_of("alice")
 
 
@@ -86,7 +86,11 @@ def init(authority: Authority, tmp_path: Path) -> Callable[..., X509Credential]:
     [(False, "RFC 3820 compliant impersonation proxy"), (True, "RFC 3820 compliant limited proxy")],
 )
 def test_the_toolkit_understands_our_proxies(
-    alice: Identity, authority: Authority, proxy_file: Callable[[X509Credential], Path], limited: bool, kind: str
+    alice: CertificateFiles,
+    authority: Authority,
+    proxy_file: Callable[[X509Credential], Path],
+    limited: bool,
+    kind: str,
 ) -> None:
     credential = make_proxy(credential_of(alice), lifetime=HOURS, limited=limited, now=now())
     for one in (credential, make_proxy(credential, lifetime=HOURS, now=now())):
@@ -100,7 +104,7 @@ def test_the_toolkit_understands_our_proxies(
 
 @toolkit
 def test_the_toolkit_makes_proxies_of_our_proxies_and_we_admit_them(
-    alice: Identity,
+    alice: CertificateFiles,
     authority: Authority,
     proxy_file: Callable[[X509Credential], Path],
     init: Callable[..., X509Credential],
@@ -118,7 +122,7 @@ def test_the_toolkit_makes_proxies_of_our_proxies_and_we_admit_them(
     "options", [[], ["-rfc"], ["-bits", "4096"], ["-valid", "1:00"], ["-path-length", "3"]], ids=str
 )
 def test_we_admit_the_toolkits_proxies(
-    alice: Identity, authority: Authority, init: Callable[..., X509Credential], options: list[str]
+    alice: CertificateFiles, authority: Authority, init: Callable[..., X509Credential], options: list[str]
 ) -> None:
     credential = init(alice.certificate, alice.key, *options)
     assert credential.is_proxy
@@ -127,7 +131,7 @@ def test_we_admit_the_toolkits_proxies(
 
 @toolkit
 def test_limited_proxies_of_the_toolkit_are_known_as_such(
-    alice: Identity, authority: Authority, init: Callable[..., X509Credential]
+    alice: CertificateFiles, authority: Authority, init: Callable[..., X509Credential]
 ) -> None:
     credential = init(alice.certificate, alice.key, "-limited")
     assert credential.is_limited
@@ -137,7 +141,7 @@ def test_limited_proxies_of_the_toolkit_are_known_as_such(
 
 @toolkit
 def test_a_path_length_of_the_toolkits_is_kept(
-    alice: Identity, authority: Authority, init: Callable[..., X509Credential]
+    alice: CertificateFiles, authority: Authority, init: Callable[..., X509Credential]
 ) -> None:
     # With 0 it writes no path length at all, and so does not limit anything.
     credential = init(alice.certificate, alice.key, "-path-length", "1")
@@ -154,7 +158,7 @@ def test_a_path_length_of_the_toolkits_is_kept(
 @toolkit
 @pytest.mark.parametrize("kind", ["-old", "-draft"])
 def test_proxies_of_the_old_kinds_are_not_taken(
-    alice: Identity, authority: Authority, tmp_path: Path, kind: str
+    alice: CertificateFiles, authority: Authority, tmp_path: Path, kind: str
 ) -> None:
     out = tmp_path / "old.pem"
     words = ["grid-proxy-init", "-cert", str(alice.certificate), "-key", str(alice.key), "-out", str(out), kind]

@@ -14,7 +14,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import MAX_ARGUMENT
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.restriction import AllowedPath
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.restricted import AllowedFolder as Folder
 from endpoints.gridftp.server.roots.restricted import parse_allowed
 from endpoints.ssh.login import SshLogin
@@ -226,7 +226,7 @@ async def test_a_server_behind_ssh_does_it_too(ssh_server: SshServer, tmp_path: 
 
 @pytest.mark.parametrize("argument", [b"", b"RW", b"relative", b"X/a", b"RW/a,b", b"/a,,/b"])
 def test_what_is_no_list_of_folders_is_refused(argument: bytes) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(CommandRefusedError):
         parse_allowed(argument)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
@@ -95,7 +95,7 @@ def place(
     toolkit_server_factory: Callable[..., ToolkitServer],
     gsi_server_factory: Callable[..., ToolkitServer],
     authority: Authority,
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
 ) -> Place:
     if request.param == "ours":
         return Place(folder, "", serve().port, ANONYMOUS)

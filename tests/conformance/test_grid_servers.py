@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import CLIENT, ToolkitServer, clean_environment
 from deploy.stack.errors import StartError
@@ -42,21 +42,23 @@ def copy(
 
 
 def test_a_user_of_the_gridmap_logs_in_and_data_channels_are_protected(
-    copy: Callable[..., str], identity_of: Callable[..., Identity]
+    copy: Callable[..., str], identity_of: Callable[..., CertificateFiles]
 ) -> None:
     alice = identity_of("alice")
 
     assert copy(alice.certificate, alice.key) == ""
 
 
-def test_who_is_not_in_the_gridmap_is_refused(copy: Callable[..., str], identity_of: Callable[..., Identity]) -> None:
+def test_who_is_not_in_the_gridmap_is_refused(
+    copy: Callable[..., str], identity_of: Callable[..., CertificateFiles]
+) -> None:
     mallory = identity_of("mallory")
 
     assert "Could not map /O=Grid/OU=Waybill Test/CN=mallory" in copy(mallory.certificate, mallory.key)
 
 
 def test_servers_of_another_authority_take_its_users_only(
-    copy: Callable[..., str], identity_of: Callable[..., Identity], other_authority: Authority
+    copy: Callable[..., str], identity_of: Callable[..., CertificateFiles], other_authority: Authority
 ) -> None:
     theirs, ours = identity_of("alice", other_authority), identity_of("alice")
 
@@ -73,7 +75,10 @@ def test_a_revoked_certificate_is_refused(tmp_path: Path, copy: Callable[..., st
 
 
 def test_a_credential_left_with_myproxy_logs_in(
-    tmp_path: Path, copy: Callable[..., str], identity_of: Callable[..., Identity], myproxy_server: MyProxyServer
+    tmp_path: Path,
+    copy: Callable[..., str],
+    identity_of: Callable[..., CertificateFiles],
+    myproxy_server: MyProxyServer,
 ) -> None:
     myproxy_server.keep("alice2", "alice's passphrase", identity_of("alice"))
     proxy = myproxy_server.logon("alice2", "alice's passphrase", tmp_path / "fetched")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity, openssl
+from deploy.endpoint.authority import Authority, CertificateFiles, openssl
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
@@ -26,7 +26,7 @@ from tests.grid import credential_of, login_of, open_session
 pytestmark = pytest.mark.toolkit
 
 Servers = Callable[..., ToolkitServer]
-Identities = Callable[..., Identity]
+Identities = Callable[..., CertificateFiles]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import GsiLogin
 from identity.gsi.trust import TrustFolder
@@ -54,8 +54,8 @@ class Site:
     def login(self, *, delegate: bool = False) -> GsiLogin:
         return GsiLogin(self.alice.credential, TrustFolder(self.trusted), "localhost", delegate=delegate)
 
-    def identity(self, holder: Holder) -> Identity:
-        identity = Identity(self.folder / "host.pem", self.folder / "host.key")
+    def identity(self, holder: Holder) -> CertificateFiles:
+        identity = CertificateFiles(self.folder / "host.pem", self.folder / "host.key")
         identity.certificate.write_bytes(b"".join(map(certificate_pem, holder.chain)))
         identity.key.write_bytes(key_pem(holder.key))
         return identity

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity, write_gridmap
+from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
 from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, session_account
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
@@ -114,7 +114,12 @@ class Cast:
     """Servers and logins of two authorities, neither of which the other's servers trust."""
 
     def __init__(
-        self, start: Servers, folder: Path, identity_of: Callable[..., Identity], one: Authority, other: Authority
+        self,
+        start: Servers,
+        folder: Path,
+        identity_of: Callable[..., CertificateFiles],
+        one: Authority,
+        other: Authority,
     ) -> None:
         self._start = start
         self.folder = folder
@@ -133,7 +138,7 @@ class Cast:
 def cast(
     gsi_server_factory: Servers,
     folder: Path,
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     other_authority: Authority,
 ) -> Cast:
@@ -317,7 +322,7 @@ async def test_udt_goes_with_protected_data_channels(cast: Cast, folder: Path, e
 
 @pytest.mark.parametrize("side", [Side.SOURCE, Side.DESTINATION])
 async def test_data_nodes_of_a_striped_server_keep_to_the_protection(
-    cast: Cast, folder: Path, wire: DataProxy, host_of: Callable[[Authority], Identity], side: Side
+    cast: Cast, folder: Path, wire: DataProxy, host_of: Callable[[Authority], CertificateFiles], side: Side
 ) -> None:
     """Between front end and data nodes, a site's own network: without GSI, as the anonymous ones have it."""
     accounts = {cast.one.user_subject("alice"): session_account()}

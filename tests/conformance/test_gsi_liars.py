@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.third_party.data_security import agree, secure
 from tests.acceptor import WELCOME, Acceptor, Conversation, Script
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersio
 class Liars:
     """Meets acceptors that play a script, as alice."""
 
-    def __init__(self, host: Identity, alice: Identity, authority: Authority) -> None:
+    def __init__(self, host: CertificateFiles, alice: CertificateFiles, authority: Authority) -> None:
         self.host = host
         self.alice = alice
         self.authority = authority
@@ -55,7 +55,7 @@ class Liars:
 
 @pytest.fixture
 def liars(
-    authority: Authority, host_of: Callable[[Authority], Identity], identity_of: Callable[..., Identity]
+    authority: Authority, host_of: Callable[[Authority], CertificateFiles], identity_of: Callable[..., CertificateFiles]
 ) -> Liars:
     return Liars(host_of(authority), identity_of("alice"), authority)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.sshd import SshServer, make_key
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.login import Login
@@ -33,7 +33,7 @@ async def test_servers_behind_ssh_move_protected_data(
     folder: Path,
     tmp_path: Path,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     ssh_server: SshServer,
     monkeypatch: pytest.MonkeyPatch,

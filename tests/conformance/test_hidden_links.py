@@ -21,7 +21,7 @@ from workers.engine.delete.tree_remover import TreeRemover
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import run_slice
 from workers.engine.work import SliceContext
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import SessionPool
 from workers.sessions import RealSessions
 
@@ -37,7 +37,7 @@ class RealClock:
 
 
 def sessions_to(port: int, spec: TaskSpec, pool: SessionPool) -> RealSessions:
-    places = Places({side: [Place("127.0.0.1", port)] for side in (Side.SOURCE, Side.DESTINATION)})
+    places = ServersBySide({side: [Place("127.0.0.1", port)] for side in (Side.SOURCE, Side.DESTINATION)})
     return RealSessions(spec, places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
 
 

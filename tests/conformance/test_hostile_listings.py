@@ -19,7 +19,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.replies import MAX_LINE
-from endpoints.gridftp.streams.tls_streams import DataConnection
+from endpoints.gridftp.streams.tls_streams import ClientDataConnection
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
@@ -120,7 +120,7 @@ async def test_a_line_without_end_on_a_data_connection_is_ended() -> None:
     server = await asyncio.start_server(flood, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        connect = partial(DataConnection.open, "127.0.0.1", port, None)
+        connect = partial(ClientDataConnection.open, "127.0.0.1", port, None)
         with pytest.raises(FaultError, match="too long"):
             async for _ in listing._read_lines(connect, asyncio.get_running_loop().create_future()):
                 pass

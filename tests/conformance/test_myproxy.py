@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
@@ -45,7 +45,7 @@ def logon(server: MyProxyServer, username: str, passphrase: str, **more: Any) ->
 
 
 @pytest.fixture
-def left(myproxy_server: MyProxyServer, identity_of: Callable[..., Identity]) -> MyProxyServer:
+def left(myproxy_server: MyProxyServer, identity_of: Callable[..., CertificateFiles]) -> MyProxyServer:
     """A server that keeps a proxy of alice's."""
     myproxy_server.keep("alice", "correct horse", identity_of("alice"), hours=3)
     return myproxy_server

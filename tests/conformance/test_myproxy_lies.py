@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from identity.gsi.errors import ExpiredError, UnknownAuthorityError
 from identity.gsi.trust import TrustFolder
 from identity.issuers import myproxy, myproxy_errors
@@ -31,7 +31,7 @@ Behave = Callable[[Caller], object]
 
 
 @pytest.fixture
-def lie(authority: Authority, host_of: Callable[[Authority], Identity]) -> Iterator[Callable[..., LyingServer]]:
+def lie(authority: Authority, host_of: Callable[[Authority], CertificateFiles]) -> Iterator[Callable[..., LyingServer]]:
     """`lie(behave)`: a server with a certificate that is accepted; `lie(behave, context)`: with another one."""
     servers: list[LyingServer] = []
 
@@ -186,7 +186,10 @@ def test_a_server_that_does_not_speak_tls_is_told_as_such(
 
 
 def test_a_server_with_an_old_tls_is_refused(
-    lie: Callable[..., LyingServer], refused: Any, authority: Authority, host_of: Callable[[Authority], Identity]
+    lie: Callable[..., LyingServer],
+    refused: Any,
+    authority: Authority,
+    host_of: Callable[[Authority], CertificateFiles],
 ) -> None:
     context = server_context(host_of(authority))
     with warnings.catch_warnings():
@@ -361,7 +364,7 @@ def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
         files = tmp_path / f"{number}.pem", tmp_path / f"{number}.key"
         files[0].write_bytes(b"".join(map(make.certificate_pem, holder.chain)))
         files[1].write_bytes(make.key_pem(holder.key))
-        server = lie(hang_after_request, server_context(Identity(*files)))
+        server = lie(hang_after_request, server_context(CertificateFiles(*files)))
         error = refused(server, trust=TrustFolder(make.trust(tmp_path, ca)), timeout=2.0)
         assert type(error) is (myproxy_errors.MyProxyTimeoutError if number else myproxy_errors.WrongServerError), error
         assert (PASSPHRASE.encode() in server.told) == bool(number)
@@ -377,7 +380,7 @@ def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
         ],
         myproxy_errors.UntrustedServerError: [
             other_authority.issue_host(["localhost"]),
-            Identity(authority.ca_certificate, authority.ca_key),
+            CertificateFiles(authority.ca_certificate, authority.ca_key),
             authority.issue_user("alice"),
         ],
     }

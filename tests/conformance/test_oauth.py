@@ -24,7 +24,7 @@ from identity.issuers.oauth_errors import (
     BadAnswerError,
     CertificateNotUsableError,
     IssuerMismatchError,
-    RefusedError,
+    OAuthRefusedError,
     ServerNotTrustedError,
     StateMismatchError,
 )
@@ -44,13 +44,13 @@ def client() -> OAuthClient:
 
 
 @pytest.fixture
-def begun(oauth_site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.Begun:
+def begun(oauth_site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.OAuthAttempt:
     return begin(oauth_site, trust, client)
 
 
 @pytest.fixture
 def finish(trust: TrustFolder, client: OAuthClient) -> Callable[..., X509Credential]:
-    def with_defaults(begun: oauth.Begun, answer: oauth.UserAnswer, **changes) -> X509Credential:
+    def with_defaults(begun: oauth.OAuthAttempt, answer: oauth.UserAnswer, **changes) -> X509Credential:
         values: dict[str, Any] = {"code": answer.code, "state": answer.state, "issuer": answer.issuer, "trust": trust}
         values |= {"lifetime": timedelta(hours=2), "now": datetime.now(UTC), **changes}
         return oauth.finish(begun.secret, HERE, values.pop("client", client), **values)
@@ -58,7 +58,7 @@ def finish(trust: TrustFolder, client: OAuthClient) -> Callable[..., X509Credent
     return with_defaults
 
 
-def begin(site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.Begun:
+def begin(site: OAuthSite, trust: TrustFolder, client: OAuthClient) -> oauth.OAuthAttempt:
     server = oauth.parse_server(site.url)
     return oauth.begin(server, HERE, client, redirect_uri=site.redirect_uri, trust=trust)
 
@@ -72,7 +72,7 @@ def shown_line(landed_at: str) -> str:
     return unescape(found[1])
 
 
-def consented(site: OAuthSite, begun: oauth.Begun) -> oauth.UserAnswer:
+def consented(site: OAuthSite, begun: oauth.OAuthAttempt) -> oauth.UserAnswer:
     return oauth.read_answer(shown_line(site.consent(begun.url)))
 
 
@@ -94,7 +94,7 @@ def test_a_client_with_a_secret_shows_it(oauth_site, trust, finish, authority):
 def test_a_client_with_a_wrong_secret_is_told_so(oauth_site, trust, finish):
     client = OAuthClient(CONFIDENTIAL, "wrong")
     begun = begin(oauth_site, trust, client)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, consented(oauth_site, begun), client=client)
     assert caught.value.code == "invalid_client"
 
@@ -114,14 +114,14 @@ def test_a_user_who_refuses_reads_so_on_the_page(oauth_site, begun):
     response = WebClient().get(f"{landed.path}?{landed.query}")
     assert response.status_code == 400
     assert "did not allow it" in response.content.decode()
-    with pytest.raises(RefusedError):
+    with pytest.raises(OAuthRefusedError):
         oauth.read_answer(landed.query)
 
 
 def test_a_code_serves_once(oauth_site, begun, finish):
     answer = consented(oauth_site, begun)
     finish(begun, answer)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, answer)
     assert caught.value.code == "invalid_grant"
 
@@ -130,7 +130,7 @@ def test_a_code_that_somebody_else_asked_for_is_worth_nothing(oauth_site, trust,
     """The attacker's own code, smuggled into the victim's activation: the verifier does not fit."""
     attackers = begin(oauth_site, trust, client)
     stolen = consented(oauth_site, attackers)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, stolen, state=begun.state)
     assert caught.value.code == "invalid_grant"
 

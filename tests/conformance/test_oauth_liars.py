@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from identity.gsi.trust import TrustFolder
 from identity.http.https_client import MAX_ANSWER
 from identity.http.web_address import parse_url
@@ -26,7 +26,7 @@ from identity.issuers.oauth_errors import (
     CertificateNotUsableError,
     IssuerMismatchError,
     OAuthError,
-    RefusedError,
+    OAuthRefusedError,
     ServerAddressError,
     ServerAnswerError,
     ServerNotTrustedError,
@@ -48,18 +48,20 @@ def trust(authority: Authority) -> TrustFolder:
 
 
 @pytest.fixture
-def host(host_of: Callable[[Authority], Identity], authority: Authority) -> Identity:
+def host(host_of: Callable[[Authority], CertificateFiles], authority: Authority) -> CertificateFiles:
     return host_of(authority)
 
 
-def begin(server: LyingServer, trust: TrustFolder, *, url: str = "", timeout: float = 5.0, **more: Any) -> oauth.Begun:
+def begin(
+    server: LyingServer, trust: TrustFolder, *, url: str = "", timeout: float = 5.0, **more: Any
+) -> oauth.OAuthAttempt:
     address = oauth.parse_server(url or server.url)
     return oauth.begin(
         address, more.get("addresses", HERE), CLIENT, redirect_uri=CALLBACK, trust=trust, timeout=timeout
     )
 
 
-def finish(begun: oauth.Begun, trust: TrustFolder, *, timeout: float = 5.0, place: str = "") -> object:
+def finish(begun: oauth.OAuthAttempt, trust: TrustFolder, *, timeout: float = 5.0, place: str = "") -> object:
     return oauth.finish(
         begun.secret, HERE, CLIENT, code=CODE, state=begun.state, place=place, trust=trust,
         lifetime=timedelta(hours=1), now=datetime.now(UTC), timeout=timeout,
@@ -180,11 +182,11 @@ def test_a_description_that_is_no_object_is_refused(host, trust, body):
 
 
 @pytest.fixture
-def issue(authority: Authority, tmp_path: Path) -> Callable[..., Identity]:
+def issue(authority: Authority, tmp_path: Path) -> Callable[..., CertificateFiles]:
     return lambda names, **options: authority.issue_host(names, to=tmp_path, **options)
 
 
-def untrusted(identity: Identity | None, trust: TrustFolder, **more: Any) -> str:
+def untrusted(identity: CertificateFiles | None, trust: TrustFolder, **more: Any) -> str:
     with LyingServer(not_found, identity) as server:
         error = refusal(lambda: begin(server, trust, **more), ServerNotTrustedError)
         assert not server.heard, "nothing was said"
@@ -374,7 +376,7 @@ def test_an_error_is_told_by_its_code_and_not_in_the_servers_words(host, trust, 
     said = json.dumps({"error": "invalid_grant", "error_description": f"{CODE} {SECRET} <script>"}).encode()
     with LyingServer(parts(token=always(answer(status, said))), host) as server:
         begun = begin(server, trust)
-        error = refusal(lambda: finish(begun, trust), RefusedError)
+        error = refusal(lambda: finish(begun, trust), OAuthRefusedError)
     assert "invalid_grant" in error.reason
     assert "script" not in error.reason
 
@@ -383,7 +385,7 @@ def test_an_error_is_told_by_its_code_and_not_in_the_servers_words(host, trust, 
 def test_an_error_of_no_standard_is_not_repeated(host, trust, code):
     with LyingServer(parts(token=always(answer("400 No", json.dumps({"error": code}).encode()))), host) as server:
         begun = begin(server, trust)
-        error = refusal(lambda: finish(begun, trust), RefusedError)
+        error = refusal(lambda: finish(begun, trust), OAuthRefusedError)
     assert CODE not in error.reason
 
 
@@ -391,7 +393,7 @@ def test_secrets_travel_in_bodies_and_heads_and_never_in_addresses(host, trust):
     getcert = always(answer("403 Forbidden", b"{}"))
     with LyingServer(parts(token=always(answer("200 OK", GOOD_TOKEN)), getcert=getcert), host) as server:
         begun = begin(server, trust)
-        refusal(lambda: finish(begun, trust), RefusedError)
+        refusal(lambda: finish(begun, trust), OAuthRefusedError)
     *_, token, certificate = server.heard
     for request in server.heard:
         line = request.split(b"\r\n")[0]

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
-from endpoints.gridftp.server.admission import Admission
+from endpoints.gridftp.server.admission import SessionLimits
 from tests.ftp_dialogue import Dialogue, connect, listen
 from tests.waiting import eventually
 
@@ -216,7 +216,7 @@ def test_the_share_of_an_address_can_be_fixed(serve):
 
 
 def test_a_network_of_ipv6_is_one_client():
-    admission = Admission(ServerLimits(sessions_per_address=2))
+    admission = SessionLimits(ServerLimits(sessions_per_address=2))
     assert [admission.enter(f"2001:db8:0:7::{number}") for number in (1, 2)] == ["", ""]
     assert admission.enter("2001:db8:0:7:ffff::1") != ""
     assert admission.enter("2001:db8:0:8::1") == ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity, openssl, write_gridmap
+from deploy.endpoint.authority import Authority, CertificateFiles, openssl, write_gridmap
 from deploy.endpoint.toolkit import clean_environment
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.server import ControlSecurity, GridFtpServer, ServerLimits
@@ -35,7 +35,7 @@ WAYS = {
 
 
 @pytest.fixture
-def security(authority: Authority, host_of: Callable[[Authority], Identity], tmp_path: Path) -> ControlSecurity:
+def security(authority: Authority, host_of: Callable[[Authority], CertificateFiles], tmp_path: Path) -> ControlSecurity:
     gridmap = tmp_path / "gridmap"
     write_gridmap(gridmap, {authority.user_subject("alice"): "alice", authority.user_subject("bob"): "bob"})
     host = host_of(authority)
@@ -184,7 +184,7 @@ def lists_of(issuer: Authority) -> list[Path]:
     return [issuer.certificates / f"{name}.r0" for name in issuer.hashes()]
 
 
-async def why_refused(port: int, identity: Identity, issuer: Authority) -> str:
+async def why_refused(port: int, identity: CertificateFiles, issuer: Authority) -> str:
     """The words of the server at a login by GSSAPI; "" where it succeeds. By TLS it must decide the same."""
     why = ""
     try:
@@ -215,7 +215,7 @@ def test_a_proxy_of_a_revoked_user_is_refused(port, issuer, tmp_path):
     alice, file = issuer.issue_user("alice"), tmp_path / "proxy"
     proxy = make_proxy(credential_of(alice), lifetime=timedelta(hours=1), now=datetime.now(UTC))
     file.write_bytes(proxy.to_pem())
-    login = tls_of(Identity(file, file), issuer)
+    login = tls_of(CertificateFiles(file, file), issuer)
     with TlsDialogue(port, login) as client:
         client.demand("USER :globus-mapping:", "PASS x")
     issuer.revoke([alice])
@@ -270,7 +270,7 @@ async def test_the_list_of_another_authority_does_not_matter(port, issuer, tmp_p
 # ---- AUTH TLS
 
 
-def tls_of(identity: Identity | None, authority: Authority) -> ssl.SSLContext:
+def tls_of(identity: CertificateFiles | None, authority: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(capath=str(authority.certificates))
     if identity:

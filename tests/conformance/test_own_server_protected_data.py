@@ -16,7 +16,7 @@ import pytest
 
 from endpoints.gridftp.agent.tunnel.service import CLOCK_SLACK
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
-from endpoints.gridftp.server.data.openings import Openings
+from endpoints.gridftp.server.data.openings import PendingConnections
 from endpoints.gridftp.streams.protection import context_of
 from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
@@ -116,7 +116,7 @@ def test_listings_are_protected_too(pair, folder, keys):
 
 def test_the_other_side_must_have_exactly_the_agreed_certificate(pair, folder, other, keys, monkeypatch):
     """Another key with the same name is a stranger, on both ends, and no octet of the file goes anywhere."""
-    monkeypatch.setattr(Openings, "PATIENCE", 0.1)
+    monkeypatch.setattr(PendingConnections, "PEER_TIMEOUT", 0.1)
     fill(folder)
     for session, key in zip(pair, keys, strict=True):
         secure(session, key)
@@ -128,7 +128,7 @@ def test_the_other_side_must_have_exactly_the_agreed_certificate(pair, folder, o
 
 @pytest.mark.parametrize("subject", ["/CN=lane", "/CN=another"])
 def test_a_wanted_subject_must_be_the_one_of_the_other_side(pair, folder, keys, monkeypatch, subject):
-    monkeypatch.setattr(Openings, "PATIENCE", 0.1)
+    monkeypatch.setattr(PendingConnections, "PEER_TIMEOUT", 0.1)
     fill(folder)
     for session in pair:
         secure(session, keys[0], dcau=f"S {subject}")
@@ -165,7 +165,7 @@ def test_strangers_on_the_data_port_do_not_end_a_transfer(pair, folder, other, k
 
 
 def test_a_handshake_that_stands_still_ends(pair, folder, keys, monkeypatch):
-    monkeypatch.setattr(Openings, "PATIENCE", 0.1)
+    monkeypatch.setattr(PendingConnections, "PEER_TIMEOUT", 0.1)
     secure(pair[0], keys[0])
     with connect(pair[0].passive()) as silent:
         began = time.monotonic()
@@ -192,7 +192,7 @@ def test_plain_octets_after_the_handshake_end_the_transfer(pair, folder, keys):
 
 @pytest.mark.parametrize("octet", [b"D", b"1", b"00", b"\0"])
 def test_an_octet_that_is_not_of_gsi_ends_the_connection(pair, keys, monkeypatch, octet):
-    monkeypatch.setattr(Openings, "PATIENCE", 0.1)
+    monkeypatch.setattr(PendingConnections, "PEER_TIMEOUT", 0.1)
     secure(pair[0], keys[0], "C")
     address = pair[0].passive()
     pair[0].send("STOR /x")
@@ -202,7 +202,7 @@ def test_an_octet_that_is_not_of_gsi_ends_the_connection(pair, keys, monkeypatch
 
 
 def test_a_peer_without_a_certificate_is_refused(pair, keys, monkeypatch):
-    monkeypatch.setattr(Openings, "PATIENCE", 0.1)
+    monkeypatch.setattr(PendingConnections, "PEER_TIMEOUT", 0.1)
     secure(pair[0], keys[0])
     address = pair[0].passive()
     pair[0].send("STOR /x")

@@ -18,7 +18,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
 from deploy.endpoint import sshd
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -63,7 +63,7 @@ def service(transactional_db: None) -> Iterator[str]:
 
 @pytest.fixture
 def home(
-    tmp_path: Path, settings: Any, authority: Authority, identity_of: Callable[..., Identity], service: str,
+    tmp_path: Path, settings: Any, authority: Authority, identity_of: Callable[..., CertificateFiles], service: str,
     myproxy_server: MyProxyServer,
 ) -> Path:  # fmt: skip
     """A folder as the examples expect it, and a service with endpoints of their names."""

@@ -22,7 +22,7 @@ from django.db import connection
 from django.test import Client as WebClient
 
 from deploy.endpoint import sshd
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
@@ -95,14 +95,16 @@ def _sees_the_files(api: Api, folder: Path, answer: Answer, code: str) -> None:
 
 
 def test_a_proxy_that_was_pushed_logs_in(
-    api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles
 ) -> None:
     place()
     assert_error(api.get("/operation/endpoint/place/ls", path=str(folder)), 400, "ClientError.ActivationRequired")
     _sees_the_files(api, folder, push(api, "place", proxy_of(alices)), "Activated.ClientProxyCredential")
 
 
-def test_a_delegated_proxy_logs_in(api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity) -> None:
+def test_a_delegated_proxy_logs_in(
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles
+) -> None:
     """Two proxies deep: what the user signs with is a proxy itself."""
     place()
     wanted = api.get("/endpoint/place/activation_requirements").body
@@ -117,7 +119,7 @@ def test_a_delegated_proxy_logs_in(api: Api, folder: Path, place: Callable[..., 
 
 
 def test_a_credential_from_myproxy_logs_in(
-    api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity, myproxy_server: MyProxyServer
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
     place(myproxy_server=f"127.0.0.1:{myproxy_server.port}")
@@ -139,7 +141,7 @@ def test_a_certificate_of_an_online_authority_logs_in(
 
 
 def test_a_user_may_name_a_myproxy_server_himself_and_it_serves_that_endpoint_only(
-    api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity, myproxy_server: MyProxyServer
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
     place()
@@ -200,7 +202,7 @@ def test_an_ssh_key_logs_in(api: Api, alice: User, folder: Path, tmp_path: Path,
 
 
 def test_two_endpoints_of_one_myproxy_server_are_activated_by_one_passphrase(
-    api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity, myproxy_server: MyProxyServer
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
     for name in ("place", "other"):
@@ -224,7 +226,7 @@ def _refused(api: Api, status: int, code: str, **values: object) -> Answer:
 
 
 def test_what_myproxy_refuses_is_told_apart(
-    api: Api, place: Callable[..., Endpoint], alices: Identity, myproxy_server: MyProxyServer
+    api: Api, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
     place(myproxy_server=f"127.0.0.1:{myproxy_server.port}")
@@ -270,7 +272,7 @@ def test_how_long_a_myproxy_server_may_take_is_the_operators_choice(
 
 
 def test_an_oauth_server_that_is_away_leaves_the_other_forms(
-    api: Api, place: Callable[..., Endpoint], alices: Identity
+    api: Api, place: Callable[..., Endpoint], alices: CertificateFiles
 ) -> None:
     place(oauth_server=f"https://127.0.0.1:{free_port()}/oauth2")
     wanted = api.get("/endpoint/place/activation_requirements")
@@ -281,7 +283,7 @@ def test_an_oauth_server_that_is_away_leaves_the_other_forms(
 
 
 def test_a_user_whom_the_server_does_not_know_is_refused_by_it(
-    api: Api, folder: Path, place: Callable[..., Endpoint], identity_of: Callable[..., Identity]
+    api: Api, folder: Path, place: Callable[..., Endpoint], identity_of: Callable[..., CertificateFiles]
 ) -> None:
     place()
     assert push(api, "place", proxy_of(identity_of("stranger"))).status == 200
@@ -290,7 +292,7 @@ def test_a_user_whom_the_server_does_not_know_is_refused_by_it(
 
 
 def test_a_server_with_another_name_is_not_logged_in_to(
-    api: Api, alice: User, folder: Path, place: Callable[..., Endpoint], alices: Identity
+    api: Api, alice: User, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles
 ) -> None:
     endpoint = place()
     push(api, "place", proxy_of(alices))
@@ -304,7 +306,7 @@ def test_a_server_with_another_name_is_not_logged_in_to(
 
 
 def test_no_secret_is_left_anywhere(
-    api: Api, folder: Path, place: Callable[..., Endpoint], alices: Identity, myproxy_server: MyProxyServer,
+    api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """Neither in an answer, nor in a log, a mail or a row of the database."""
@@ -343,7 +345,12 @@ def _database() -> str:
 
 
 def test_a_proxy_of_the_toolkits_own_is_pushed_by_a_script(
-    api: Api, folder: Path, tmp_path: Path, place: Callable[..., Endpoint], alices: Identity, authority: Authority
+    api: Api,
+    folder: Path,
+    tmp_path: Path,
+    place: Callable[..., Endpoint],
+    alices: CertificateFiles,
+    authority: Authority,
 ) -> None:
     path = tmp_path / "x509up"
     words = ["grid-proxy-init", "-q", "-cert", str(alices.certificate), "-key", str(alices.key), "-out", str(path)]

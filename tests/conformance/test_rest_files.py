@@ -307,7 +307,7 @@ def test_an_upload_that_is_discarded_while_a_part_is_written_leaves_nothing(
     known = uploads.Upload._remember
     told: list[int] = []
 
-    def remember_and_discard(self: uploads.Upload, part: uploads.Part, octets: int) -> None:
+    def remember_and_discard(self: uploads.Upload, part: uploads.UploadPart, octets: int) -> None:
         known(self, part, octets)
         if not told:
             told.append(files.discard("stopped").status)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -412,7 +412,7 @@ def test_the_owners_credential_serves_all_who_are_given_something(
     settings: Any,
     folder: Path,
     authority: Authority,
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     gsi_server_factory: Callable[..., ToolkitServer],
 ) -> None:
     settings.CERTIFICATES = authority.certificates

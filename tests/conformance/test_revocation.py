@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import REVOKED, GsiLogin
@@ -26,16 +26,16 @@ class Place:
     """A server that never hears of revocations, and our own folder of authorities, where lists arrive."""
 
     issuer: Authority
-    host: Identity
-    alice: Identity
+    host: CertificateFiles
+    alice: CertificateFiles
     server: ToolkitServer
     trust: TrustFolder
 
-    def login(self, who: Identity | None = None) -> GsiLogin:
+    def login(self, who: CertificateFiles | None = None) -> GsiLogin:
         proxy = make_proxy(credential_of(who or self.alice), lifetime=timedelta(hours=1), now=datetime.now(UTC))
         return GsiLogin(proxy, self.trust, "localhost")
 
-    def revoke(self, *identities: Identity, days: int = 30) -> None:
+    def revoke(self, *identities: CertificateFiles, days: int = 30) -> None:
         """The new list is with us, and with nobody else."""
         self.issuer.revoke(identities, days=days)
         for path in self.issuer.certificates.glob("*.r0"):

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 from django.db.models import Q
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -223,7 +223,7 @@ def test_the_owners_credential_opens_the_host_for_all_who_may(
     settings: Any,
     authority: Authority,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     alice: User,
     bob: User,
     home: Site,

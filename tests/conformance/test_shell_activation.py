@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.test import Client as WebClient
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
@@ -58,7 +58,7 @@ def script(alice: User) -> Shell:
 
 
 @pytest.fixture
-def myproxy(myproxy_server: MyProxyServer, alices: Identity) -> MyProxyServer:
+def myproxy(myproxy_server: MyProxyServer, alices: CertificateFiles) -> MyProxyServer:
     """It keeps a credential of alice's under the name "al"."""
     myproxy_server.keep("al", PASSPHRASE, alices)
     return myproxy_server
@@ -75,7 +75,7 @@ def status(shell: Shell, name: str) -> str:
 
 def test_a_passphrase_is_asked_for_without_echo_and_the_credential_serves(
     shell: Shell, script: Shell, folder: Path, gsi_server_factory: Callable[..., ToolkitServer], myproxy: MyProxyServer,
-    alices: Identity,
+    alices: CertificateFiles,
 ) -> None:  # fmt: skip
     (folder / "file").write_bytes(b"12345")
     server = ServerSpec("127.0.0.1", gsi_server_factory(folder).port)
@@ -112,7 +112,7 @@ def test_one_passphrase_serves_all_endpoints_of_a_server(shell: Shell, myproxy: 
 
 
 def test_a_short_credential_is_renewed_only_where_a_person_can_be_asked(
-    shell: Shell, script: Shell, alices: Identity, myproxy: MyProxyServer
+    shell: Shell, script: Shell, alices: CertificateFiles, myproxy: MyProxyServer
 ) -> None:
     make(shell.user, "place", myproxy_server=f"127.0.0.1:{myproxy.port}")
     push(Api(shell.user), "place", proxy_of(alices, hours=0.3))
@@ -188,7 +188,7 @@ def test_an_oauth_server_that_is_away_leaves_the_other_ways(shell: Shell) -> Non
     assert "/activate" in error
 
 
-def test_deactivation_takes_the_credential_back(shell: Shell, alices: Identity) -> None:
+def test_deactivation_takes_the_credential_back(shell: Shell, alices: CertificateFiles) -> None:
     make(shell.user, "place")
     push(Api(shell.user), "place", proxy_of(alices))
     assert status(shell, "place") == "ACTIVE"
@@ -200,7 +200,7 @@ def test_deactivation_takes_the_credential_back(shell: Shell, alices: Identity) 
     assert status(shell, "place") == "EXPIRED"
 
 
-def test_activation_as_json_is_the_document_of_rest(shell: Shell, alices: Identity) -> None:
+def test_activation_as_json_is_the_document_of_rest(shell: Shell, alices: CertificateFiles) -> None:
     make(shell.user, "place")
     push(Api(shell.user), "place", proxy_of(alices))
     of_rest = Api(shell.user).post("/endpoint/place/autoactivate").body

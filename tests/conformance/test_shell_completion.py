@@ -16,7 +16,7 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import make_user
-from transferapi.shell.command import COMMANDS, Command, Heading
+from transferapi.shell.command import COMMANDS, Heading, ShellCommand
 from transferapi.shell.terminal import places
 from transferapi.shell.terminal.completion import Completer
 from transferapi.shell.terminal.editor import Completion
@@ -121,7 +121,7 @@ def test_paths_are_completed_as_far_as_they_are_clear(alice: Caller) -> None:
 
 
 def test_paths_are_completed_in_a_list_of_transfer(alice: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = Command("transfer", "SOURCE DESTINATION", Heading.TASKS, "", (), lambda context, arguments: None)
+    declared = ShellCommand("transfer", "SOURCE DESTINATION", Heading.TASKS, "", (), lambda context, arguments: None)
     monkeypatch.setitem(COMMANDS, "transfer", declared)
     completer = Completer(alice)
     assert completer.complete_item("place/di") == Completion(0, "place/dir/")

@@ -19,7 +19,7 @@ from endpoints.ssh.account import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh_accounts import account_login
 from endpoints.ssh_accounts.account_login import AccountLogin, OnlySftpError, remove_program
-from endpoints.ssh_accounts.found import OWN, SFTP, TOOLKIT, Found
+from endpoints.ssh_accounts.found import OWN, SFTP, TOOLKIT, AccountOffer
 from endpoints.ssh_accounts.program import program
 from tests.grid import open_session
 from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair
@@ -72,7 +72,7 @@ def login_of(server: SshServer, key: Path, **options: object) -> AccountLogin:
     return AccountLogin(account, **options)  # type: ignore[arg-type]
 
 
-async def found(server: SshServer, login: AccountLogin) -> Found:
+async def found(server: SshServer, login: AccountLogin) -> AccountOffer:
     """Open a session, use it, and say what was found."""
     session = await open_session(server.port, login)
     assert (await session.stat("/")).is_directory

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint import sshd
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
@@ -301,7 +301,7 @@ def places(
     server: SshServer,
     login: SshLogin,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     shared: Path,
 ) -> dict[str, tuple[int, Login]]:

@@ -13,7 +13,7 @@ import pytest
 
 import workers.engine.tuning.transport
 import workers.sessions
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
@@ -27,7 +27,7 @@ from workers.engine.lanes.lane_pool import NO_UDT
 from workers.engine.ports import TCP, UDT, Lane, Transport
 from workers.engine.slice import SliceResult, run_slice
 from workers.engine.tuning.transport import KEY
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import REFUSED_SECONDS, SessionKey, SessionPool
 from workers.sessions import RealSessions
 
@@ -53,7 +53,7 @@ class World:
             Side.DESTINATION: [Place("127.0.0.1", destination)],
         }
         return RealSessions(
-            SPEC, Places(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
+            SPEC, ServersBySide(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
         )
 
     async def move(self, lane: Lane, path: Callable[[str], str]) -> list[FileEvent]:
@@ -233,7 +233,7 @@ async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
 async def test_udt_between_servers_with_gsi_keeps_the_protection(
     world: World,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,
     encrypt: bool,
@@ -254,7 +254,9 @@ async def test_udt_between_servers_with_gsi_keeps_the_protection(
 
     sessions = RealSessions(
         replace(SPEC, options={"encrypt_data": encrypt}),
-        Places({side: [Place("127.0.0.1", end.port)] for side, end in ((Side.SOURCE, one), (Side.DESTINATION, two))}),
+        ServersBySide(
+            {side: [Place("127.0.0.1", end.port)] for side, end in ((Side.SOURCE, one), (Side.DESTINATION, two))}
+        ),
         world.pool,
         session_key=lambda side, address, _: SessionKey(address, f"alice {side}", login),
         resolve=lambda host, _: [host],

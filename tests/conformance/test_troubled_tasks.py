@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer, free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -66,7 +66,7 @@ def gsi(
     alice: User,
     folder: Path,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
 ) -> Gsi:
     """An activated endpoint of a toolkit's server over the folder."""
 
@@ -141,7 +141,7 @@ def test_a_server_that_is_down_is_named_until_it_is_up(
 
 @pytest.mark.toolkit
 def test_a_wrong_certificate_is_named(
-    alice: User, good: Endpoint, gsi: Gsi, other_authority: Authority, host_of: Callable[[Authority], Identity]
+    alice: User, good: Endpoint, gsi: Gsi, other_authority: Authority, host_of: Callable[[Authority], CertificateFiles]
 ) -> None:
     wrong = gsi("wrong", host=host_of(other_authority))
     task = submit(alice, good, wrong, ("/file", "/copy"))

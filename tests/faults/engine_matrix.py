@@ -26,7 +26,7 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.fakes.clock import EPOCH
 from workers.engine.slice import run_slice
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import SessionKey, SessionPool
 from workers.sessions import RealSessions
 
@@ -237,7 +237,7 @@ class _Task:
         )
 
     def sessions(self, pool: SessionPool) -> RealSessions:
-        places = Places({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()})
+        places = ServersBySide({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()})
         return RealSessions(self.spec(), places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
 
     def check(self) -> None:

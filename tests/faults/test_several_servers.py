@@ -19,7 +19,7 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import SliceResult, run_slice
 from workers.pooled_sessions import PooledSession
-from workers.server_addresses import Place, Places
+from workers.server_addresses import Place, ServersBySide
 from workers.session_pool import LONGEST_ABSENCE, Address, SessionPool
 from workers.sessions import RealSessions
 
@@ -58,7 +58,11 @@ class Cluster:
 
     def sessions(self, spec: TaskSpec) -> RealSessions:
         return RealSessions(
-            spec, Places(dict(self.places)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
+            spec,
+            ServersBySide(dict(self.places)),
+            self.pool,
+            resolve=lambda host, _: [host],
+            accept_address=lambda _: True,
         )
 
     async def session(self, side: Side) -> PooledSession:

@@ -8,14 +8,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from identity.gsi.proxies import make_proxy, sign_proxy
 from identity.gsi.x509 import X509Credential
 from tests.grid import credential_of
 from tests.integration.rest import Answer, Api
 
 
-def proxy_of(identity: Identity, *, hours: float = 1.0, now: datetime | None = None, **more: Any) -> X509Credential:
+def proxy_of(
+    identity: CertificateFiles, *, hours: float = 1.0, now: datetime | None = None, **more: Any
+) -> X509Credential:
     """A proxy as a user makes it."""
     now = now or datetime.now(UTC)
     return make_proxy(credential_of(identity), lifetime=timedelta(hours=hours), now=now, **more)
@@ -51,7 +53,7 @@ def requirements_of(api: Api, name: str) -> dict[str, Any]:
     return dict(answer.body)
 
 
-def signed(requirements: dict[str, Any], identity: Identity, **more: Any) -> str:
+def signed(requirements: dict[str, Any], identity: CertificateFiles, **more: Any) -> str:
     """Sign the public key of the requirements, as a client does, and return the proxy chain in PEM."""
     [key] = [row["value"] for row in requirements["DATA"] if row["name"] == "public_key"]
     issuer = credential_of(identity)

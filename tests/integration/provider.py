@@ -16,7 +16,7 @@ from identity import user_names
 from identity.models import User
 from identity.provider import applications, authorization
 from identity.provider.applications import ApplicationSpec
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from tests.integration.rest import Answer, read
 
 HERE = "http://127.0.0.1:8000/"
@@ -52,7 +52,7 @@ class App:
         """The user says yes; the code that comes of it. signed_in_as: an identity of a provider; "": the own name."""
         asked = authorization.read(self.question(scope, redirect_uri, **more), HERE)
         way = "provider" if signed_in_as else "password"
-        proof = Proof(datetime.now(UTC), way, signed_in_as or user_names.identity_name(user))
+        proof = SignInProof(datetime.now(UTC), way, signed_in_as or user_names.identity_name(user))
         return answered(authorization.grant(asked, user, proof))["code"]
 
     def question(self, scope: str, redirect_uri: str = CALLBACK, **more: str) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from deploy.stack.errors import StartError
 from deploy.stack.home import write_private
-from deploy.stack.supervisor import Program, Supervisor
+from deploy.stack.supervisor import SupervisedProgram, Supervisor
 
 
 def main(folder: Path) -> int:
     programs = [
-        Program(
+        SupervisedProgram(
             script.stem,
             ["sh", str(script)],
             folder / f"{script.stem}.log",

@@ -21,7 +21,7 @@ from endpoints import operations
 from endpoints.connect import certificates, setup, setup_keys
 from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
-from endpoints.connect.setup_keys import SetupKey
+from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.gridftp.agent.running import RENEW_AFTER
 from endpoints.models import Agent
 from identity.models import User
@@ -78,7 +78,7 @@ def service(transactional_db: None, redis_server: Any, settings: Any) -> Iterato
         yield
 
 
-def new_key(user: User, name: str = "laptop") -> SetupKey:
+def new_key(user: User, name: str = "laptop") -> IssuedSetupKey:
     _, key = setup_keys.create_endpoint(user, {"name": name, "is_globus_connect": True})
     assert key is not None
     return key

@@ -23,8 +23,8 @@ from endpoints.connect.errors import (
     SetupKeyUnknownError,
     SetupKeyUsedError,
 )
-from endpoints.connect.setup import RENEWAL, Issued, Program
-from endpoints.connect.setup_keys import SetupKey
+from endpoints.connect.setup import RENEWAL, AgentVersion, Issued
+from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.errors import EndpointNotFoundError, NotPermittedError
 from endpoints.gridftp.agent.keys import AgentKey
 from endpoints.models import Agent, AgentAuthority
@@ -36,27 +36,27 @@ from identity.vault import rotation
 from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import make_endpoint
 
-PROGRAM = Program("1.0", "Linux")
+PROGRAM = AgentVersion("1.0", "Linux")
 
 
 @pytest.fixture
-def key(alice: User) -> SetupKey:
+def key(alice: User) -> IssuedSetupKey:
     _, key = setup_keys.create_endpoint(alice, {"name": "laptop", "is_globus_connect": True})
     assert key is not None
     return key
 
 
-def held(key: SetupKey) -> dict[str, str]:
+def held(key: IssuedSetupKey) -> dict[str, str]:
     text = key.text.value.removeprefix("wb1.")
     found: dict[str, str] = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     return found
 
 
-def secret(key: SetupKey) -> Secret:
+def secret(key: IssuedSetupKey) -> Secret:
     return Secret(held(key)["s"])
 
 
-def set_up(key: SetupKey, pair: AgentKey, now: datetime | None = None) -> Issued:
+def set_up(key: IssuedSetupKey, pair: AgentKey, now: datetime | None = None) -> Issued:
     return setup.set_up(secret(key), pair.request("agent"), PROGRAM, now)
 
 
@@ -71,7 +71,7 @@ def refusal(chain: str, now: datetime | None = None) -> str:
     return refused.value.code
 
 
-def test_a_setup_key_and_a_request_become_a_certificate(key: SetupKey) -> None:
+def test_a_setup_key_and_a_request_become_a_certificate(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     issued = set_up(key, pair)
     assert certificates.agent_of(issued.chain) == issued.agent
@@ -82,7 +82,7 @@ def test_a_setup_key_and_a_request_become_a_certificate(key: SetupKey) -> None:
     assert (agent.version, agent.platform, agent.certificate_serial) == ("1.0", "Linux", f"{leaf.serial_number:x}")
 
 
-def test_only_digests_of_the_secrets_are_stored(key: SetupKey) -> None:
+def test_only_digests_of_the_secrets_are_stored(key: IssuedSetupKey) -> None:
     agent = Agent.objects.get()
     assert held(key)["s"].encode() not in bytes(agent.setup_key_hash or b"")
     set_up(key, AgentKey.new())
@@ -92,7 +92,7 @@ def test_only_digests_of_the_secrets_are_stored(key: SetupKey) -> None:
     assert held(key)["s"] not in repr(key)
 
 
-def test_the_same_machine_may_ask_again_after_a_lost_answer(key: SetupKey) -> None:
+def test_the_same_machine_may_ask_again_after_a_lost_answer(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     first = set_up(key, pair)
     again = set_up(key, pair)
@@ -100,26 +100,28 @@ def test_the_same_machine_may_ask_again_after_a_lost_answer(key: SetupKey) -> No
     assert certificates.agent_of(first.chain) == certificates.agent_of(again.chain)
 
 
-def test_another_machine_cannot_use_the_key_again(key: SetupKey) -> None:
+def test_another_machine_cannot_use_the_key_again(key: IssuedSetupKey) -> None:
     issued = set_up(key, AgentKey.new())
     with pytest.raises(SetupKeyUsedError):
         set_up(key, AgentKey.new())
     certificates.agent_of(issued.chain)
 
 
-def test_a_wrong_secret_and_one_of_another_service_are_unknown(key: SetupKey) -> None:
+def test_a_wrong_secret_and_one_of_another_service_are_unknown(key: IssuedSetupKey) -> None:
     for wrong in ("", "x" * 43, "\ud800", held(key)["s"].lower()):
         with pytest.raises(SetupKeyUnknownError):
             setup.set_up(Secret(wrong), AgentKey.new().request("agent"), PROGRAM)
 
 
-def test_a_setup_key_expires(key: SetupKey) -> None:
+def test_a_setup_key_expires(key: IssuedSetupKey) -> None:
     with pytest.raises(SetupKeyExpiredError):
         set_up(key, AgentKey.new(), key.expires_at)
     set_up(key, AgentKey.new(), key.expires_at - timedelta(seconds=1))
 
 
-def test_a_new_key_replaces_the_old_one_and_the_agent_goes_on_until_it_is_used(key: SetupKey, alice: User) -> None:
+def test_a_new_key_replaces_the_old_one_and_the_agent_goes_on_until_it_is_used(
+    key: IssuedSetupKey, alice: User
+) -> None:
     old = set_up(key, AgentKey.new())
     first, second = (setup_keys.new_key(alice, "laptop") for _ in range(2))
     with pytest.raises(SetupKeyUnknownError):
@@ -130,7 +132,7 @@ def test_a_new_key_replaces_the_old_one_and_the_agent_goes_on_until_it_is_used(k
     certificates.agent_of(new.chain)
 
 
-def test_revoking_refuses_the_agent_and_its_unused_keys_at_once(key: SetupKey, alice: User) -> None:
+def test_revoking_refuses_the_agent_and_its_unused_keys_at_once(key: IssuedSetupKey, alice: User) -> None:
     pair = AgentKey.new()
     issued = set_up(key, pair)
     unused = setup_keys.new_key(alice, "laptop")
@@ -145,7 +147,7 @@ def test_revoking_refuses_the_agent_and_its_unused_keys_at_once(key: SetupKey, a
     certificates.agent_of(issued.chain)  # the same key pair, set up again
 
 
-def test_a_deleted_endpoint_has_no_agent(key: SetupKey, alice: User) -> None:
+def test_a_deleted_endpoint_has_no_agent(key: IssuedSetupKey, alice: User) -> None:
     issued = set_up(key, AgentKey.new())
     registry.delete(alice, "laptop")
     assert refusal(issued.chain) == "revoked"
@@ -153,14 +155,14 @@ def test_a_deleted_endpoint_has_no_agent(key: SetupKey, alice: User) -> None:
         set_up(key, AgentKey.new())
 
 
-def test_the_agent_of_a_locked_user_is_refused(key: SetupKey, alice: User) -> None:
+def test_the_agent_of_a_locked_user_is_refused(key: IssuedSetupKey, alice: User) -> None:
     issued = set_up(key, AgentKey.new())
     alice.is_active = False
     alice.save()
     assert refusal(issued.chain) == "revoked"
 
 
-def test_a_certificate_is_renewed_by_a_signature_of_its_key(key: SetupKey) -> None:
+def test_a_certificate_is_renewed_by_a_signature_of_its_key(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     first = set_up(key, pair)
     later = moment() + timedelta(days=200)
@@ -170,7 +172,7 @@ def test_a_certificate_is_renewed_by_a_signature_of_its_key(key: SetupKey) -> No
     certificates.agent_of(second.chain, much_later)
 
 
-def test_nobody_else_renews_it(key: SetupKey) -> None:
+def test_nobody_else_renews_it(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     chain = set_up(key, pair).chain
     for wrong in ("", "!", base64.b64encode(pair.sign(chain.encode())).decode()):
@@ -180,7 +182,7 @@ def test_nobody_else_renews_it(key: SetupKey) -> None:
         renew(AgentKey.new(), chain)
 
 
-def test_an_expired_certificate_is_not_renewed(key: SetupKey) -> None:
+def test_an_expired_certificate_is_not_renewed(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     issued = set_up(key, pair)
     with pytest.raises(AgentRefusedError) as refused:
@@ -188,7 +190,7 @@ def test_an_expired_certificate_is_not_renewed(key: SetupKey) -> None:
     assert refused.value.code == "expired"
 
 
-def test_a_certificate_of_an_authority_that_is_not_ours_is_foreign(key: SetupKey) -> None:
+def test_a_certificate_of_an_authority_that_is_not_ours_is_foreign(key: IssuedSetupKey) -> None:
     issued = set_up(key, AgentKey.new())
     authority.retire(authority.rotate().pk)
     assert refusal(issued.chain) == "foreign"
@@ -196,7 +198,7 @@ def test_a_certificate_of_an_authority_that_is_not_ours_is_foreign(key: SetupKey
         assert refusal(garbage) == "foreign"
 
 
-def test_after_a_rotation_old_certificates_hold_and_new_ones_come_from_the_new_authority(key: SetupKey) -> None:
+def test_after_a_rotation_old_certificates_hold_and_new_ones_come_from_the_new_authority(key: IssuedSetupKey) -> None:
     pair = AgentKey.new()
     old = set_up(key, pair)
     row = authority.rotate()
@@ -204,7 +206,7 @@ def test_after_a_rotation_old_certificates_hold_and_new_ones_come_from_the_new_a
     assert renew(pair, old.chain).chain.endswith(row.certificate)
 
 
-def test_the_key_of_the_authority_survives_a_new_key_of_the_vault(key: SetupKey, settings: Any) -> None:
+def test_the_key_of_the_authority_survives_a_new_key_of_the_vault(key: IssuedSetupKey, settings: Any) -> None:
     set_up(key, AgentKey.new())
     before = authority.newest().key.private_numbers()
     [old] = settings.VAULT_KEYS
@@ -217,13 +219,13 @@ def test_the_key_of_the_authority_survives_a_new_key_of_the_vault(key: SetupKey,
 @pytest.mark.parametrize(
     "text", ["", "x", "-----BEGIN CERTIFICATE REQUEST-----\nMA==\n-----END CERTIFICATE REQUEST-----"]
 )
-def test_garbage_is_no_request(key: SetupKey, text: str) -> None:
+def test_garbage_is_no_request(key: IssuedSetupKey, text: str) -> None:
     with pytest.raises(CertificateRequestError):
         setup.set_up(secret(key), text, PROGRAM)
     assert Agent.objects.get().setup_used_at is None, "the key can still be used"
 
 
-def test_requests_with_weak_keys_and_wrong_signatures_are_refused(key: SetupKey) -> None:
+def test_requests_with_weak_keys_and_wrong_signatures_are_refused(key: IssuedSetupKey) -> None:
     for other in (ec.generate_private_key(ec.SECP192R1()), rsa.generate_private_key(65537, 2048)):
         request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(other, SHA256())
         with pytest.raises(CertificateRequestError, match="P-256"):
@@ -235,7 +237,7 @@ def test_requests_with_weak_keys_and_wrong_signatures_are_refused(key: SetupKey)
         setup.set_up(secret(key), swapped.public_bytes(Encoding.PEM).decode(), PROGRAM)
 
 
-def test_two_endpoints_do_not_share_a_key_pair(key: SetupKey, alice: User) -> None:
+def test_two_endpoints_do_not_share_a_key_pair(key: IssuedSetupKey, alice: User) -> None:
     pair = AgentKey.new()
     set_up(key, pair)
     _, other = setup_keys.create_endpoint(alice, {"name": "second", "is_globus_connect": True})
@@ -244,13 +246,13 @@ def test_two_endpoints_do_not_share_a_key_pair(key: SetupKey, alice: User) -> No
         set_up(other, pair)
 
 
-def test_what_a_program_says_of_itself_is_cut(key: SetupKey) -> None:
-    setup.set_up(secret(key), AgentKey.new().request("agent"), Program("1\n2" * 100, "\0" * 500))
+def test_what_a_program_says_of_itself_is_cut(key: IssuedSetupKey) -> None:
+    setup.set_up(secret(key), AgentKey.new().request("agent"), AgentVersion("1\n2" * 100, "\0" * 500))
     agent = Agent.objects.get()
     assert (len(agent.version), len(agent.platform), agent.version[:3]) == (64, 128, "1?2")
 
 
-def test_only_administrators_make_keys_and_revoke(key: SetupKey, bob: User, charlie: User) -> None:
+def test_only_administrators_make_keys_and_revoke(key: IssuedSetupKey, bob: User, charlie: User) -> None:
     key.endpoint.public = True
     key.endpoint.save()
     for call in (setup_keys.new_key, setup.revoke):
@@ -269,7 +271,7 @@ def test_an_endpoint_with_servers_has_no_agent(alice: User) -> None:
             call(alice, "dtn")
 
 
-def test_others_see_a_public_laptop_and_read_nothing_of_it(key: SetupKey, alice: User, bob: User) -> None:
+def test_others_see_a_public_laptop_and_read_nothing_of_it(key: IssuedSetupKey, alice: User, bob: User) -> None:
     """`globus gcp create mapped` makes a public endpoint, unless --private is given."""
     endpoint = registry.update(alice, "laptop", {"public": True, "allow_guest_collections": True})
     assert {verb for verb in Permission if may(bob, verb, endpoint)} == {Permission.VIEW}

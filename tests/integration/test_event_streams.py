@@ -20,8 +20,8 @@ from django.test import Client
 from gunicorn.config import Config  # type: ignore[import-untyped]
 
 from deploy.stack.redis import Redis
-from deploy.web.connections import Connection, Stage
-from deploy.web.patience import Patience
+from deploy.web.client_timeouts import ClientTimeouts
+from deploy.web.connections import HttpConnection, Stage
 from deploy.web.worker import HandedOver, HandOver
 from endpoints.models import Endpoint
 from identity import tokens
@@ -475,20 +475,20 @@ def test_a_user_has_so_many_streams_and_no_more(
 class _Waits:
     """No thread waits for a client."""
 
-    def begin(self, connection: Connection) -> bool:
+    def begin(self, connection: HttpConnection) -> bool:
         return False
 
-    def end(self, connection: Connection) -> None:
+    def end(self, connection: HttpConnection) -> None:
         raise AssertionError("it has not begun")
 
 
 @contextlib.contextmanager
-def connected() -> Iterator[tuple[Connection, socket.socket]]:
+def connected() -> Iterator[tuple[HttpConnection, socket.socket]]:
     """A connection of the web server that has read a request, and the client's end of it."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]) as client:
         plain, address = server.accept()
-        patience = Patience(reading=30.0, slowest=1, idle=30.0)
-        served = Connection(plain, address, server.getsockname(), Config(), patience, _Waits())
+        timeouts = ClientTimeouts(reading=30.0, slowest=1, idle=30.0)
+        served = HttpConnection(plain, address, server.getsockname(), Config(), timeouts, _Waits())
         client.sendall(b"GET /v0.10/event_stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
         select.select([plain], [], [], 30)
         served.step()

@@ -29,7 +29,7 @@ from pytest_django import DjangoDbBlocker
 
 from bench.wan.network import Network
 from deploy.backup import programs
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from tests.external_servers import HOST, NetworkPostgres, NetworkRedis, Sentinels, ends_tls
@@ -171,7 +171,7 @@ def serve_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a web process does, on a machine that is not busy: there it would wait longer than libpq does."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(outage, "_watching", True)
-    monkeypatch.setattr(database_outage, "_patience", database_outage.OF_REQUESTS)
+    monkeypatch.setattr(database_outage, "_timeouts", database_outage.OF_REQUESTS)
     monkeypatch.setattr(database_outage, "_first", 0)
 
 
@@ -279,7 +279,7 @@ def use(settings: Any, url: str) -> None:
 
 
 def test_redis_is_reached_by_tls_if_its_certificate_is_good(
-    network_redis: NetworkRedis, authority: Authority, host_of: Callable[[Authority], Identity], settings: Any
+    network_redis: NetworkRedis, authority: Authority, host_of: Callable[[Authority], CertificateFiles], settings: Any
 ) -> None:
     host = host_of(authority)
     with ends_tls(host.certificate, host.key, network_redis.port) as port:

@@ -22,7 +22,7 @@ import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.urls import get_resolver
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -89,7 +89,7 @@ def front(request: pytest.FixtureRequest, web: int, running: ExitStack) -> int:
 
 
 @pytest.fixture(scope="module")
-def site(grid_home: Path, identity_of: Callable[..., Identity]) -> Authority:
+def site(grid_home: Path, identity_of: Callable[..., CertificateFiles]) -> Authority:
     """An authority with a revocation list, where charlie's certificate is."""
     made = Authority(grid_home / "site", name="Site Authority", namespace="/O=Site")
     made.revoke([identity_of("charlie", made)])
@@ -97,7 +97,7 @@ def site(grid_home: Path, identity_of: Callable[..., Identity]) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def with_tls(web: int, running: ExitStack, site: Authority, host_of: Callable[[Authority], Identity]) -> int:
+def with_tls(web: int, running: ExitStack, site: Authority, host_of: Callable[[Authority], CertificateFiles]) -> int:
     """The port of one that ends TLS and asks for certificates."""
     given = {"FRONT_MODE": "tls-with-certificates", "FRONT_SECRET": SECRET, "REQUEST_SECONDS": "60"}
     nginx = Nginx.of_the_product(free_port(), **given, WEB=f"127.0.0.1:{web}")
@@ -124,7 +124,7 @@ def plain(web: int, running: ExitStack) -> int:
 
 
 @pytest.fixture
-def alices(site: Authority, identity_of: Callable[..., Identity], alice: User) -> Identity:
+def alices(site: Authority, identity_of: Callable[..., CertificateFiles], alice: User) -> CertificateFiles:
     """alice's certificate, which she has registered."""
     found = identity_of("alice", site)
     certificate_subjects.add(alice, found.subject, proven=[found.subject])
@@ -159,7 +159,7 @@ def subjects(port: int, headers: list[tuple[str, str]], context: ssl.SSLContext 
     return status, [row["subject"] for row in found["DATA"]] if status == 200 else None
 
 
-def tls(site: Authority, shown: Identity | None = None) -> ssl.SSLContext:
+def tls(site: Authority, shown: CertificateFiles | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(capath=str(site.certificates))
     if shown is not None:
         context.load_cert_chain(shown.certificate, shown.key)
@@ -180,7 +180,7 @@ def claims(subject: str) -> list[list[tuple[str, str]]]:
 
 
 def test_a_plain_proxy_that_passes_a_strangers_words_on_makes_nobody_alice(
-    plain: int, web: int, alices: Identity, alice: User
+    plain: int, web: int, alices: CertificateFiles, alice: User
 ) -> None:
     for said in claims(alices.subject):
         assert subjects(plain, said) == (401, None)
@@ -188,13 +188,15 @@ def test_a_plain_proxy_that_passes_a_strangers_words_on_makes_nobody_alice(
     assert subjects(plain, [("Authorization", f"Bearer {tokens.issue(alice)}")]) == (200, [alices.subject])
 
 
-def test_our_front_server_says_who_showed_a_certificate(with_tls: int, alices: Identity, site: Authority) -> None:
+def test_our_front_server_says_who_showed_a_certificate(
+    with_tls: int, alices: CertificateFiles, site: Authority
+) -> None:
     assert subjects(with_tls, [], tls(site, alices)) == (200, [alices.subject])
     assert subjects(with_tls, [], tls(site)) == (401, None)
 
 
 def test_a_strangers_words_do_not_pass_our_front_server(
-    front: int, with_tls: int, alices: Identity, site: Authority, identity_of: Callable[..., Identity]
+    front: int, with_tls: int, alices: CertificateFiles, site: Authority, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     for said in claims(alices.subject):
         assert subjects(front, said) == (401, None)
@@ -203,7 +205,7 @@ def test_a_strangers_words_do_not_pass_our_front_server(
 
 
 def test_a_certificate_of_another_authority_or_a_revoked_one_is_refused(
-    with_tls: int, site: Authority, other_authority: Authority, identity_of: Callable[..., Identity]
+    with_tls: int, site: Authority, other_authority: Authority, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     for shown in (identity_of("alice", other_authority), identity_of("charlie", site)):
         assert ask(with_tls, "/v2/api/certificate_subjects", [], context=tls(site, shown))[0] == 400

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from deploy.web.client_tls import client_context
@@ -58,7 +58,11 @@ def answer_to(asked: socket.socket) -> http.client.HTTPResponse:
 
 
 def starting(
-    postgres: Postgres, redis: Redis, factory: pytest.TempPathFactory, words: tuple[str, ...], host: Identity | None
+    postgres: Postgres,
+    redis: Redis,
+    factory: pytest.TempPathFactory,
+    words: tuple[str, ...],
+    host: CertificateFiles | None,
 ) -> Iterator[Web]:
     context, environ = None, {}
     if host:
@@ -78,7 +82,7 @@ def web(
     django_db_setup: None,
     redis_server: Redis,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Web]:
     host = host_of(authority) if request.param == "https" else None

@@ -13,13 +13,13 @@ from identity import bearer
 from identity.models import SignIn, User
 from identity.provider import authorization, scopes
 from identity.provider.errors import RequestNotTrustedError
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, HERE, App, answered, by_server, challenge, get, make, post
 
 pytestmark = pytest.mark.django_db
 VERIFIER = "v" * 64
-SIGNED_IN = Proof(datetime(2026, 1, 1, tzinfo=UTC), "password", "alice@127.0.0.1")
+SIGNED_IN = SignInProof(datetime(2026, 1, 1, tzinfo=UTC), "password", "alice@127.0.0.1")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.activation import status as activation
 from endpoints.activation.forms import _FORMS, Form
 from endpoints.models import Endpoint
@@ -37,7 +37,7 @@ def address(endpoint: Endpoint) -> str:
 
 
 def test_a_proxy_that_is_pasted_activates_and_says_that_tasks_go_on(
-    browser: Browser, alice: User, gsi: Endpoint, alices: Identity
+    browser: Browser, alice: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     task = submit(alice, gsi, gsi, ("/a", "/b"), options={"skip_activation_check": True})
     waiting = {"status": "INACTIVE", "phase": "suspended", "suspended_at": later(0), "waits_at": gsi}
@@ -54,7 +54,7 @@ def test_a_proxy_that_is_pasted_activates_and_says_that_tasks_go_on(
 
 
 def test_a_request_is_signed_without_a_key_leaving_its_machine(
-    browser: Browser, alice: User, gsi: Endpoint, alices: Identity
+    browser: Browser, alice: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     browser.get(address(gsi))
     found = re.search(r'id="delegate_proxy-public_key"[^>]*>([^<]+)<', browser.page)
@@ -99,7 +99,7 @@ def test_a_name_that_was_given_stays_in_its_field(browser: Browser, gsi: Endpoin
     assert 'value="alice7"' in browser.page
 
 
-def test_a_key_of_long_life_is_refused_in_words(browser: Browser, gsi: Endpoint, alices: Identity) -> None:
+def test_a_key_of_long_life_is_refused_in_words(browser: Browser, gsi: Endpoint, alices: CertificateFiles) -> None:
     browser.get(address(gsi))
     pem = credential_of(alices).to_pem().decode()
     assert browser.post(address(gsi), **{"form": "proxy", "proxy.proxy": pem}).status_code == 400

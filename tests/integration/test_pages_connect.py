@@ -12,7 +12,7 @@ from django.test import Client
 
 from endpoints.connect import setup
 from endpoints.connect.program import program
-from endpoints.connect.setup import Program
+from endpoints.connect.setup import AgentVersion
 from endpoints.gridftp.agent.keys import AgentKey
 from endpoints.gridftp.agent.setup_key import SetupKey
 from endpoints.models import Agent, Endpoint
@@ -63,7 +63,7 @@ def test_a_form_makes_an_endpoint_and_shows_its_setup_key_once(alice: User) -> N
     key = SetupKey.parse(shown_key(browser))
     endpoint = Endpoint.objects.get(personal=True)
     assert key.endpoint == str(endpoint.pk)
-    setup.set_up(Secret(key.secret), AgentKey.new().request("agent"), Program("1", "Linux"))
+    setup.set_up(Secret(key.secret), AgentKey.new().request("agent"), AgentVersion("1", "Linux"))
     browser.get(f"/endpoints/{endpoint.pk}")
     assert "wb1." not in browser.page
     assert "Not connected" in browser.text
@@ -83,7 +83,7 @@ def test_the_owner_makes_a_new_key_and_revokes_the_agent(alice: User) -> None:
     browser.get("/endpoints/connect")
     browser.post("/endpoints/connect", name="laptop")
     key, endpoint = SetupKey.parse(shown_key(browser)), Endpoint.objects.get()
-    setup.set_up(Secret(key.secret), AgentKey.new().request("agent"), Program())
+    setup.set_up(Secret(key.secret), AgentKey.new().request("agent"), AgentVersion())
     browser.get(f"/endpoints/{endpoint.pk}")
     assert browser.post(f"/endpoints/{endpoint.pk}/setup-key").status_code == 201
     assert shown_key(browser)

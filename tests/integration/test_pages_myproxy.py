@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
@@ -43,7 +43,7 @@ def configure(settings: Any, port: int) -> None:
 
 @pytest.fixture
 def grid(
-    myproxy_server: MyProxyServer, identity_of: Callable[..., Identity], authority: Authority, settings: Any
+    myproxy_server: MyProxyServer, identity_of: Callable[..., CertificateFiles], authority: Authority, settings: Any
 ) -> MyProxyServer:
     """A server with a proxy of alice's, by which users of this service may sign in."""
     myproxy_server.keep("alice", PASSPHRASE, identity_of("alice"), hours=3)

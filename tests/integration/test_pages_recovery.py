@@ -17,7 +17,7 @@ from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User, UserSession
 from identity.one_time_codes import services as one_time_codes
 from identity.passwords import recovery
-from identity.passwords.recovery import LinkLapsedError
+from identity.passwords.recovery import RecoveryLinkLapsedError
 from tests.integration.cast import all_at_once
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.test_mails import configure
@@ -241,7 +241,7 @@ def test_of_concurrent_uses_of_one_link_one_succeeds(alice: User) -> None:
     def use() -> bool:
         try:
             recovery.use(code, Secret(NEW))
-        except LinkLapsedError:
+        except RecoveryLinkLapsedError:
             return False
         return True
 

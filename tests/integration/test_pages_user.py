@@ -299,7 +299,7 @@ def test_a_link_that_went_to_the_former_address_ends_when_the_address_changes(st
     code = recovery.new_code(uuid.UUID(mail.key.removeprefix("recovery:")))
     staff.post(here(alice, "edit"), email="alice@lab.example.org", full_name="")
     assert code is not None
-    with pytest.raises(recovery.LinkLapsedError):
+    with pytest.raises(recovery.RecoveryLinkLapsedError):
         recovery.find(code)
 
 

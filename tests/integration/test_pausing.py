@@ -21,9 +21,9 @@ from endpoints.errors import (
     TooManyPauseRulesError,
 )
 from endpoints.files import downloads, uploads
-from endpoints.files.uploads import Part
+from endpoints.files.uploads import UploadPart
 from endpoints.models import Endpoint, PauseRule
-from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, Operation
+from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, PausableOperation
 from endpoints.permissions import Permission, may
 from endpoints.sharing import roles
 from identity.groups import memberships
@@ -216,16 +216,18 @@ def test_the_rules_that_hold_are_those_for_the_user_or_for_all_of_the_endpoint_a
 
 # ---- what is done at once
 
-_OPERATIONS: dict[Operation, list[Callable[[User, str], object]]] = {
-    Operation.LS: [
+_OPERATIONS: dict[PausableOperation, list[Callable[[User, str], object]]] = {
+    PausableOperation.LS: [
         lambda user, ep: operations.list_directory(user, ep, "/"),
         lambda user, ep: operations.stat(user, ep, "/a"),
     ],
-    Operation.MKDIR: [lambda user, ep: operations.make_directory(user, ep, "/a")],
-    Operation.RENAME: [lambda user, ep: operations.rename(user, ep, "/a", "/b")],
-    Operation.SYMLINK: [lambda user, ep: operations.make_symlink(user, ep, "/a", "/b")],
-    Operation.DOWNLOAD: [lambda user, ep: downloads.open_file(user, ep, "/a")],
-    Operation.UPLOAD: [lambda user, ep: uploads.Upload(user, ep, "/a").store(Part(0, 0, 0), (), replace=True)],
+    PausableOperation.MKDIR: [lambda user, ep: operations.make_directory(user, ep, "/a")],
+    PausableOperation.RENAME: [lambda user, ep: operations.rename(user, ep, "/a", "/b")],
+    PausableOperation.SYMLINK: [lambda user, ep: operations.make_symlink(user, ep, "/a", "/b")],
+    PausableOperation.DOWNLOAD: [lambda user, ep: downloads.open_file(user, ep, "/a")],
+    PausableOperation.UPLOAD: [
+        lambda user, ep: uploads.Upload(user, ep, "/a").store(UploadPart(0, 0, 0), (), replace=True),
+    ],
 }  # fmt: skip
 _FAMILIES = {
     "ls": "DirListing", "mkdir": "Mkdir", "rename": "Rename", "symlink": "Symlink",
@@ -234,9 +236,9 @@ _FAMILIES = {
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-@pytest.mark.parametrize("operation", list(Operation))
+@pytest.mark.parametrize("operation", list(PausableOperation))
 def test_each_operation_is_refused_by_its_flag_alone(
-    alice: User, ep1: Endpoint, flag: str, operation: Operation
+    alice: User, ep1: Endpoint, flag: str, operation: PausableOperation
 ) -> None:
     make(alice, ep1, message="Not now.", **{one: one == flag for one in FLAGS})
     for act in _OPERATIONS[operation]:
@@ -253,15 +255,15 @@ def test_each_operation_is_refused_by_its_flag_alone(
 
 def test_a_rule_for_another_user_refuses_nothing(alice: User, bob: User, public: Endpoint) -> None:
     make(bob, public, identity_id=bob.pk)
-    pause_rules.check(alice, public, Operation.LS)
+    pause_rules.check(alice, public, PausableOperation.LS)
     with pytest.raises(OperationPausedError):
-        pause_rules.check(bob, public, Operation.LS)
+        pause_rules.check(bob, public, PausableOperation.LS)
 
 
 def test_a_rule_without_words_refuses_without_details(alice: User, ep1: Endpoint) -> None:
     make(alice, ep1)
     with pytest.raises(OperationPausedError) as met:
-        pause_rules.check(alice, ep1, Operation.LS)
+        pause_rules.check(alice, ep1, PausableOperation.LS)
     assert "Details" not in meaning(met.value, "")[2]
 
 

@@ -23,7 +23,7 @@ from identity.provider.errors import (
     RequestNotTrustedError,
     RequestRefusedError,
 )
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from tests.integration.provider import CALLBACK, HERE, App, answered, challenge, make
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +84,7 @@ def test_what_the_page_must_know_is_told(portal: App) -> None:
 
 def test_a_yes_sends_the_user_back_with_a_code_and_who_gave_it(portal: App, alice: User) -> None:
     location = authorization.grant(
-        ask(portal, state="s 1&"), alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1")
+        ask(portal, state="s 1&"), alice, SignInProof(datetime.now(UTC), "password", "alice@127.0.0.1")
     )
     assert location.startswith(CALLBACK + "?")
     told = answered(location)
@@ -348,7 +348,7 @@ def test_without_a_key_openid_says_so(portal: App, settings: Any) -> None:
 )
 def test_who_is_asked_for_somebody_else_hears_it(portal: App, alice: User, fields: dict[str, str], wrong: bool) -> None:
     asked = ask(portal, **{name: value.replace("{id}", str(alice.pk)) for name, value in fields.items()})
-    proof = Proof(datetime.now(UTC), "password", "alice@127.0.0.1")
+    proof = SignInProof(datetime.now(UTC), "password", "alice@127.0.0.1")
     assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
 
 
@@ -358,7 +358,7 @@ def test_a_second_factor_is_asked_for_where_the_application_wants_one(
 ) -> None:
     asked = ask(portal, session_required_mfa="True")
     assert (
-        authorization.reason_to_refuse(asked, alice, Proof(datetime.now(UTC), way, "alice@127.0.0.1")) is not None
+        authorization.reason_to_refuse(asked, alice, SignInProof(datetime.now(UTC), way, "alice@127.0.0.1")) is not None
     ) is wrong
 
 
@@ -371,11 +371,11 @@ def test_the_identity_of_the_sign_in_decides_about_the_domain(portal: App, alice
     row = link(alice, "alice@example.org")
     link(alice, "alice@evil.example.org", "s-2")
     for identity, wrong in (("alice@127.0.0.1", True), ("alice@example.org", False), ("alice@evil.example.org", True)):
-        proof = Proof(datetime.now(UTC), "provider", identity)
+        proof = SignInProof(datetime.now(UTC), "provider", identity)
         assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
 
     linked.unlink(alice, row.pk)
-    proof = Proof(datetime.now(UTC), "provider", "alice@example.org")
+    proof = SignInProof(datetime.now(UTC), "provider", "alice@example.org")
     assert authorization.reason_to_refuse(asked, alice, proof) is not None
 
 
@@ -400,7 +400,7 @@ def test_an_identity_that_is_asked_for_is_that_of_the_sign_in(
     row = link(alice, "al@example.edu")
     link(alice, "other@example.org", "s-2")
     asked = ask(portal, session_required_identities=wanted.format(id=alice.pk, linked=row.pk))
-    proof = Proof(datetime.now(UTC), "provider", signed_in_as)
+    proof = SignInProof(datetime.now(UTC), "provider", signed_in_as)
     assert (authorization.reason_to_refuse(asked, alice, proof) is not None) is wrong
 
 
@@ -408,7 +408,7 @@ def test_a_client_that_is_gone_gets_no_answer(portal: App, alice: User, bob: Use
     asked = ask(portal)
     applications.delete(applications.find(bob, portal.id))
     with pytest.raises(RequestNotTrustedError):
-        authorization.grant(asked, alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1"))
+        authorization.grant(asked, alice, SignInProof(datetime.now(UTC), "password", "alice@127.0.0.1"))
 
 
 def test_an_address_that_was_taken_away_gets_no_answer(portal: App, alice: User, bob: User) -> None:
@@ -417,4 +417,4 @@ def test_an_address_that_was_taken_away_gets_no_answer(portal: App, alice: User,
         applications.find(bob, portal.id), ApplicationSpec("portal", False, ["https://portal.example.org/new"])
     )
     with pytest.raises(RequestNotTrustedError):
-        authorization.grant(asked, alice, Proof(datetime.now(UTC), "password", "alice@127.0.0.1"))
+        authorization.grant(asked, alice, SignInProof(datetime.now(UTC), "password", "alice@127.0.0.1"))

@@ -20,12 +20,12 @@ from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.relay_server import RelayServer, agent, make_identity, relay_server
 from tests.waiting import eventually
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 from transferapi.tasks.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
 #: An older tunnel is asked for a sign of life for a shorter time than in the product.
-BOUNDS = Bounds(proof_of_life_seconds=0.3, sign_in_seconds=1.0, partner_seconds=1.0)
+BOUNDS = RelayBounds(proof_of_life_seconds=0.3, sign_in_seconds=1.0, partner_seconds=1.0)
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ from identity.models import User
 from tests.relay_server import HOST, RelayServer, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(90)]
-BOUNDS = Bounds(sign_in_seconds=1.0, strangers_of_network=5, messages=500)
+BOUNDS = RelayBounds(sign_in_seconds=1.0, strangers_of_network=5, messages=500)
 Laptop = tuple[Endpoint, AgentIdentity]
 
 
@@ -58,7 +58,7 @@ class RawAgent:
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection((HOST, port), 10)
         self.sock.sendall(websocket.request(HOST, "/connect/tunnel", websocket.new_key()))
-        self._decoder = websocket.Decoder(from_client=False, longest=frames.MAX_MESSAGE)
+        self._decoder = websocket.MessageDecoder(from_client=False, longest=frames.MAX_MESSAGE)
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             more = self.sock.recv(1)

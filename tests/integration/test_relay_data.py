@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.core import signing
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.connect import dial, relay_messages
 from endpoints.gridftp.agent.keys import AgentIdentity
 from endpoints.gridftp.faults import FaultError
@@ -23,10 +23,10 @@ from endpoints.models import Endpoint, RelayedOctets
 from identity.models import User
 from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
-BOUNDS = Bounds(rate=0, channels_of_user=4, partner_seconds=1.5, waiting_of_token=3)
+BOUNDS = RelayBounds(rate=0, channels_of_user=4, partner_seconds=1.5, waiting_of_token=3)
 Laptop = tuple[Endpoint, AgentIdentity]
 
 
@@ -228,7 +228,7 @@ def test_the_rate_of_a_user_is_kept(
 ) -> None:
     rate = 2_000_000
     with (
-        relay_server(settings, Bounds(rate=rate)) as relay,
+        relay_server(settings, RelayBounds(rate=rate)) as relay,
         agent(relay.service, laptops[0][1]) as first,
         agent(relay.service, laptops[1][1]) as second,
     ):
@@ -246,7 +246,7 @@ def test_the_relay_sees_no_plain_text(
     laptops: tuple[Laptop, Laptop],
     alice: User,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The parties speak TLS to each other inside the channel, as GridFTP does (DCAU, PROT P)."""

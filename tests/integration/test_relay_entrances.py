@@ -21,10 +21,12 @@ from identity.models import User
 from tests.integration.test_relay_data import is_ended, moved
 from tests.relay_server import DATA_PORTS, HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
-from transferapi.relay.bounds import Bounds
+from transferapi.relay.bounds import RelayBounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
-BOUNDS = Bounds(rate=0, entrances_of_user=3, connections_of_entrance=2, partner_seconds=4.0, strangers_of_entrance=3)
+BOUNDS = RelayBounds(
+    rate=0, entrances_of_user=3, connections_of_entrance=2, partner_seconds=4.0, strangers_of_entrance=3
+)
 Laptop = tuple[Endpoint, AgentIdentity]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -104,7 +104,7 @@ def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
     postgres: Postgres,
     redis_server: Redis,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     tmp_path: Path,
 ) -> None:
     endpoint, identity = laptop
@@ -173,7 +173,7 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, answer: 
 
 
 @contextmanager
-def secure_proxy(host: Identity) -> Iterator[int]:
+def secure_proxy(host: CertificateFiles) -> Iterator[int]:
     """A proxy behind TLS, which joins its client with a service that speaks TLS too and sends back what it gets."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(host.certificate, host.key)
@@ -217,7 +217,7 @@ def secure_proxy(host: Identity) -> Iterator[int]:
 
 
 def test_a_proxy_is_reached_by_tls_and_the_tls_of_the_service_runs_inside(
-    monkeypatch: pytest.MonkeyPatch, authority: Authority, host_of: Callable[[Authority], Identity]
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, host_of: Callable[[Authority], CertificateFiles]
 ) -> None:
     host = host_of(authority)
     address = ServiceAddress("https://waybill.example.org", ways.pins_of(host.certificate))

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from django.db import connection
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.activation import forms, services
 from endpoints.activation import status as activation
@@ -112,7 +112,7 @@ def test_the_servers_that_the_owner_names_are_filled_in(api: Api, gsi: Endpoint)
 # ---- a proxy that is pushed
 
 
-def test_a_pushed_proxy_activates_until_it_expires(api: Api, gsi: Endpoint, alices: Identity) -> None:
+def test_a_pushed_proxy_activates_until_it_expires(api: Api, gsi: Endpoint, alices: CertificateFiles) -> None:
     proxy = proxy_of(alices, hours=2)
     answer = push(api, "gsi", proxy)
     assert (answer.status, answer.code) == (200, "Activated.ClientProxyCredential")
@@ -128,7 +128,7 @@ def test_a_pushed_proxy_activates_until_it_expires(api: Api, gsi: Endpoint, alic
 
 
 def test_the_login_of_an_activated_endpoint_has_the_users_credential(
-    alice: User, api: Api, gsi: Endpoint, alices: Identity, settings: Any
+    alice: User, api: Api, gsi: Endpoint, alices: CertificateFiles, settings: Any
 ) -> None:
     proxy = proxy_of(alices)
     push(api, "gsi", proxy)
@@ -147,7 +147,7 @@ def test_the_login_of_an_activated_endpoint_has_the_users_credential(
 
 
 def test_an_endpoint_is_active_as_long_as_its_credential_lives(
-    alice: User, api: Api, gsi: Endpoint, alices: Identity
+    alice: User, api: Api, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     proxy = proxy_of(alices)
     push(api, "gsi", proxy)
@@ -168,7 +168,7 @@ def test_an_endpoint_is_active_as_long_as_its_credential_lives(
     ("seconds", "code"), [("0", "AlreadyActivated"), ("60", "AlreadyActivated"), ("3600", "AutoActivationFailed")]
 )
 def test_what_expires_too_early_is_not_good_enough(
-    api: Api, gsi: Endpoint, alices: Identity, seconds: str, code: str
+    api: Api, gsi: Endpoint, alices: CertificateFiles, seconds: str, code: str
 ) -> None:
     push(api, "gsi", proxy_of(alices, hours=1))
     answer = api.post(f"/endpoint/gsi/autoactivate?if_expires_in={seconds}")
@@ -185,7 +185,7 @@ def test_without_a_credential_autoactivation_tells_what_would_be_needed(api: Api
 
 
 def test_a_deactivated_endpoint_has_no_credential_any_more(
-    alice: User, api: Api, gsi: Endpoint, alices: Identity
+    alice: User, api: Api, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     push(api, "gsi", proxy_of(alices))
     answer = api.post("/endpoint/gsi/deactivate")
@@ -198,7 +198,9 @@ def test_a_deactivated_endpoint_has_no_credential_any_more(
 # ---- delegation: a signing request goes out, a proxy comes back
 
 
-def test_a_proxy_is_delegated_by_a_signing_request(alice: User, api: Api, gsi: Endpoint, alices: Identity) -> None:
+def test_a_proxy_is_delegated_by_a_signing_request(
+    alice: User, api: Api, gsi: Endpoint, alices: CertificateFiles
+) -> None:
     wanted = requirements_of(api, "gsi")
     [text] = [row["value"] for row in wanted["DATA"] if row["name"] == "certificate_request"]
     [key] = [row["value"] for row in wanted["DATA"] if row["name"] == "public_key"]
@@ -214,7 +216,7 @@ def test_a_proxy_is_delegated_by_a_signing_request(alice: User, api: Api, gsi: E
 
 
 def test_a_chain_whose_certificates_follow_without_a_line_end_is_read(
-    api: Api, gsi: Endpoint, alices: Identity
+    api: Api, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     """The old command line client of the Transfer API joins certificates in this way."""
     wanted = requirements_of(api, "gsi")
@@ -222,7 +224,9 @@ def test_a_chain_whose_certificates_follow_without_a_line_end_is_read(
     assert activate(api, "gsi", "delegate_proxy", proxy_chain=chain).code == "Activated.ClientProxyCredential"
 
 
-def test_the_key_of_a_delegation_waits_for_one_proxy_and_no_second(api: Api, gsi: Endpoint, alices: Identity) -> None:
+def test_the_key_of_a_delegation_waits_for_one_proxy_and_no_second(
+    api: Api, gsi: Endpoint, alices: CertificateFiles
+) -> None:
     wanted = requirements_of(api, "gsi")
     assert requirements_of(api, "gsi")["DATA"] == wanted["DATA"]
     limited = signed(wanted, alices, limited=True)
@@ -235,7 +239,7 @@ def test_the_key_of_a_delegation_waits_for_one_proxy_and_no_second(api: Api, gsi
     assert requirements_of(api, "gsi")["DATA"] != wanted["DATA"]
 
 
-def test_a_proxy_for_another_key_is_refused(api: Api, gsi: Endpoint, bob: User, alices: Identity) -> None:
+def test_a_proxy_for_another_key_is_refused(api: Api, gsi: Endpoint, bob: User, alices: CertificateFiles) -> None:
     make_endpoint(bob, "gsi", scheme="gsiftp")
     requirements_of(api, "gsi")
     of_bobs_key = signed(requirements_of(Api(bob), "gsi"), alices)
@@ -252,7 +256,7 @@ def test_the_key_of_a_delegation_never_leaves(api: Api, gsi: Endpoint) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_of_several_proxies_for_one_key_that_come_at_once_one_is_taken(
-    api: Api, alice: User, gsi: Endpoint, alices: Identity
+    api: Api, alice: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     chain = signed(requirements_of(api, "gsi"), alices)
     given = [forms.GivenField("delegate_proxy", "proxy_chain", Secret(chain))]
@@ -263,7 +267,7 @@ def test_of_several_proxies_for_one_key_that_come_at_once_one_is_taken(
 
 @pytest.mark.django_db(transaction=True)
 def test_activations_and_deactivations_at_once_end_in_one_of_both(
-    api: Api, alice: User, gsi: Endpoint, alices: Identity
+    api: Api, alice: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     given = [forms.GivenField("proxy", "proxy", Secret(proxy_of(alices).to_pem().decode()))]
     actions = [lambda: services.activate(alice, "gsi", given), lambda: services.deactivate(alice, "gsi")] * 3
@@ -301,7 +305,7 @@ def shared(alice: User, bob: User) -> tuple[Endpoint, Endpoint]:
     return one, two
 
 
-def _keep(user: User, identity: Identity, *, hours: float = 1.0) -> None:
+def _keep(user: User, identity: CertificateFiles, *, hours: float = 1.0) -> None:
     """Store a credential as a logon at that MyProxy server does."""
     proxy = proxy_of(identity, hours=hours)
     bound_to = vault.myproxy_binding("myproxy.example.org", 7512)
@@ -311,7 +315,7 @@ def _keep(user: User, identity: Identity, *, hours: float = 1.0) -> None:
 
 
 def test_a_credential_of_a_server_serves_every_endpoint_that_names_it(
-    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity
+    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: CertificateFiles
 ) -> None:
     _keep(alice, alices)
     for name in ("one", "bob%23two"):
@@ -325,7 +329,7 @@ def test_a_credential_of_a_server_serves_every_endpoint_that_names_it(
 
 
 def test_deactivating_one_of_them_forgets_the_credential_of_all(
-    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity
+    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: CertificateFiles
 ) -> None:
     _keep(alice, alices)
     assert api.post("/endpoint/bob%23two/deactivate").code == "Deactivated"
@@ -333,7 +337,11 @@ def test_deactivating_one_of_them_forgets_the_credential_of_all(
 
 
 def test_what_was_given_for_an_endpoint_itself_comes_before_what_it_shares(
-    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity, identity_of: Callable[..., Identity]
+    api: Api,
+    alice: User,
+    shared: tuple[Endpoint, Endpoint],
+    alices: CertificateFiles,
+    identity_of: Callable[..., CertificateFiles],
 ) -> None:
     _keep(alice, alices, hours=10)
     robot = identity_of("robot")
@@ -347,7 +355,11 @@ def test_what_was_given_for_an_endpoint_itself_comes_before_what_it_shares(
 
 
 def test_a_shared_one_that_lives_longer_takes_the_place_of_one_that_is_nearly_over(
-    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity, identity_of: Callable[..., Identity]
+    api: Api,
+    alice: User,
+    shared: tuple[Endpoint, Endpoint],
+    alices: CertificateFiles,
+    identity_of: Callable[..., CertificateFiles],
 ) -> None:
     _keep(alice, alices, hours=10)
     push(api, "one", proxy_of(identity_of("robot"), hours=1))
@@ -359,7 +371,7 @@ def test_a_shared_one_that_lives_longer_takes_the_place_of_one_that_is_nearly_ov
 
 
 def test_a_credential_that_came_after_the_one_an_endpoint_was_activated_with_is_a_cached_one(
-    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: Identity
+    api: Api, alice: User, shared: tuple[Endpoint, Endpoint], alices: CertificateFiles
 ) -> None:
     def autoactivate() -> str:
         return str(api.post("/endpoint/one/autoactivate").code)
@@ -379,7 +391,7 @@ def test_a_credential_that_came_after_the_one_an_endpoint_was_activated_with_is_
 
 
 def test_one_users_credential_never_serves_another(
-    alice: User, bob: User, charlie: User, shared: tuple[Endpoint, Endpoint], alices: Identity
+    alice: User, bob: User, charlie: User, shared: tuple[Endpoint, Endpoint], alices: CertificateFiles
 ) -> None:
     _keep(alice, alices)
     registry.update(alice, "one", {"public": True})
@@ -395,7 +407,7 @@ def test_one_users_credential_never_serves_another(
 
 
 def test_an_endpoint_that_is_deleted_leaves_no_credential_behind(
-    api: Api, alice: User, bob: User, gsi: Endpoint, alices: Identity
+    api: Api, alice: User, bob: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     registry.update(alice, "gsi", {"public": True})
     for user in (alice, bob):
@@ -406,7 +418,7 @@ def test_an_endpoint_that_is_deleted_leaves_no_credential_behind(
 
 
 def test_an_endpoint_that_is_closed_to_others_leaves_no_credential_of_theirs_behind(
-    api: Api, alice: User, bob: User, gsi: Endpoint, alices: Identity
+    api: Api, alice: User, bob: User, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     """They could not take it back any more."""
     registry.update(alice, "gsi", {"public": True})
@@ -421,7 +433,7 @@ def test_an_endpoint_that_is_closed_to_others_leaves_no_credential_of_theirs_beh
 
 @pytest.mark.parametrize("gone", [{"deleted_at": datetime.now(UTC)}, {"public": False}])
 def test_a_credential_that_comes_when_its_endpoint_is_gone_is_not_kept(
-    bob: User, gsi: Endpoint, alices: Identity, monkeypatch: pytest.MonkeyPatch, gone: dict[str, Any]
+    bob: User, gsi: Endpoint, alices: CertificateFiles, monkeypatch: pytest.MonkeyPatch, gone: dict[str, Any]
 ) -> None:
     Endpoint.objects.filter(pk=gsi.pk).update(public=True)
     parse = X509Credential.parse
@@ -454,7 +466,7 @@ def _transfer(source: str, destination: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_task_is_accepted_when_its_endpoints_are_activated(
-    api: Api, ep1: Endpoint, gsi: Endpoint, alices: Identity
+    api: Api, ep1: Endpoint, gsi: Endpoint, alices: CertificateFiles
 ) -> None:
     for places in (("ep1", "gsi"), ("gsi", "ep1")):
         answer = api.post("/transfer", _transfer(*places))
@@ -482,7 +494,7 @@ def test_operations_need_an_active_endpoint(api: Api, gsi: Endpoint) -> None:
 
 
 def test_a_page_of_endpoints_costs_one_look_into_the_vault(
-    api: Api, alice: User, alices: Identity, django_assert_num_queries: Any
+    api: Api, alice: User, alices: CertificateFiles, django_assert_num_queries: Any
 ) -> None:
     for number in range(4):
         make_endpoint(alice, f"gsi{number}", scheme="gsiftp")

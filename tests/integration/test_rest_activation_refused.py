@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.activation import forms, services
 from endpoints.models import Endpoint
 from identity.gsi.proxies import sign_proxy
@@ -50,30 +50,30 @@ def api(alice: User) -> Api:
 # ---- credentials that are not good enough
 
 
-def _long_lived(identity: Identity) -> str:
+def _long_lived(identity: CertificateFiles) -> str:
     return credential_of(identity).to_pem().decode()
 
 
-def _without_key(identity: Identity) -> str:
+def _without_key(identity: CertificateFiles) -> str:
     return proxy_of(identity).certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _other_key(identity: Identity) -> str:
+def _other_key(identity: CertificateFiles) -> str:
     one, other = proxy_of(identity), proxy_of(identity)
     return X509Credential(one.certificate, other.key, one.chain).to_pem().decode()
 
 
-def _encrypted_key(identity: Identity) -> str:
+def _encrypted_key(identity: CertificateFiles) -> str:
     key = load_pem_private_key(identity.key.read_bytes(), None)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"of the key"))
     return identity.certificate.read_text() + pem.decode()
 
 
-def _without_chain(identity: Identity) -> str:
+def _without_chain(identity: CertificateFiles) -> str:
     return proxy_of(identity).to_pem().decode().rpartition("-----BEGIN CERT")[0]
 
 
-_REFUSED: dict[str, tuple[Callable[[Identity], str], str]] = {
+_REFUSED: dict[str, tuple[Callable[[CertificateFiles], str], str]] = {
     "not PEM": (lambda _: "hello", "MalformedCredential"),
     "cut short": (lambda one: proxy_of(one).to_pem().decode()[:700], "MalformedCredential"),
     "without its key": (_without_key, "MalformedCredential"),
@@ -94,7 +94,7 @@ _REFUSED: dict[str, tuple[Callable[[Identity], str], str]] = {
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_a_credential_that_no_server_would_take_is_refused_with_the_reason(
-    api: Api, gsi: Endpoint, alices: Identity, name: str, caplog: pytest.LogCaptureFixture
+    api: Api, gsi: Endpoint, alices: CertificateFiles, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     make, flaw = _REFUSED[name]
@@ -106,7 +106,7 @@ def test_a_credential_that_no_server_would_take_is_refused_with_the_reason(
 
 
 def test_a_proxy_of_an_authority_that_is_not_trusted_is_refused(
-    api: Api, gsi: Endpoint, other_authority: Authority, identity_of: Callable[..., Identity]
+    api: Api, gsi: Endpoint, other_authority: Authority, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     answer = push(api, "gsi", proxy_of(identity_of("alice", other_authority)))
     assert_error(answer, 400, "ClientError.CredentialRefused.UnknownAuthority")
@@ -122,7 +122,7 @@ def test_a_proxy_that_was_revoked_is_refused(api: Api, gsi: Endpoint, tmp_path: 
 
 
 def test_a_key_that_a_server_could_not_take_a_proxy_of_is_refused_where_it_would(
-    api: Api, gsi: Endpoint, alices: Identity, settings: Any
+    api: Api, gsi: Endpoint, alices: CertificateFiles, settings: Any
 ) -> None:
     """The toolkit's servers make keys as long as the user's, and of RSA: 256 bits of it are too few for anybody."""
     issuer, key = credential_of(alices), generate_private_key(SECP256R1())
@@ -140,7 +140,7 @@ def _assert_untold(text: str, shown: str) -> None:
         assert line.startswith("-----") or len(line) < 20 or line not in shown
 
 
-def test_one_form_at_a_time_is_filled_in(api: Api, gsi: Endpoint, alices: Identity) -> None:
+def test_one_form_at_a_time_is_filled_in(api: Api, gsi: Endpoint, alices: CertificateFiles) -> None:
     proxy = proxy_of(alices).to_pem().decode()
     both = document("proxy", proxy=proxy)
     both["DATA"] += document("myproxy", username="alice", passphrase="not this one")["DATA"]
@@ -215,14 +215,14 @@ def test_an_ssh_key_that_is_none_is_refused(
 # ---- the vault
 
 
-def test_without_a_vault_key_nothing_is_taken(api: Api, gsi: Endpoint, alices: Identity, settings: Any) -> None:
+def test_without_a_vault_key_nothing_is_taken(api: Api, gsi: Endpoint, alices: CertificateFiles, settings: Any) -> None:
     settings.VAULT_KEYS = ()
     assert_error(push(api, "gsi", proxy_of(alices)), 501, "ServiceError.VaultKeyNotConfigured")
     assert_error(api.get("/endpoint/gsi/activation_requirements"), 501, "ServiceError.VaultKeyNotConfigured")
 
 
 def test_a_vault_key_that_was_changed_asks_for_a_new_activation(
-    api: Api, gsi: Endpoint, alices: Identity, settings: Any
+    api: Api, gsi: Endpoint, alices: CertificateFiles, settings: Any
 ) -> None:
     push(api, "gsi", proxy_of(alices))
     settings.VAULT_KEYS = parse_keys(new_key())
@@ -232,7 +232,7 @@ def test_a_vault_key_that_was_changed_asks_for_a_new_activation(
     assert_error(api.get("/operation/endpoint/gsi/ls"), 502)
 
 
-def test_no_secret_is_told(api: Api, gsi: Endpoint, alices: Identity, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_told(api: Api, gsi: Endpoint, alices: CertificateFiles, caplog: pytest.LogCaptureFixture) -> None:
     """Neither in an answer nor in a log, nor as it is in the database."""
     caplog.set_level(logging.DEBUG)
     proxy = proxy_of(alices).to_pem().decode()
@@ -251,7 +251,7 @@ def test_no_frame_of_a_traceback_shows_a_secret(
     alice: User,
     gsi: Endpoint,
     ssh: Endpoint,
-    alices: Identity,
+    alices: CertificateFiles,
     ssh_key: tuple[str, str],
     settings: Any,
     form: str,

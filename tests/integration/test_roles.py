@@ -167,7 +167,7 @@ def test_the_wait_for_another_host_has_an_end(
 
 def test_migrations_wait_for_a_database_and_end_with_status_75(environ: dict[str, str]) -> None:
     """A script in place of the command, so that it does not wait for 30 s."""
-    script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
+    script = "import transferapi.schema_version as schema; schema.TIMEOUT = 0.0; from deploy import cli; "
     script += "raise SystemExit(cli.main(['run', 'migrate']))"
     environ["DATABASE_URL"] = f"postgresql://waybill@127.0.0.1:{free_port()}/waybill"
     words = [sys.executable, "-c", script]
@@ -203,7 +203,7 @@ def a_server_that_hangs_up(path: Path) -> Iterator[list[None]]:
 @pytest.mark.django_db(transaction=True)
 def test_migrations_with_a_wait_outlast_a_database_that_starts_late(environ: dict[str, str], tmp_path: Path) -> None:
     """A script in place of the command, so that it does not wait as it usually does."""
-    script = "import transferapi.schema_version as schema; schema.PATIENCE = 0.0; from deploy import cli; "
+    script = "import transferapi.schema_version as schema; schema.TIMEOUT = 0.0; from deploy import cli; "
     script += "raise SystemExit(cli.main(['run', 'migrate', '--wait', '600']))"
     log = tmp_path / "migrate.log"
     address, _, real = environ["DATABASE_URL"].partition("?host=")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.errors import EndpointNotFoundError, NotPermittedError, PathNotPermittedError
 from endpoints.models import Endpoint
 from identity.models import User
@@ -151,7 +151,7 @@ def test_no_symbolic_links_go_to_a_share(alice: User, share: Endpoint, ep2: Endp
 
 @pytest.mark.usefixtures("trusting")
 def test_it_takes_the_credential_of_the_owner_of_what_is_shared(
-    alice: User, bob: User, gsi: Endpoint, ep2: Endpoint, alices: Identity
+    alice: User, bob: User, gsi: Endpoint, ep2: Endpoint, alices: CertificateFiles
 ) -> None:
     share = make_share(gsi, "share")
     give(share, bob)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.models import Agent, Endpoint, Role, Server
 from endpoints.permissions import Permission, restricted_to
@@ -37,7 +37,7 @@ def own_names(user: User) -> list[str]:
 
 
 def test_the_list_pads_names_to_the_longest_and_shows_the_time_left(
-    shell: Shell, ep1: Endpoint, gsi: Endpoint, trusting: None, alices: Identity
+    shell: Shell, ep1: Endpoint, gsi: Endpoint, trusting: None, alices: CertificateFiles
 ) -> None:
     assert shell.ok("endpoint-list") == "ep1 -       \ngsi -       \n"
     assert push(Api(shell.user), "gsi", proxy_of(alices, hours=2)).status == 200
@@ -107,7 +107,7 @@ def test_a_field_alone_is_its_value_or_with_v_its_key_and_value(shell: Shell, ep
 
 
 def test_the_credential_status_tells_active_expired_and_never(
-    shell: Shell, alice: User, ep1: Endpoint, gsi: Endpoint, trusting: None, alices: Identity
+    shell: Shell, alice: User, ep1: Endpoint, gsi: Endpoint, trusting: None, alices: CertificateFiles
 ) -> None:
     def status(name: str) -> str:
         return shell.ok(f"endpoint-details {name} -f credential_status,credential_subject -O csv").strip()

@@ -236,7 +236,7 @@ def test_an_address_is_proven_by_a_link_and_then_there_is_an_account(server: Mai
     assert (user.email, user.get_full_name(), user.is_active) == (ADDRESS, "Carol Doe", True)
     assert password_sign_in.sign_in("carol", PASSWORD, "") == user
     assert not SignUpRequest.objects.exists()
-    with pytest.raises(errors.LinkLapsedError):
+    with pytest.raises(errors.SignUpLinkLapsedError):
         requests.finish(code, "carol2", "", PASSWORD)
 
 
@@ -266,7 +266,7 @@ def test_an_account_made_meanwhile_ends_the_link(alice: User, server: MailServer
     sign_up_mails.send_due()
     alice.email = ADDRESS
     alice.save()
-    with pytest.raises(errors.LinkLapsedError):
+    with pytest.raises(errors.SignUpLinkLapsedError):
         requests.finish(code_in(server), "carol", "", PASSWORD)
     assert not User.objects.filter(username="carol").exists()
 
@@ -323,7 +323,7 @@ def test_requests_are_bounded_by_network_in_number_and_by_day(
 def test_guesses_of_links_are_bounded(server: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_LOOKS", 2)
     for _ in range(2):
-        with pytest.raises(errors.LinkLapsedError):
+        with pytest.raises(errors.SignUpLinkLapsedError):
             requests.find(Secret("x" * 43), "192.0.2.1")
     with pytest.raises(TooManyAttemptsError):
         requests.find(Secret("x" * 43), "192.0.2.1")

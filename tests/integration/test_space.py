@@ -19,7 +19,7 @@ from transferapi.tasks import events, moves, queries, submission
 from transferapi.tasks.errors import TooMuchError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.items import copying
-from transferapi.tasks.items.copying import Written
+from transferapi.tasks.items.copying import CopiedRows
 from transferapi.tasks.models import Event, File, Item, Space, Task
 from transferapi.tasks.records import FaultedFile, FileRow, FoundFile, SettledFile, Settlement, SkippedSource
 from transferapi.tasks.upkeep import retention, space
@@ -283,7 +283,7 @@ def test_items_are_written_while_other_tasks_of_the_user_go_on(
         with transaction.atomic():
             return Space.objects.select_for_update(nowait=True).get(owner=alice).tasks
 
-    def watched(*args: Any) -> Written:
+    def watched(*args: Any) -> CopiedRows:
         written = copy(*args)
         answers.extend(all_at_once([finds]))
         return written

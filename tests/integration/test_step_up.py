@@ -21,7 +21,7 @@ from identity.linked import services as linked
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User
-from identity.sessions.proof import Background, Present, Proof, proven_by
+from identity.sessions.proof import Background, Present, SignInProof, proven_by
 from tests.integration.cast import submit, take
 from tests.integration.pages import Browser
 from tests.integration.rest import Api
@@ -36,8 +36,8 @@ def demand(endpoint: Endpoint, **fields: Any) -> Endpoint:
     return endpoint
 
 
-def signed_in(minutes: float = 0, identity: str = "", way: str = "password") -> Proof:
-    return Proof(datetime.now(UTC) - timedelta(minutes=minutes), way, identity or "alice@127.0.0.1")
+def signed_in(minutes: float = 0, identity: str = "", way: str = "password") -> SignInProof:
+    return SignInProof(datetime.now(UTC) - timedelta(minutes=minutes), way, identity or "alice@127.0.0.1")
 
 
 def link(user: User, username: str = "alice@example.org", subject: str = "s-1") -> LinkedIdentity:

@@ -24,7 +24,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections, transaction
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.postgres import Postgres
@@ -115,7 +115,7 @@ def start(
     redis_server: Redis,
     tmp_path_factory: pytest.TempPathFactory,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
 ) -> Callable[..., AbstractContextManager[Web]]:
     """Starts a web server as the product does: `start("http")`, with TLS `start("https")`; words: for gunicorn."""
 
@@ -143,7 +143,12 @@ def web(request: pytest.FixtureRequest, servers: Callable[[str], Web]) -> Iterat
 
 @contextmanager
 def _web_server(
-    tmp_path: Path, database_url: str, redis: Redis, authority: Authority, host: Identity | None, more: Sequence[str]
+    tmp_path: Path,
+    database_url: str,
+    redis: Redis,
+    authority: Authority,
+    host: CertificateFiles | None,
+    more: Sequence[str],
 ) -> Iterator[Web]:
     port = free_port()
     words = ["--config", "python:deploy.web.gunicorn_conf", "--bind", f"127.0.0.1:{port}", *more]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.postgres import Postgres
@@ -73,7 +73,7 @@ def server(
     django_db_setup: None,
     redis_server: Redis,
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
     """gunicorn with the settings of the product, over the test database."""
@@ -101,19 +101,19 @@ def server(
 
 
 @pytest.fixture
-def alices(identity_of: Callable[..., Identity], alice: User) -> Identity:
+def alices(identity_of: Callable[..., CertificateFiles], alice: User) -> CertificateFiles:
     """alice's certificate, which she has registered."""
     found = identity_of("alice")
     certificate_subjects.add(alice, found.subject, proven=[found.subject])
     return found
 
 
-def test_a_certificate_signs_in_who_has_registered_it(server: Server, alices: Identity, alice: User) -> None:
+def test_a_certificate_signs_in_who_has_registered_it(server: Server, alices: CertificateFiles, alice: User) -> None:
     status, found = server.get(alices.certificate, alices.key, path="/v2/api/certificate_subjects")
     assert (status, [row["subject"] for row in found["DATA"]]) == (200, [alices.subject])
 
 
-def test_curl_does_it_too(server: Server, alices: Identity) -> None:
+def test_curl_does_it_too(server: Server, alices: CertificateFiles) -> None:
     words = ["curl", "-sS", "--cacert", str(server.certificate), "--cert", str(alices.certificate)]
     words += ["--key", str(alices.key), f"https://localhost:{server.port}/v0.10/task_list"]
     told = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
@@ -122,7 +122,7 @@ def test_curl_does_it_too(server: Server, alices: Identity) -> None:
     assert json.loads(told.stdout)["DATA_TYPE"] == "task_list", told.stderr
 
 
-def test_a_proxy_is_who_it_was_made_by(server: Server, alices: Identity, tmp_path: Path) -> None:
+def test_a_proxy_is_who_it_was_made_by(server: Server, alices: CertificateFiles, tmp_path: Path) -> None:
     hers = X509Credential.parse(alices.certificate.read_bytes() + alices.key.read_bytes())
     first = write_proxy(tmp_path / "first.pem", hers)
     write_proxy(tmp_path / "second.pem", first)
@@ -137,7 +137,7 @@ def test_without_a_certificate_there_are_the_other_ways(server: Server, alice: U
 
 
 def test_an_unknown_subject_is_told_and_makes_no_account(
-    server: Server, identity_of: Callable[..., Identity], alice: User
+    server: Server, identity_of: Callable[..., CertificateFiles], alice: User
 ) -> None:
     bobs = identity_of("bob")
     status, document = server.get(bobs.certificate, bobs.key)
@@ -147,19 +147,19 @@ def test_an_unknown_subject_is_told_and_makes_no_account(
 
 
 def test_a_certificate_of_an_authority_that_is_not_trusted_does_not_get_in(
-    server: Server, other_authority: Authority, identity_of: Callable[..., Identity]
+    server: Server, other_authority: Authority, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     stranger = identity_of("alice", other_authority)
     with pytest.raises(OSError):
         server.get(stranger.certificate, stranger.key)
 
 
-def test_headers_of_a_client_prove_nothing(server: Server, alices: Identity) -> None:
+def test_headers_of_a_client_prove_nothing(server: Server, alices: CertificateFiles) -> None:
     status, _ = server.get(X_SSL_Client_Verify="SUCCESS", X_SSL_Client_S_DN=alices.subject)
     assert status == 401
 
 
-def test_who_speaks_no_tls_holds_nobody_up(server: Server, alices: Identity) -> None:
+def test_who_speaks_no_tls_holds_nobody_up(server: Server, alices: CertificateFiles) -> None:
     held = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(4)]
     for one in held:
         one.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -169,7 +169,9 @@ def test_who_speaks_no_tls_holds_nobody_up(server: Server, alices: Identity) -> 
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], ids=["nothing", "hello"])
-def test_who_does_not_finish_the_handshake_holds_nobody_up(server: Server, alices: Identity, beginning: bytes) -> None:
+def test_who_does_not_finish_the_handshake_holds_nobody_up(
+    server: Server, alices: CertificateFiles, beginning: bytes
+) -> None:
     held = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(100)]
     for one in held:
         one.sendall(beginning)

@@ -18,7 +18,7 @@ from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.passwords import recovery
 from identity.provider import authorization, identities, scopes
 from identity.provider.authorization import AuthorizationRequest
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.public_keys import parse
 from identity.user_accounts import UserDetails
@@ -158,7 +158,7 @@ def test_a_program_may_ask_for_an_identity_by_both_forms(alice: User, bob: User,
     request = authorization.read(portal.question(scopes.TRANSFER_ALL, **more), HERE)
 
     def refused(request: AuthorizationRequest, user: User) -> bool:
-        proof = Proof(datetime.now(UTC), "password", user_names.identity_name(user))
+        proof = SignInProof(datetime.now(UTC), "password", user_names.identity_name(user))
         return authorization.reason_to_refuse(request, user, proof) is not None
 
     assert not refused(request, alice)

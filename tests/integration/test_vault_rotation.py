@@ -17,7 +17,7 @@ from django.db import connection
 from identity.models import Credential, PendingSecret, User
 from identity.vault import rotation
 from identity.vault import store as vault
-from identity.vault.keys import Key, new_key, parse_keys
+from identity.vault.keys import VaultKey, new_key, parse_keys
 from identity.vault.store import CredentialKind
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -38,13 +38,13 @@ def secrets_of(user: User, places: list[str]) -> list[bytes]:
 
 
 @pytest.fixture
-def old(settings: Any) -> Key:
+def old(settings: Any) -> VaultKey:
     [key] = settings.VAULT_KEYS = parse_keys(new_key())
     return key
 
 
 def test_all_is_sealed_by_the_new_key_and_the_old_one_may_go(
-    alice: User, bob: User, old: Key, settings: Any, monkeypatch: pytest.MonkeyPatch
+    alice: User, bob: User, old: VaultKey, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rotation, "PAGE", 3)
     places = bindings(10)
@@ -64,7 +64,7 @@ def test_all_is_sealed_by_the_new_key_and_the_old_one_may_go(
     assert vault.rotate().resealed == 0
 
 
-def test_what_no_key_opens_is_counted_and_kept(alice: User, old: Key, settings: Any) -> None:
+def test_what_no_key_opens_is_counted_and_kept(alice: User, old: VaultKey, settings: Any) -> None:
     lost, broken, good = bindings(3)
     keep(alice, lost, b"lost")
     settings.VAULT_KEYS = parse_keys(new_key())
@@ -82,7 +82,9 @@ def test_what_no_key_opens_is_counted_and_kept(alice: User, old: Key, settings: 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_others_read_and_write_meanwhile(alice: User, old: Key, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_read_and_write_meanwhile(
+    alice: User, old: VaultKey, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rotation, "PAGE", 5)
     places = bindings(40)
     for place in places:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from deploy.endpoint.authority import Identity
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin
 from endpoints.models import Endpoint
@@ -72,7 +72,7 @@ def run(main: Awaitable[T]) -> T:
     return asyncio.run(wait())
 
 
-def give(user: User, endpoint: Endpoint, identity: Identity, *, hours: float = 1.0) -> vault.CredentialInfo:
+def give(user: User, endpoint: Endpoint, identity: CertificateFiles, *, hours: float = 1.0) -> vault.CredentialInfo:
     proxy = proxy_of(identity, hours=hours)
     return vault.store(
         user,
@@ -85,7 +85,7 @@ def give(user: User, endpoint: Endpoint, identity: Identity, *, hours: float = 1
 
 
 def test_it_sees_what_is_there_what_is_new_and_what_is_gone(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     slice_ = Slice(alice, gsi1, gsi2)
     seen = run(slice_.wallet.statuses())
@@ -114,7 +114,7 @@ def test_endpoints_without_security_are_none_of_its_business(alice: User, ep1: E
 
 
 def test_keys_tell_users_credentials_versions_and_names_apart(
-    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     keys = []
     mine, his = Slice(alice, gsi1, gsi2), Slice(bob, gsi1, gsi2)
@@ -132,7 +132,7 @@ def test_keys_tell_users_credentials_versions_and_names_apart(
 
 
 def test_a_door_opens_with_the_users_own_credential_and_the_registered_name(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     give(alice, gsi1, alices)
     slice_ = Slice(alice, gsi1, gsi2)
@@ -144,7 +144,7 @@ def test_a_door_opens_with_the_users_own_credential_and_the_registered_name(
 
 
 def test_a_shared_endpoint_opens_with_the_credential_of_its_owner_and_no_other(
-    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, identity_of: Callable[..., Identity]
+    alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     share = make_share(gsi1, "share")
     share_with(share, bob)
@@ -173,7 +173,7 @@ def fault_of(door: SessionKey) -> Any:
 
 
 def test_what_was_taken_away_a_moment_ago_opens_nothing(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     held = give(alice, gsi1, alices)
     slice_ = Slice(alice, gsi1, gsi2)
@@ -185,7 +185,7 @@ def test_what_was_taken_away_a_moment_ago_opens_nothing(
 
 
 def test_a_vault_that_cannot_open_it_says_so_and_nothing_more(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity, settings: Any
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles, settings: Any
 ) -> None:
     give(alice, gsi1, alices)
     slice_ = Slice(alice, gsi1, gsi2)
@@ -199,7 +199,7 @@ def test_a_vault_that_cannot_open_it_says_so_and_nothing_more(
 
 
 def test_a_credential_that_was_changed_where_it_is_kept_is_asked_for_anew(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     give(alice, gsi1, alices)
     sealed = bytes(Credential.objects.get().sealed)
@@ -212,7 +212,7 @@ def test_a_credential_that_was_changed_where_it_is_kept_is_asked_for_anew(
 
 
 def test_it_looks_ahead_now_and_then(
-    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: Identity, monkeypatch: pytest.MonkeyPatch
+    alice: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forecasts, "during", lambda *_: Forecast(ForecastWork(1, 1), 1e5, 1e5, 1e5, "a test", 0))
     monkeypatch.setattr(credentials, "FORESEE", 0.0)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint
 from identity.clock import moment
@@ -53,7 +53,7 @@ def receiver() -> Iterator[Callable[..., LyingServer]]:
     """`receiver(b"HTTP/1.1 ...")` or `receiver(script)`: a server that says that."""
     running: list[LyingServer] = []
 
-    def start(said: bytes | Script, identity: Identity | None = None) -> LyingServer:
+    def start(said: bytes | Script, identity: CertificateFiles | None = None) -> LyingServer:
         script = said if callable(said) else lambda _: iter([said])
         running.append(LyingServer(script, identity).__enter__())
         return running[-1]
@@ -130,7 +130,7 @@ def test_a_webhook_hears_of_the_statuses_that_it_asked_for(alice: User, ep1: End
 def test_a_pause_and_its_end_are_told(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     hook(alice, "https://1.1.1.1/", "ACTIVE")
     task = submit(alice, ep1, ep2)
-    moves.pause(task.pk, moves.QUEUED, moves.Pause("PAUSED", "Wait."), T0)
+    moves.pause(task.pk, moves.QUEUED, moves.PauseReason("PAUSED", "Wait."), T0)
     moves.unpause(task.pk, T0 + timedelta(seconds=1))
     succeed(task)
     assert told(alice) == ["task.paused", "task.unpaused"]
@@ -274,7 +274,7 @@ def test_the_certificate_of_a_receiver_must_be_of_an_authority_of_the_system(
     ep2: Endpoint,
     receiver: Callable[..., LyingServer],
     authority: Authority,
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = receiver(answer("200 OK"), host_of(authority))

@@ -1,4 +1,4 @@
-"""Two versions of the service on one database, with real transfers between two servers, for as long as is wanted."""
+"""Two versions of the service on one database, with real transfers between two servers, for any length of time."""
 
 from __future__ import annotations
 

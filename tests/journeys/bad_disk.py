@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from endpoints.gridftp.server.__main__ import main
 from endpoints.gridftp.server.commands.table import COMMANDS
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.session import ServerSession
 
 SECONDS = 4.0
@@ -39,7 +39,7 @@ def checksum(session: ServerSession, argument: bytes) -> None:
 
 def modify(session: ServerSession, argument: bytes) -> None:
     if session.path(argument.partition(b" ")[2]).rpartition(b"/")[2].startswith(b"timeless"):
-        raise RefusedError(500, "Command not understood.")
+        raise CommandRefusedError(500, "Command not understood.")
     _timely.handler(session, argument)
 
 

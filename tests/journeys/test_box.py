@@ -278,12 +278,12 @@ def test_host_certificates_are_renewed_and_stolen_ones_revoked(host: BoxHost) ->
 
 def test_the_units_are_such_as_systemd_understands(tmp_path: Path) -> None:
     from deploy.endpoint.boxed.services import Box
-    from deploy.endpoint.boxed.settings import Settings
+    from deploy.endpoint.boxed.settings import BoxSettings
 
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
-    settings = Settings(name="dtn", host="dtn.example.org", namespace="/O=x", waybill="https://waybill.example.org")
+    settings = BoxSettings(name="dtn", host="dtn.example.org", namespace="/O=x", waybill="https://waybill.example.org")
     for name, text in Box(Path("/etc/waybill-endpoint"), settings).units().items():
         unit = tmp_path / f"{name}.service"
         unit.write_text(text)

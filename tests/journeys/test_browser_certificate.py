@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from tests import accessibility, chromium, client_certificates
 from tests.chromium import ENTER, Chromium
@@ -41,7 +41,7 @@ class Place:
 def place(
     tmp_path_factory: pytest.TempPathFactory,
     give_schema: Callable[[Path], object],
-    host_of: Callable[[Authority], Identity],
+    host_of: Callable[[Authority], CertificateFiles],
 ) -> Iterator[Place]:
     there = (chromium.installed(), accessibility.AXE.exists(), client_certificates.installed(), nginx_installed())
     if not all(there):

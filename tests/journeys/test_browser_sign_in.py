@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from tests import accessibility
 from tests.chromium import ENTER, Chromium
@@ -24,7 +24,7 @@ PASSPHRASE, NAME = "correct horse of myproxy", "alice@grid.example.org"
 @pytest.fixture
 def service(
     myproxy_server: MyProxyServer,
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     authority: Authority,
     give_schema: Callable[[Path], object],
 ) -> Iterator[Api]:

@@ -25,7 +25,7 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint import myproxy
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
 from identity.gsi.proxies import make_proxy
@@ -76,7 +76,7 @@ class Carol(Api):
         answer: dict[str, Any] = self.call("POST", f"/endpoint/{endpoint}/activate", document)
         return answer
 
-    def push_proxy(self, endpoint: str, identity: Identity, *, seconds: float = 3600) -> None:
+    def push_proxy(self, endpoint: str, identity: CertificateFiles, *, seconds: float = 3600) -> None:
         """Activate with a new proxy of this identity."""
         proxy = make_proxy(credential_of(identity), lifetime=timedelta(seconds=seconds), now=datetime.now(UTC))
         pem = proxy.to_pem().decode()
@@ -150,8 +150,8 @@ class Sites:
     source_server: ToolkitServer
     source: str
     destination: str
-    at_source: Identity
-    at_destination: Identity
+    at_source: CertificateFiles
+    at_destination: CertificateFiles
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def workspace() -> Iterator[Path]:
 def sites(
     carol: Carol,
     gsi_server_factory: Callable[..., ToolkitServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     other_authority: Authority,
     workspace: Path,
 ) -> Sites:
@@ -268,7 +268,7 @@ def test_a_task_without_a_credential_is_not_begun(carol: Carol, sites: Sites) ->
 
 
 def test_an_identity_that_the_server_does_not_know_waits_for_another_one(
-    carol: Carol, sites: Sites, identity_of: Callable[..., Identity]
+    carol: Carol, sites: Sites, identity_of: Callable[..., CertificateFiles]
 ) -> None:
     random_file(sites.here / "x", MB)
     carol.push_proxy(sites.source, identity_of("somebody else"))
@@ -427,7 +427,7 @@ def test_one_passphrase_serves_all_endpoints_of_a_myproxy_server(
     carol: Carol,
     gsi_server_factory: Callable[..., ToolkitServer],
     myproxy_server_factory: Callable[..., myproxy.MyProxyServer],
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
     workspace: Path,
 ) -> None:
     portal = myproxy_server_factory()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint.authority import Authority, Identity
+from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
@@ -87,7 +87,7 @@ def site(
     tmp_path: Path,
     gsi_server_factory: Callable[..., ToolkitServer],
     myproxy_server: MyProxyServer,
-    identity_of: Callable[..., Identity],
+    identity_of: Callable[..., CertificateFiles],
 ) -> Site:
     folder = tmp_path / "data"
     folder.mkdir()

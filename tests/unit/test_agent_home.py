@@ -17,7 +17,7 @@ import pytest
 
 from endpoints.gridftp.agent import autostart, journal, program, roots
 from endpoints.gridftp.agent.autostart import AutostartError
-from endpoints.gridftp.agent.home import Home, HomeError, Lock, Settings, default_folder
+from endpoints.gridftp.agent.home import AgentHome, AgentHomeError, AgentSettings, Lock, default_folder
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
 from endpoints.gridftp.agent.roots import RootError
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
@@ -25,18 +25,18 @@ from endpoints.gridftp.server import RootPart
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = Home(tmp_path / "config")
+def home(tmp_path: Path) -> AgentHome:
+    made = AgentHome(tmp_path / "config")
     made.make()
     return made
 
 
-def settings() -> Settings:
+def settings() -> AgentSettings:
     parts = [RootPart("/data", "", True)]
-    return Settings(ServiceAddress("https://w.example.org", ("ab",)), "id", "alice#laptop", parts, 1.0)
+    return AgentSettings(ServiceAddress("https://w.example.org", ("ab",)), "id", "alice#laptop", parts, 1.0)
 
 
-def test_settings_and_identity_are_read_as_they_were_written(home: Home) -> None:
+def test_settings_and_identity_are_read_as_they_were_written(home: AgentHome) -> None:
     home.write_settings(settings())
     assert home.settings().document() == settings().document()
     identity = AgentIdentity(home.next_key(), "CHAIN")
@@ -48,22 +48,22 @@ def test_settings_and_identity_are_read_as_they_were_written(home: Home) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"service": 1}', "null"])
-def test_damaged_settings_are_named(home: Home, text: str) -> None:
+def test_damaged_settings_are_named(home: AgentHome, text: str) -> None:
     (home.folder / "agent.json").write_text(text)
-    with pytest.raises(HomeError, match="damaged"):
+    with pytest.raises(AgentHomeError, match="damaged"):
         home.settings()
     (home.folder / "state.json").write_text(text)
     assert home.state() in ({}, {"service": 1})
 
 
-def test_a_damaged_key_is_named(home: Home) -> None:
+def test_a_damaged_key_is_named(home: AgentHome) -> None:
     home.keep(AgentIdentity(AgentKey.new(), "CHAIN"))
     (home.folder / "key.pem").write_text("x")
-    with pytest.raises(HomeError, match="cannot be read"):
+    with pytest.raises(AgentHomeError, match="cannot be read"):
         home.identity()
 
 
-def test_a_full_disk_leaves_the_old_settings(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_settings(home: AgentHome, monkeypatch: pytest.MonkeyPatch) -> None:
     home.write_settings(settings())
 
     def fail(number: int) -> None:
@@ -75,10 +75,10 @@ def test_a_full_disk_leaves_the_old_settings(home: Home, monkeypatch: pytest.Mon
     assert [path.name for path in home.folder.iterdir()] == ["agent.json"]
 
 
-def test_two_agents_cannot_run_and_a_killed_one_leaves_no_lock(home: Home) -> None:
+def test_two_agents_cannot_run_and_a_killed_one_leaves_no_lock(home: AgentHome) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from endpoints.gridftp.agent.home import Home, Lock;"
-        f"lock = Lock(Home(Path({str(home.folder)!r}))); print(lock.take(), flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from endpoints.gridftp.agent.home import AgentHome, Lock;"
+        f"lock = Lock(AgentHome(Path({str(home.folder)!r}))); print(lock.take(), flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -180,9 +180,9 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     return done
 
 
-def homes(tmp_path: Path) -> list[Home]:
+def homes(tmp_path: Path) -> list[AgentHome]:
     """The one of the default folder, and two others."""
-    made = [Home(default_folder()), Home(tmp_path / "second"), Home(tmp_path / "third")]
+    made = [AgentHome(default_folder()), AgentHome(tmp_path / "second"), AgentHome(tmp_path / "third")]
     for home in made:
         home.make()
         home.program.touch()
@@ -210,7 +210,7 @@ def test_each_endpoint_of_a_computer_has_a_unit_of_its_own(
     assert len(left) == 2
     assert not any(f"{made[1].folder}" in text for text in left)
     assert not autostart.remove(made[1])
-    assert autostart.remove(Home(tmp_path / "third" / ".." / "third")), "the same folder by another path"
+    assert autostart.remove(AgentHome(tmp_path / "third" / ".." / "third")), "the same folder by another path"
 
 
 def test_an_endpoint_that_is_forgotten_starts_at_no_sign_in(
@@ -249,7 +249,7 @@ def test_each_endpoint_of_a_windows_computer_has_a_task_of_its_own(
     assert system[-1] == ["schtasks", "/Delete", "/F", "/TN", tasks[1]]
 
 
-def test_a_checkout_is_not_installed_as_a_service(home: Home) -> None:
+def test_a_checkout_is_not_installed_as_a_service(home: AgentHome) -> None:
     with pytest.raises(AutostartError, match="one-file program"):
         autostart.command(home)
 

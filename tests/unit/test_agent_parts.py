@@ -16,7 +16,7 @@ from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRef
 from transferapi.tasks.records import CLEAR, DataProtection, DataWay, FileRow
 from workers.agents import ways
 from workers.agents.parted_lane import PartedLane, Stream
-from workers.agents.parts import MIN_PART, Part, PartedFile, in_parts, split
+from workers.agents.parts import MIN_PART, FilePart, PartedFile, in_parts, split
 
 MB = 10**6
 FILE = FileRow(1, 1, "/s/large", "/d/large", 256 * MB)
@@ -86,7 +86,7 @@ class FakeStream:
         self.data_way: DataWay | None = ways.TO_AGENT
         self.alive = True
         self.begun: Sequence[FileRow] = []
-        self.fed: list[FileRow | Part] = []
+        self.fed: list[FileRow | FilePart] = []
         self.completed: list[tuple[FileRow, int]] = []
         self.closed = False
         self.refuses: Fault | None = None
@@ -95,7 +95,7 @@ class FakeStream:
     def feed(self, file: FileRow) -> None:
         self.fed.append(file)
 
-    def feed_part(self, part: Part) -> None:
+    def feed_part(self, part: FilePart) -> None:
         self.fed.append(part)
 
     async def events(self) -> Sequence[FileEvent]:
@@ -111,7 +111,7 @@ class FakeStream:
 
     def arrive(self) -> None:
         what = self.fed[-1]
-        self.say(FileSettled(what, what.end - what.start if isinstance(what, Part) else what.size))
+        self.say(FileSettled(what, what.end - what.start if isinstance(what, FilePart) else what.size))
 
     def lose(self, fault: Fault) -> None:
         if self.alive and self.fed:
@@ -215,7 +215,7 @@ async def test_a_part_that_is_refused_ends_its_file_and_not_the_lane() -> None:
     assert streams.lane.alive
     streams.lane.feed(replace(FILE, ranges=event.trusted.format()))
     await asyncio.sleep(0.01)
-    assert isinstance(first.fed[-1], Part)
+    assert isinstance(first.fed[-1], FilePart)
     assert (first.fed[-1].start, first.fed[-1].end) in ((0, 64 * MB), (64 * MB, 128 * MB))
     await streams.lane.close()
 

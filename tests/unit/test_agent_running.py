@@ -15,9 +15,9 @@ import pytest
 
 from endpoints.gridftp.agent import home as home_module
 from endpoints.gridftp.agent import journal, running, service_requests
-from endpoints.gridftp.agent.home import Home, Settings
+from endpoints.gridftp.agent.home import AgentHome, AgentSettings
 from endpoints.gridftp.agent.keys import AgentIdentity, AgentKey
-from endpoints.gridftp.agent.running import Agent
+from endpoints.gridftp.agent.running import AgentProcess
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.server import RootPart
 from endpoints.gridftp.server.data.files_moved import FileUnderWay
@@ -30,24 +30,24 @@ LOGGER = "waybill-connect"
 
 
 @pytest.fixture
-def home(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> AgentHome:
     monkeypatch.setattr(running, "LOOK_SECONDS", 0.05)
     caplog.set_level(logging.INFO, LOGGER)
-    made = Home(tmp_path / "config")
+    made = AgentHome(tmp_path / "config")
     made.make()
     made.keep(AgentIdentity(AgentKey.new(), "CHAIN"))
     return made
 
 
-def settings(*folders: Path) -> Settings:
+def settings(*folders: Path) -> AgentSettings:
     parts = [RootPart(str(path), path.name if len(folders) > 1 else "") for path in folders]
-    return Settings(NOWHERE, "id", "alice#laptop", parts, 1.0)
+    return AgentSettings(NOWHERE, "id", "alice#laptop", parts, 1.0)
 
 
 @contextmanager
-def agent_of(home: Home) -> Iterator[Agent]:
+def agent_of(home: AgentHome) -> Iterator[AgentProcess]:
     """It runs in the block, and ends by `stop` with status 0."""
-    agent, statuses = Agent(home, "1"), []
+    agent, statuses = AgentProcess(home, "1"), []
     thread = threading.Thread(target=lambda: statuses.append(agent.run()))
     thread.start()
     try:
@@ -60,7 +60,7 @@ def agent_of(home: Home) -> Iterator[Agent]:
 
 
 def test_a_full_disk_does_not_end_the_agent_and_is_said_once(
-    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: AgentHome, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.write_settings(settings(tmp_path))
     tries, full, sync = [], True, os.fsync
@@ -84,7 +84,7 @@ def test_a_full_disk_does_not_end_the_agent_and_is_said_once(
 
 
 def test_a_new_certificate_that_cannot_be_stored_is_used_and_renewed_again(
-    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: AgentHome, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answers of the service are given here: `tests/integration/test_connect_program.py` has real ones."""
     home.write_settings(settings(tmp_path))
@@ -118,7 +118,7 @@ def test_a_new_certificate_that_cannot_be_stored_is_used_and_renewed_again(
 
 
 def test_a_reader_of_the_state_on_windows_delays_its_writer_and_fails_nothing(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: AgentHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace, refusals = os.replace, [0] * 3
 
@@ -141,7 +141,7 @@ def test_a_reader_of_the_state_on_windows_delays_its_writer_and_fails_nothing(
 
 
 def test_a_folder_that_is_missing_at_sign_in_keeps_no_agent_from_the_others(
-    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    home: AgentHome, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "there").mkdir()
     home.write_settings(settings(tmp_path / "there", tmp_path / "usb"))
@@ -151,7 +151,7 @@ def test_a_folder_that_is_missing_at_sign_in_keeps_no_agent_from_the_others(
         eventually(lambda: f"The folder {tmp_path / 'usb'} is back" in caplog.text)
 
 
-def test_a_log_on_a_full_disk_costs_no_more_than_its_lines(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_log_on_a_full_disk_costs_no_more_than_its_lines(home: AgentHome, capfd: pytest.CaptureFixture[str]) -> None:
     home.log.symlink_to("/dev/full")
     before = logging.getLogger().handlers[:]
     journal.begin(home, on_terminal=False)

@@ -9,21 +9,21 @@ import pytest
 
 from deploy.endpoint.authority import Authority, fits, serves
 from deploy.endpoint.boxed.command import main
-from deploy.endpoint.boxed.errors import HostError, UsageError
-from deploy.endpoint.boxed.record import Record
+from deploy.endpoint.boxed.errors import BoxUsageError, HostError
+from deploy.endpoint.boxed.record import BoxRecord
 from deploy.endpoint.boxed.services import Box
-from deploy.endpoint.boxed.settings import Settings, load
+from deploy.endpoint.boxed.settings import BoxSettings, load
 from deploy.endpoint.boxed.setup import _what_now
 
-GOOD = Settings(name="dtn", host="dtn.example.org", waybill="https://waybill.example.org")
+GOOD = BoxSettings(name="dtn", host="dtn.example.org", waybill="https://waybill.example.org")
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
-    return Record(tmp_path / "box", create=True)
+def record(tmp_path: Path) -> BoxRecord:
+    return BoxRecord(tmp_path / "box", create=True)
 
 
-def test_what_was_made_is_removed_and_nothing_else(record: Record) -> None:
+def test_what_was_made_is_removed_and_nothing_else(record: BoxRecord) -> None:
     record.folder(record.root / "inside")
     record.file(record.root / "inside" / "file", "text", 0o600)
     (record.root / "theirs").write_text("precious")
@@ -32,29 +32,29 @@ def test_what_was_made_is_removed_and_nothing_else(record: Record) -> None:
     assert [path.name for path in record.root.iterdir() if path.name != "made"] == ["theirs"]
 
 
-def test_a_path_is_on_the_list_before_it_is_there(record: Record) -> None:
+def test_a_path_is_on_the_list_before_it_is_there(record: BoxRecord) -> None:
     record.note(record.root / "never-made")
     record.close()
-    again = Record(record.root, create=False)
+    again = BoxRecord(record.root, create=False)
 
     assert again.has(record.root / "never-made")
     assert again.remove_all() == []
     assert not record.root.exists()
 
 
-def test_a_line_that_a_crash_cut_off_is_forgotten(record: Record) -> None:
+def test_a_line_that_a_crash_cut_off_is_forgotten(record: BoxRecord) -> None:
     record.file(record.root / "file", "text")
     record.close()
     with record.path.open("ab") as file:
         file.write(b"/etc/pass")
-    again = Record(record.root, create=True)
+    again = BoxRecord(record.root, create=True)
     again.note(record.root / "other")
 
     assert again.path.read_text().splitlines()[-1] == str(record.root / "other")
     assert not again.has(Path("/etc/pass"))
 
 
-def test_files_of_others_are_neither_written_nor_claimed(record: Record) -> None:
+def test_files_of_others_are_neither_written_nor_claimed(record: BoxRecord) -> None:
     (record.root / "theirs").write_text("precious")
     with pytest.raises(HostError, match="not of this box"):
         record.file(record.root / "theirs", "ours")
@@ -62,7 +62,7 @@ def test_files_of_others_are_neither_written_nor_claimed(record: Record) -> None
     assert not record.has(record.root / "theirs")
 
 
-def test_a_symlink_at_our_place_is_not_followed(record: Record, tmp_path: Path) -> None:
+def test_a_symlink_at_our_place_is_not_followed(record: BoxRecord, tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     record.file(record.root / "file", "ours")
     (record.root / "file").unlink()
@@ -73,12 +73,12 @@ def test_a_symlink_at_our_place_is_not_followed(record: Record, tmp_path: Path) 
     assert (tmp_path / "victim").read_text() == "precious"
 
 
-def test_two_at_once_are_told_apart(record: Record) -> None:
+def test_two_at_once_are_told_apart(record: BoxRecord) -> None:
     with pytest.raises(HostError, match="another `box` is running"):
-        Record(record.root, create=True)
+        BoxRecord(record.root, create=True)
 
 
-def test_unchanged_content_is_not_written_again(record: Record) -> None:
+def test_unchanged_content_is_not_written_again(record: BoxRecord) -> None:
     assert record.file(record.root / "file", "text")
     record.changed = False
     inode = (record.root / "file").stat().st_ino
@@ -109,7 +109,7 @@ def test_unchanged_content_is_not_written_again(record: Record) -> None:
     ],
 )
 def test_options_that_cannot_be_meant_are_refused_by_name(option: str, value: object) -> None:
-    with pytest.raises(UsageError, match=f"--{option.replace('_', '-')}"):
+    with pytest.raises(BoxUsageError, match=f"--{option.replace('_', '-')}"):
         GOOD.with_options({option: value}).checked()
 
 
@@ -133,7 +133,7 @@ def test_no_two_boxes_may_certify_the_same_names(tmp_path: Path) -> None:
 
 
 def test_a_box_from_before_keeps_its_name_and_says_what_may_be_in_the_way(tmp_path: Path) -> None:
-    before = Settings(**{**dataclasses.asdict(GOOD), "namespace": "/O=Waybill Endpoint/OU=dtn.example.org"})
+    before = BoxSettings(**{**dataclasses.asdict(GOOD), "namespace": "/O=Waybill Endpoint/OU=dtn.example.org"})
     (tmp_path / "settings.json").write_text(before.text())
     known = load(tmp_path)
     assert known is not None

@@ -14,24 +14,24 @@ from endpoints.gridftp.control import (
     Answered,
     ControlChannel,
     ControlEvent,
+    ControlInput,
     ControlState,
     Greeting,
-    Input,
     Lost,
     Preliminary,
 )
 from endpoints.gridftp.faults import Kind
 
 WORDS = {
-    Input.PRELIMINARY: b"150 opening\r\n",
-    Input.FINAL: b"220 fine\r\n",
-    Input.CLOSING: b"421 good bye\r\n",
-    Input.GARBAGE: b"garbage\r\n",
+    ControlInput.PRELIMINARY: b"150 opening\r\n",
+    ControlInput.FINAL: b"220 fine\r\n",
+    ControlInput.CLOSING: b"421 good bye\r\n",
+    ControlInput.GARBAGE: b"garbage\r\n",
 }
 
 
-def apply(channel: ControlChannel, what: Input) -> list[ControlEvent]:
-    return list(channel.receive_eof() if what is Input.EOF else channel.receive(WORDS[what]))
+def apply(channel: ControlChannel, what: ControlInput) -> list[ControlEvent]:
+    return list(channel.receive_eof() if what is ControlInput.EOF else channel.receive(WORDS[what]))
 
 
 def ready() -> ControlChannel:
@@ -41,11 +41,11 @@ def ready() -> ControlChannel:
 
 
 def test_the_table_knows_every_state_and_input() -> None:
-    assert set(TRANSITIONS) == set(itertools.product(ControlState, Input))
+    assert set(TRANSITIONS) == set(itertools.product(ControlState, ControlInput))
 
 
-@given(st.lists(st.one_of(st.sampled_from(list(Input)), st.just("command")), max_size=30))
-def test_any_sequence_loses_the_channel_once_and_gives_each_command_one_end(steps: list[Input | str]) -> None:
+@given(st.lists(st.one_of(st.sampled_from(list(ControlInput)), st.just("command")), max_size=30))
+def test_any_sequence_loses_the_channel_once_and_gives_each_command_one_end(steps: list[ControlInput | str]) -> None:
     channel, sent, ended, lost = ControlChannel(), 0, 0, 0
     for step in steps:
         if isinstance(step, str):

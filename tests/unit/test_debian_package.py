@@ -12,7 +12,7 @@ import pytest
 from deploy.release import debian
 from deploy.release.errors import ReleaseError
 from deploy.release.libraries import wanted
-from deploy.release.source import Source
+from deploy.release.source import SourceCopy
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UNIT = "usr/lib/systemd/system/waybill-web.service"
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-d
 
 
 @pytest.fixture
-def source() -> Source:
-    return Source(CHECKOUT, "f" * 40, 1_700_000_000)
+def source() -> SourceCopy:
+    return SourceCopy(CHECKOUT, "f" * 40, 1_700_000_000)
 
 
-def pack(source: Source, folder: Path) -> Path:
+def pack(source: SourceCopy, folder: Path) -> Path:
     library = folder / "tree" / debian.LIBRARIES / "library"
     (library / "bin").mkdir(parents=True)
     (library / "__init__.py").write_text("found = True\n")
@@ -38,7 +38,7 @@ def said(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_the_package_is_whole_and_the_same_each_time(source: Source, tmp_path: Path) -> None:
+def test_the_package_is_whole_and_the_same_each_time(source: SourceCopy, tmp_path: Path) -> None:
     packages = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -58,7 +58,7 @@ def test_the_package_is_whole_and_the_same_each_time(source: Source, tmp_path: P
     assert units == {one.name for one in (CHECKOUT / "deploy" / "systemd").iterdir() if one.suffix != ".example"}
 
 
-def test_the_units_start_the_program_of_the_package(source: Source, tmp_path: Path) -> None:
+def test_the_units_start_the_program_of_the_package(source: SourceCopy, tmp_path: Path) -> None:
     said("dpkg-deb", "--extract", str(pack(source, tmp_path)), str(tmp_path / "there"))
     assert f"ExecStart=/{debian.PROGRAM} run web\n" in (tmp_path / "there" / UNIT).read_text()
     command = (tmp_path / "there" / debian.PROGRAM).read_text()
@@ -66,7 +66,7 @@ def test_the_units_start_the_program_of_the_package(source: Source, tmp_path: Pa
     assert f"PYTHONPATH=/{debian.LIBRARIES} exec /usr/bin/python3 -P -m deploy.entry" in command
 
 
-def test_its_scripts_are_scripts_and_start_nothing(source: Source, tmp_path: Path) -> None:
+def test_its_scripts_are_scripts_and_start_nothing(source: SourceCopy, tmp_path: Path) -> None:
     said("dpkg-deb", "--control", str(pack(source, tmp_path)), str(tmp_path / "control"))
     for name in debian.SCRIPTS:
         said("sh", "-n", str(tmp_path / "control" / name))
@@ -82,7 +82,7 @@ def test_its_scripts_are_scripts_and_start_nothing(source: Source, tmp_path: Pat
 
 
 def test_there_is_no_package_for_an_unknown_machine(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: SourceCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "vax")
     with pytest.raises(ReleaseError, match="there are no packages for vax"):

@@ -15,7 +15,7 @@ from transferapi.rest.openapi import common, components
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
-    Page,
+    ListDocument,
     RequestDocument,
     ResponseDocument,
     any_list,
@@ -95,7 +95,7 @@ def test_the_schema_has_every_field_and_the_example_fits_it() -> None:
 
 
 def test_a_page_shows_one_row() -> None:
-    page = Page("row_list", ROW, Field("length", NUMBER, example=1))
+    page = ListDocument("row_list", ROW, Field("length", NUMBER, example=1))
     assert page.example == {"DATA_TYPE": "row_list", "length": 1, "DATA": [ROW.example]}
     assert page.schema["properties"]["DATA"]["items"] == ROW.ref
     assert page.schema["required"] == ["DATA_TYPE", "DATA"]

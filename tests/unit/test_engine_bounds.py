@@ -12,14 +12,14 @@ from tests.unit import engine_world
 from tests.unit.engine_world import World
 from transferapi.tasks.errors import TooMuchError
 from workers.engine import bounds
-from workers.engine.bounds import Bounds, ListingCounter, Memory, MemoryFullError, TaskShare
+from workers.engine.bounds import EngineBounds, ListingCounter, Memory, MemoryFullError, TaskShare
 from workers.engine.slice import SliceResult, run_slice
 
 pytestmark = pytest.mark.virtual_time
 
 
 def test_entries_are_counted_by_folder_and_in_all() -> None:
-    listed = ListingCounter(Bounds(folder=10, entries=25))
+    listed = ListingCounter(EngineBounds(folder=10, entries=25))
     some = [Entry("name", "file")] * 5
     for folder in ("/a", "/b"):
         assert listed.check(folder, listed.check(folder, 0, some), some) == 10
@@ -67,7 +67,7 @@ async def test_a_task_that_finds_no_room_is_given_back_and_goes_on_later(monkeyp
 
 
 async def test_folders_that_cannot_be_listed_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=90_000)))
+    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=EngineBounds(memory=90_000)))
     world = World([("/src/", "/dst/", None)])
     paths = [f"/src/d{outer:02}/x{inner:02}" for outer in range(30) for inner in range(20)]
     for path in paths:
@@ -79,7 +79,7 @@ async def test_folders_that_cannot_be_listed_take_no_memory(monkeypatch: pytest.
 
 
 async def test_a_listing_that_breaks_off_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=Bounds(memory=250_000)))
+    monkeypatch.setattr(engine_world, "run_slice", partial(run_slice, bounds=EngineBounds(memory=250_000)))
     asked = 0
 
     def breaks_off(step: str, _side: Side, path: str) -> Fault | None:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from transferapi.tasks.records import FileRow
 from workers.engine.queue.file_queue import CAPACITY, FileQueue
 from workers.engine.tuning.opening import Caps, opening_plan, paper_plan
-from workers.engine.tuning.plan import MB, Plan, SizeClass, Summary, lane_share, make_plan, size_class
+from workers.engine.tuning.plan import MB, ChunkSummary, Plan, SizeClass, lane_share, make_plan, size_class
 
 SMALL, LARGE, OTHER = (2, 2, 20), (2, 8, 5), (2, 4, 10)
 
 
-def summary(*sizes: int) -> Summary:
-    chunk = Summary()
+def summary(*sizes: int) -> ChunkSummary:
+    chunk = ChunkSummary()
     for size in sizes:
         chunk.add(size)
     return chunk
@@ -25,7 +25,7 @@ def numbers(plan: Plan) -> tuple[int, int, int]:
     return plan.concurrency, plan.parallelism, plan.pipelining
 
 
-def plan_for(chunk: Summary, *, stream_only: bool = False, max_sessions: int = 32, **options: object) -> Plan:
+def plan_for(chunk: ChunkSummary, *, stream_only: bool = False, max_sessions: int = 32, **options: object) -> Plan:
     return make_plan(chunk, options, stream_only=stream_only, max_sessions=max_sessions)
 
 
@@ -221,7 +221,7 @@ def test_files_to_an_agent_have_the_lanes_of_the_paper_or_go_in_parts(
     sizes: list[int], numbers: tuple[int, int]
 ) -> None:
     """In mode S each file has one stream, and the sessions are no more than for other plans."""
-    chunk = Summary()
+    chunk = ChunkSummary()
     for size in sizes:
         chunk.add(size)
     plan = paper_plan(chunk, {}, Caps(lanes=8, stream_only=True, parted=True))
@@ -237,7 +237,7 @@ def test_many_small_files_to_an_agent_have_more_lanes_the_farther_it_is(
     trip: float, lanes: int, files: int, most: int
 ) -> None:
     """Each takes its lane two and a half round trips, whatever the paper's number of lanes."""
-    chunk = Summary(files, files * 100_000, 100_000)
+    chunk = ChunkSummary(files, files * 100_000, 100_000)
     plan = opening_plan(chunk, {}, Caps(lanes=most, stream_only=True, parted=True), trip)
     assert (plan.concurrency, plan.parallelism, plan.pipelining) == (lanes, 1, 6)
     asked = opening_plan(chunk, {"perf_cc": 3}, Caps(lanes=most, stream_only=True, parted=True), trip)
@@ -264,7 +264,7 @@ def to_agent(rate: int | None, lanes: int = 15) -> Caps:
 def test_small_files_to_an_agent_are_relayed_where_the_relay_carries_more_than_a_connection_each(
     rate: int | None, size: int, trip: float, relayed: bool
 ) -> None:
-    chunk = Summary(2000, 2000 * size, size)
+    chunk = ChunkSummary(2000, 2000 * size, size)
     plan = opening_plan(chunk, {}, to_agent(rate), trip)
     assert plan.relayed is relayed
     assert ("the relay passes" in plan.reason) is relayed
@@ -272,11 +272,11 @@ def test_small_files_to_an_agent_are_relayed_where_the_relay_carries_more_than_a
 
 
 def test_numbers_that_the_user_asks_for_do_not_change_the_way() -> None:
-    chunk = Summary(2000, 2 * 10**8, 10**5)
+    chunk = ChunkSummary(2000, 2 * 10**8, 10**5)
     plan = opening_plan(chunk, {"perf_cc": 3}, to_agent(0), 0.060)
     assert (plan.concurrency, plan.relayed) == (3, True)
 
 
 def test_large_files_are_never_relayed_by_a_plan() -> None:
-    chunk = Summary(200, 200 * 40 * 10**6, 40 * 10**6)
+    chunk = ChunkSummary(200, 200 * 40 * 10**6, 40 * 10**6)
     assert not opening_plan(chunk, {}, to_agent(0), 0.200).relayed

@@ -211,7 +211,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (sign_up.AddressNotProvenError(), 403, "PermissionDenied", sign_up.AddressNotProvenError.reason),
     (sign_up.AddressRefusedError(), 400, BAD, sign_up.AddressRefusedError.reason),
     (sign_up.NameRefusedError(WHY), 400, BAD, WHY),
-    (sign_up.LinkLapsedError(), 404, MISSING, sign_up.LinkLapsedError.reason),
+    (sign_up.SignUpLinkLapsedError(), 404, MISSING, sign_up.SignUpLinkLapsedError.reason),
     (sign_up.TooManySignUpsError(), 429, "ClientError.TooManyRequests", sign_up.TooManySignUpsError.reason),
     (sign_up.InvitationNotFoundError("i"), 404, MISSING, "No such invitation 'i'"),
     (sign_up.InvitationInvalidError("f", WHY), 400, BAD, "f: It is so."),
@@ -317,7 +317,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (oauth.ServerAnswerError(WHY), 502, "ExternalError.OAuth.ServerAnswer", WHY),
     (oauth.CertificateNotUsableError(WHY), 502, "ExternalError.OAuth.CertificateNotUsable", WHY),
     (
-        oauth.RefusedError("access_denied"), 400, "ExternalError.OAuth.Refused",
+        oauth.OAuthRefusedError("access_denied"), 400, "ExternalError.OAuth.Refused",
         "You, or the server, did not allow it. (access_denied)",
     ),
     (oauth.StateMismatchError(), 400, "ExternalError.OAuth.StateMismatch", oauth.StateMismatchError().reason),

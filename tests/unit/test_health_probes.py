@@ -66,7 +66,7 @@ def test_a_result_counts_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_hangs_is_told_and_the_others_are_known(hanging: Hanging) -> None:
     prober = Prober({"hanging": hanging, "good": lambda: ""})
-    found = prober.findings(["hanging", "good"], patience=0.05)
+    found = prober.findings(["hanging", "good"], timeout=0.05)
     assert found["good"].passed
     assert found["hanging"].reason.startswith("No answer for")
     hanging.released.set()
@@ -75,11 +75,11 @@ def test_one_that_hangs_is_told_and_the_others_are_known(hanging: Hanging) -> No
 
 def test_a_flood_of_requests_waits_for_one_thread_once(hanging: Hanging) -> None:
     prober = Prober({"hanging": hanging})
-    prober.findings(["hanging"], patience=0.05)
+    prober.findings(["hanging"], timeout=0.05)
     answered = threading.Barrier(21, timeout=10)
 
     def ask() -> None:
-        prober.findings(["hanging"], patience=0.05)
+        prober.findings(["hanging"], timeout=0.05)
         answered.wait()
 
     for _ in range(20):
@@ -95,7 +95,7 @@ def test_a_hanging_check_is_started_again_but_not_without_end(
     prober = Prober({"hanging": hanging})
     before = len(names())
     for _ in range(10):
-        prober.findings(["hanging"], patience=0.0)
+        prober.findings(["hanging"], timeout=0.0)
     assert len(names()) - before <= probes.MOST
     eventually(lambda: hanging.calls == probes.MOST)
 
@@ -112,8 +112,8 @@ def test_a_newer_connection_that_works_counts_while_an_older_one_hangs(monkeypat
         return ""
 
     prober = Prober({"one": check})
-    assert not prober.findings(["one"], patience=0.0)["one"].passed
-    eventually(lambda: prober.findings(["one"], patience=0.05)["one"].passed)
+    assert not prober.findings(["one"], timeout=0.0)["one"].passed
+    eventually(lambda: prober.findings(["one"], timeout=0.05)["one"].passed)
     first.set()
     eventually(lambda: not names())
     assert prober.findings(["one"])["one"].passed

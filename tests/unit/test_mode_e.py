@@ -11,7 +11,7 @@ from endpoints.gridftp.server.data.mode_e import (
     HEADER_SIZE,
     RESTART,
     SUSPECT,
-    Decoder,
+    BlockDecoder,
     Header,
     HeaderError,
     Payload,
@@ -40,7 +40,7 @@ def drain(decoder, piece):
 
 @given(blocks, st.lists(st.integers(1, 40), min_size=1))
 def test_a_stream_decodes_the_same_in_whatever_pieces_it_comes(wanted, sizes):
-    stream, decoder, events, at, turn = encode(wanted), Decoder(), [], 0, 0
+    stream, decoder, events, at, turn = encode(wanted), BlockDecoder(), [], 0, 0
     while at < len(stream):
         size = sizes[turn % len(sizes)]
         events += drain(decoder, stream[at : at + size])
@@ -59,7 +59,7 @@ def test_a_stream_decodes_the_same_in_whatever_pieces_it_comes(wanted, sizes):
 
 @given(st.binary(max_size=200))
 def test_hostile_octets_are_events_or_a_header_error(octets):
-    decoder = Decoder()
+    decoder = BlockDecoder()
     try:
         drain(decoder, octets)
     except HeaderError:
@@ -104,7 +104,7 @@ def test_a_header_has_seventeen_octets(length):
 
 
 def test_payload_taken_past_the_decoder_counts():
-    decoder = Decoder()
+    decoder = BlockDecoder()
     assert drain(decoder, Header(0, 100, 7).encode()) == [Header(0, 100, 7)]
     assert not decoder.at_boundary
     decoder.skip(99)

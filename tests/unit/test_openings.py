@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.addresses.openings import Opening, opened, parse_openings
+from endpoints.addresses.openings import AllowedTarget, opened, parse_openings
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_whatever_is_written_is_refused_or_read_as_ports_of_networks(text: str) 
         return
     for opening in openings:
         assert 1 <= opening.first <= opening.last <= 65535
-        assert opening == Opening(opening.network, opening.first, opening.last)
+        assert opening == AllowedTarget(opening.network, opening.first, opening.last)

@@ -18,7 +18,7 @@ from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party import slots
-from endpoints.gridftp.third_party.data_path import DataAddress, DataPath, Entrance
+from endpoints.gridftp.third_party.data_path import DataAddress, DataPath, RelayPort
 from endpoints.gridftp.third_party.pair import ThirdPartyPair
 from endpoints.gridftp.third_party.pair_states import PairState
 from endpoints.gridftp.third_party.slots import (
@@ -147,17 +147,17 @@ class Source(Server):
 
 
 class Ports:
-    """The ports of a relay (`data_path.Entrances`), as doors of the destination."""
+    """The ports of a relay (`data_path.RelayPorts`), as doors of the destination."""
 
     exhausted = False
 
     def __init__(self, destination: Destination) -> None:
         self._doors = destination.doors
 
-    def take(self) -> Entrance:
+    def take(self) -> RelayPort:
         self._doors.append(Data())
         number = len(self._doors)
-        return Entrance(str(number - 1), ("127.0.0.1", 4 * 256 + number))
+        return RelayPort(str(number - 1), ("127.0.0.1", 4 * 256 + number))
 
     def close(self, address: DataAddress) -> None:
         self._doors[address[1] - 4 * 256 - 1].closed = True

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from endpoints.ssh.keys import SshKeyError, parse_ssh_key
+from endpoints.ssh.keys import SshPrivateKeyError, parse_ssh_key
 from identity.gsi import der
 from identity.gsi.errors import CredentialError
 from identity.gsi.private_keys import MAX_ROUNDS, costs_too_much, open_key
@@ -52,7 +52,7 @@ READERS: list[Callable[[str], object]] = [as_credential, parse_ssh_key]
     ],
 )
 def test_primes_without_end_are_not_proved_to_be_primes(read: Callable[[str], object], given: list[int]) -> None:
-    with pytest.raises((CredentialError, SshKeyError)):
+    with pytest.raises((CredentialError, SshPrivateKeyError)):
         read(pem(given))
 
 
@@ -77,7 +77,7 @@ def test_rounds_without_end_are_seen_in_whatever_form(how: bytes, salt: bytes) -
     assert not costs_too_much(body(MAX_ROUNDS))
     assert costs_too_much(body(2**31))
     text = f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{body(2**31).decode()}\n-----END ENCRYPTED PRIVATE KEY-----\n"
-    with pytest.raises(SshKeyError, match="too long"):
+    with pytest.raises(SshPrivateKeyError, match="too long"):
         parse_ssh_key(text, "a passphrase")
     with pytest.raises(CredentialError):
         X509Credential.parse(certificate_pem(make.authority().certificate) + text.encode(), b"a passphrase")

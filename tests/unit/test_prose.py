@@ -14,7 +14,7 @@ from docs.draw.imports import ROOT
 BAD = [
     ("docs/page.md", "The server tells the client.\n", "does not 'tell'"),
     ("tests/some.py", '"""What it does."""\n', "begin a sentence with its subject"),
-    ("webui/some.py", 'WHY = _("A number is wanted here.")\n', "term of the field"),
+    ("webui/some.py", 'WHY = _("A number is wanted.")\n', "term of the field"),
     ("workers/some.py", 'say(f"The owner of {name} sees his files.")\n', "not 'he'"),
     ("webui/templates/page.html", '<p class="x">{% translate "States that it is told" %}</p>\n', "does not 'tell'"),
     ("webui/assets/some.js", 'show(t("The weather of the transfers"));\n', "term of the field"),

@@ -24,7 +24,7 @@ from deploy.release import engines
 from deploy.release.bill import bill_of_materials, read_lock
 from deploy.release.errors import ReleaseError
 from deploy.release.oci import Image
-from deploy.release.source import Source, copy_commit, run
+from deploy.release.source import SourceCopy, copy_commit, run
 from deploy.release.sums import NAMESPACE, sign, write_sums
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ DIGEST = "a" * 64
 
 @pytest.fixture
 def bill() -> dict[str, Any]:
-    return bill_of_materials(Source(CHECKOUT, "f" * 40, 1_700_000_000))
+    return bill_of_materials(SourceCopy(CHECKOUT, "f" * 40, 1_700_000_000))
 
 
 def test_the_bill_is_valid_by_the_schema_of_cyclonedx(bill: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ SERVER = "endpoints.gridftp.server"
 SERVER_MODULES = [name for name in MODULES if name == SERVER or name.startswith(SERVER + ".")]
 
 NEW_COMMAND = """
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.session import ServerSession
 
 from .table import command, site
@@ -29,7 +29,7 @@ from .table import command, site
 @command("XECHO", before_login=True, feature="XECHO")
 def echo(session: ServerSession, argument: bytes) -> None:
     if not argument:
-        raise RefusedError(501, "Nothing to repeat.")
+        raise CommandRefusedError(501, "Nothing to repeat.")
     session.reply(200, argument.decode())
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from endpoints.gridftp.ranges import MAX_RANGES
-from endpoints.gridftp.server.data.connection import Connection
+from endpoints.gridftp.server.data.connection import DataConnection
 from endpoints.gridftp.server.data.connector import PortRange
 from endpoints.gridftp.server.data.progress import MarkerIntervals, MarkerWriter
 from endpoints.gridftp.server.data.receive import Sink
@@ -28,14 +28,14 @@ def sockets():
         far, _ = listener.accept()
     with near, far:
         far.settimeout(10)
-        yield Connection(near), far
+        yield DataConnection(near), far
 
 
 def fresh_progress() -> MarkerWriter:
     return MarkerWriter(lambda _: None, MarkerIntervals())
 
 
-def splice_all(sink: Sink, connection: Connection, length: int) -> None:
+def splice_all(sink: Sink, connection: DataConnection, length: int) -> None:
     """Receive as the server does: splice as long as the sink wants it, and read otherwise."""
     at = 0
     while at < length:

@@ -15,7 +15,7 @@ from transferapi.shell.errors import InterruptedByUserError, UsageError
 from transferapi.shell.terminal.editor import Completion, Editor
 from transferapi.shell.terminal.history import History
 from transferapi.shell.terminal.keyboard import Keyboard
-from transferapi.shell.terminal.keys import Key, KeyReader, Text
+from transferapi.shell.terminal.keys import KeyReader, TerminalKey, Text
 from transferapi.shell.terminal.line import MAX_TYPED, Line
 from transferapi.shell.terminal.widths import columns, shown
 from transferapi.shell.words import MAX_LINE
@@ -286,8 +286,8 @@ def test_keys_do_not_depend_on_how_their_octets_arrive(octets: bytes, data: st.D
     assert _joined(KeyReader().feed(octets)) == _joined([*parted.feed(octets[:at]), *parted.feed(octets[at:])])
 
 
-def _joined(keys: Iterable[Key | Text]) -> list[Key | str]:
-    found: list[Key | str] = []
+def _joined(keys: Iterable[TerminalKey | Text]) -> list[TerminalKey | str]:
+    found: list[TerminalKey | str] = []
     for key in keys:
         if isinstance(key, Text) and found and isinstance(found[-1], str):
             found[-1] += key.text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from identity.models import User
 from tests.shell_context import Result, Shell
-from transferapi.shell.command import COMMANDS, Command, Heading, operands
+from transferapi.shell.command import COMMANDS, Heading, ShellCommand, operands
 from transferapi.shell.context import Context
 from transferapi.shell.documentation import WIDTH, manual
 from transferapi.shell.errors import OperationError, SessionEndedError
@@ -40,7 +40,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError(f"a secret of {text}")
 
     options = (option("--perf-p", metavar="N", about="a number", read=number(1, 64)), FORM)
-    monkeypatch.setitem(COMMANDS, "fail", Command("fail", "OPERAND", Heading.OTHER, "Fail", options, fail))
+    monkeypatch.setitem(COMMANDS, "fail", ShellCommand("fail", "OPERAND", Heading.OTHER, "Fail", options, fail))
 
 
 def test_help_has_two_hints_and_the_three_headings_in_columns() -> None:

@@ -15,11 +15,11 @@ from transferapi.shell.context import Signal
 from transferapi.shell.errors import DisconnectedError, InterruptedByUserError, UsageError
 from transferapi.shell.server import admission as admission_module
 from transferapi.shell.server import host_key
-from transferapi.shell.server.admission import Admission, Ticket
-from transferapi.shell.server.bounds import Bounds
+from transferapi.shell.server.admission import ShellConnectionLimits, Ticket
+from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.calls import Calls
 from transferapi.shell.server.failure_log import MOST_LINES, WINDOW, FailureLog
-from transferapi.shell.server.input import Input
+from transferapi.shell.server.input import ChannelInput
 from transferapi.shell.words import MAX_LINE
 
 
@@ -35,11 +35,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def admission(clock: Clock, **bounds: float) -> Admission:
-    return Admission(Bounds(**bounds), clock)  # type: ignore[arg-type]
+def admission(clock: Clock, **bounds: float) -> ShellConnectionLimits:
+    return ShellConnectionLimits(ShellBounds(**bounds), clock)  # type: ignore[arg-type]
 
 
-def arrive(admitted: Admission, network: str, ended: list[str] | None = None) -> Ticket | None:
+def arrive(admitted: ShellConnectionLimits, network: str, ended: list[str] | None = None) -> Ticket | None:
     return admitted.arrive(network, lambda: (ended if ended is not None else []).append(network))
 
 
@@ -141,7 +141,7 @@ def test_networks_are_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_lines_come_without_their_ends() -> None:
-    given = Input()
+    given = ChannelInput()
     given.feed(b"one\r\ntwo\n\nthr")
     given.feed(b"ee")
     given.end()
@@ -149,7 +149,7 @@ def test_lines_come_without_their_ends() -> None:
 
 
 def test_a_line_that_is_too_long_can_be_skipped() -> None:
-    given = Input()
+    given = ChannelInput()
     given.feed(b"x" * (MAX_LINE + 1))
     with pytest.raises(UsageError):
         given.line()
@@ -160,7 +160,7 @@ def test_a_line_that_is_too_long_can_be_skipped() -> None:
 
 
 def test_a_closed_channel_has_no_input() -> None:
-    given = Input()
+    given = ChannelInput()
     given.feed(b"one\n")
     given.close()
     with pytest.raises(DisconnectedError):
@@ -171,7 +171,7 @@ def test_a_closed_channel_has_no_input() -> None:
 
 
 def test_a_wait_ends_by_a_signal_and_by_a_word() -> None:
-    given = Input()
+    given = ChannelInput()
     assert given.wait(0, b"bg") is None
     given.feed(b"bg\nmore\n")
     assert given.wait(60, b"bg") is Signal.BACKGROUND
@@ -188,7 +188,7 @@ def test_a_wait_ends_by_a_signal_and_by_a_word() -> None:
 
 
 def test_a_read_ends_when_the_window_changes() -> None:
-    given = Input()
+    given = ChannelInput()
     given.resize()
     assert given.read(60) is None
     given.feed(b"key")
@@ -259,12 +259,12 @@ def test_the_host_key_is_made_once_and_is_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a key", b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"])
 def test_a_damaged_host_key_is_an_error_with_advice(tmp_path: Path, content: bytes) -> None:
     host_key.write_new(tmp_path / host_key.FILE, content)
-    with pytest.raises(host_key.HostKeyError, match="delete it"):
+    with pytest.raises(host_key.HostKeyFileError, match="delete it"):
         host_key.load_or_make(tmp_path)
 
 
 def test_a_host_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     host_key.load_or_make(tmp_path)
     (tmp_path / host_key.FILE).chmod(0o640)
-    with pytest.raises(host_key.HostKeyError, match="chmod 600"):
+    with pytest.raises(host_key.HostKeyFileError, match="chmod 600"):
         host_key.load_or_make(tmp_path)

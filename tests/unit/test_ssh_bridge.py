@@ -10,7 +10,7 @@ from typing import cast
 import paramiko
 import pytest
 
-from endpoints.ssh.channel import Bridge, BridgeOptions
+from endpoints.ssh.channel import BridgeOptions, CommandBridge
 from endpoints.ssh.login import _end_of
 
 WORDS = b"500 Server is not configured for SSHFTP connections.\r\n"
@@ -66,7 +66,7 @@ def test_the_last_words_of_a_server_are_heard(channel: LastMoment, said: bytes) 
         ours.settimeout(5)
         ours.sendall(said)
         order = BridgeOptions("alice", b"", "", lambda _: True, (), 5.0)
-        bridge = Bridge(theirs, order, lambda _: None)
+        bridge = CommandBridge(theirs, order, lambda _: None)
         bridge._pump(cast(paramiko.Channel, channel), theirs)
         assert ours.recv(1000) == WORDS
 
@@ -75,7 +75,7 @@ async def test_a_cancel_right_after_the_start_leaves_no_socket_open() -> None:
     connected, server = socket.socketpair()
     ours, theirs = socket.socketpair()
     with connected, server, theirs:
-        bridge = Bridge(connected, BridgeOptions("u", b"", "", lambda _: True, [], 1.0), lambda _: None)
+        bridge = CommandBridge(connected, BridgeOptions("u", b"", "", lambda _: True, [], 1.0), lambda _: None)
         started: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
         waiting = asyncio.create_task(_end_of(bridge, started))
         await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from deploy.endpoint.sshd import fingerprint
 from endpoints.ssh.keys import (
     NotAKeyError,
     PassphraseNeededError,
-    SshKeyError,
+    SshPrivateKeyError,
     SshUserNameError,
     UnsupportedKeyError,
     WeakSshKeyError,
@@ -45,7 +45,7 @@ def text_of(key: Any, form: serialization.PrivateFormat = Format.OpenSSH, passph
     return text
 
 
-def refused(text: str, kind: type[SshKeyError], passphrase: str | None = None) -> str:
+def refused(text: str, kind: type[SshPrivateKeyError], passphrase: str | None = None) -> str:
     with pytest.raises(kind) as caught:
         parse_ssh_key(text, passphrase)
     frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_filename != __file__]
@@ -138,7 +138,7 @@ _GOOD = text_of(KEYS["ssh-ed25519"])
 
 @given(st.integers(0, len(_GOOD) - 1), st.characters())
 def test_a_changed_key_is_read_or_refused_and_nothing_else(place, letter):
-    with contextlib.suppress(SshKeyError):
+    with contextlib.suppress(SshPrivateKeyError):
         parse_ssh_key(_GOOD[:place] + letter + _GOOD[place + 1 :], PASSPHRASE)
 
 

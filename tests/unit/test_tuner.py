@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.tuning.meter import Sample
 from workers.engine.tuning.opening import Caps
-from workers.engine.tuning.plan import MB, Plan, SizeClass, Summary, make_plan, size_class
+from workers.engine.tuning.plan import MB, ChunkSummary, Plan, SizeClass, make_plan, size_class
 from workers.engine.tuning.tuner import Tuner, TuningMode
 
 from .tuner_world import Crew, Network, Report
@@ -32,8 +32,8 @@ def tuner(knowledge: Mapping[str, object] | None = None, caps: Caps = CAPS, **op
     return Tuner(options, caps, knowledge or {}, 0.0)
 
 
-def chunk(count: int, size: int) -> Summary:
-    return Summary(count, count * size, size if count else 0)
+def chunk(count: int, size: int) -> ChunkSummary:
+    return ChunkSummary(count, count * size, size if count else 0)
 
 
 def numbers(plan: Plan | None) -> tuple[int, int, int]:
@@ -85,7 +85,7 @@ def test_the_model_is_within_15_percent_of_what_real_servers_did(
 def test_paper_is_the_rules_of_the_paper_and_what_was_asked_for(
     sizes: list[int], stream_only: bool, lanes: int, asked: int
 ) -> None:
-    known = Summary()
+    known = ChunkSummary()
     for size in sizes:
         known.add(size)
     one = tuner(caps=Caps(lanes, stream_only=stream_only), tuning="paper", perf_p=asked)

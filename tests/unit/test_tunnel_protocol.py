@@ -11,13 +11,19 @@ import pytest
 from endpoints.gridftp.agent.tunnel import frames, websocket
 from endpoints.gridftp.agent.tunnel.agent_end import TunnelEndedError
 from endpoints.gridftp.agent.tunnel.frames import FrameError, FrameType
-from endpoints.gridftp.agent.tunnel.multiplexer import MAX_CHANNELS, MAX_CREDIT, Channel, ChannelHandler, Multiplexer
+from endpoints.gridftp.agent.tunnel.multiplexer import (
+    MAX_CHANNELS,
+    MAX_CREDIT,
+    ChannelHandler,
+    Multiplexer,
+    TunnelChannel,
+)
 from endpoints.gridftp.agent.tunnel.tunnel import LONGEST_PAUSE, _pause
-from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Decoder, Opcode, WebSocketError
+from endpoints.gridftp.agent.tunnel.websocket import CloseCode, MessageDecoder, Opcode, WebSocketError
 
 
-def decoder(*, from_client: bool = True) -> Decoder:
-    return Decoder(from_client=from_client, longest=frames.MAX_MESSAGE)
+def decoder(*, from_client: bool = True) -> MessageDecoder:
+    return MessageDecoder(from_client=from_client, longest=frames.MAX_MESSAGE)
 
 
 def test_the_example_of_the_rfc() -> None:
@@ -116,12 +122,12 @@ class Ends:
     """Two multiplexers that are joined: the agent's and the relay's."""
 
     def __init__(self) -> None:
-        self.opened: list[Channel] = []
+        self.opened: list[TunnelChannel] = []
         self.to_relay: list[bytes] = []
         self.agent = Multiplexer(1, self.to_relay.append, self.arrived)
         self.relay = Multiplexer(2, lambda frame: self.agent.receive(frame), self.arrived)
 
-    def arrived(self, channel: Channel, content: Any) -> None:
+    def arrived(self, channel: TunnelChannel, content: Any) -> None:
         channel.handler = Recorder()
         self.opened.append(channel)
 
@@ -130,7 +136,7 @@ class Ends:
             self.relay.receive(self.to_relay.pop(0))
 
 
-def opened() -> tuple[Ends, Channel, Channel]:
+def opened() -> tuple[Ends, TunnelChannel, TunnelChannel]:
     """Two ends, and both ends of a channel that the relay has opened and the agent accepted, with 10 octets each."""
     ends = Ends()
     near = ends.relay.open({"kind": "control"}, Recorder())
@@ -141,7 +147,7 @@ def opened() -> tuple[Ends, Channel, Channel]:
     return ends, near, far
 
 
-def events(channel: Channel) -> list[Any]:
+def events(channel: TunnelChannel) -> list[Any]:
     assert isinstance(channel.handler, Recorder)
     return channel.handler.events
 

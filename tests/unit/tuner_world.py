@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from workers.engine.tuning.meter import Sample
-from workers.engine.tuning.plan import MB, Plan, Summary, size_class
+from workers.engine.tuning.plan import MB, ChunkSummary, Plan, size_class
 from workers.engine.tuning.tuner import Tuner
 
 #: Octets of ten segments.
@@ -116,7 +116,7 @@ class Crew:
         events: dict[float, Callable[[Network], None]] | None = None,
     ) -> Report:
         """Move until all files have arrived or the time is over. known: the first plan knows the round trip."""
-        chunk = Summary(self._files, self._files * self._size, self._size)
+        chunk = ChunkSummary(self._files, self._files * self._size, self._size)
         kind = size_class(self._size)
         if known:
             tuner.note_round_trip(self.network.round_trip)

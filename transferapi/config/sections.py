@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from endpoints.addresses.openings import Opening, parse_openings
+from endpoints.addresses.openings import AllowedTarget, parse_openings
 from endpoints.connect.relay_address import DataPorts, RelayAddress, parse_data_ports
 from endpoints.connect.relay_address import parse as parse_relay_address
-from identity.federation.myproxy import MyProxyServer, parse_servers
+from identity.federation.myproxy import MyProxyProvider, parse_servers
 from identity.federation.providers import parse_providers
 from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
@@ -158,20 +158,20 @@ class WebSettings:
 class TargetSettings:
     """Which addresses the service connects to for its users."""
 
-    allow_targets: tuple[Opening, ...] = variable(
+    allow_targets: tuple[AllowedTarget, ...] = variable(
         "WAYBILL_ALLOW_TARGETS",
         parse_openings,
         "",
         "what the address gate lets through though it is private, with commas: networks, or "
         "networks with ports (10.1.0.0/16, 127.0.0.1:5061, 10.2.0.0/16:2811-2813, [fd00::/8]:2811; default: nothing)",
     )
-    allow_webhooks: tuple[Opening, ...] = variable(
+    allow_webhooks: tuple[AllowedTarget, ...] = variable(
         "WAYBILL_ALLOW_WEBHOOKS",
         parse_openings,
         "",
         "the same for webhooks, which get nowhere by WAYBILL_ALLOW_TARGETS (default: nothing)",
     )
-    allow_providers: tuple[Opening, ...] = variable(
+    allow_providers: tuple[AllowedTarget, ...] = variable(
         "WAYBILL_ALLOW_PROVIDERS",
         parse_openings,
         "",
@@ -256,7 +256,7 @@ class SignInSettings:
         "OpenID Connect and OAuth2 providers by which users sign in, one a line: "
         "google|github|orcid|cilogon|https://issuer id [secret] [domain=...] [label=...] (or ..._FILE; default: none)",
     )
-    myproxy_sign_in: Mapping[str, MyProxyServer] = variable(
+    myproxy_sign_in: Mapping[str, MyProxyProvider] = variable(
         "WAYBILL_MYPROXY_SIGN_IN",
         parse_servers,
         "",

@@ -49,7 +49,7 @@ class _Call(Generic[T]):
         return self._results[0]
 
 
-def patience_factor() -> float:
+def load_factor() -> float:
     """By how much to lengthen a wait, so that a machine that has too much to do does not count as an outage.
 
     From 1.0 to LONGEST_FACTOR, by the load of the last minute (getloadavg(3)).
@@ -63,11 +63,11 @@ def patience_factor() -> float:
 
 def lengthened(seconds: float) -> float:
     """The seconds for which `within` waits now."""
-    return seconds + min(MOST_MORE, seconds * (patience_factor() - 1.0))
+    return seconds + min(MOST_MORE, seconds * (load_factor() - 1.0))
 
 
 def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object] | None = None) -> T:
-    """Call `work` in a thread, and wait at most so long; on a busy machine longer, by `patience_factor`.
+    """Call `work` in a thread, and wait at most so long; on a busy machine longer, by `load_factor`.
 
     Raises TimeoutError, and what the work raises.
 

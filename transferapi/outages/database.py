@@ -27,7 +27,7 @@ from .bounded import LONGEST_FACTOR, lengthened, within
 from .outage import Outage
 
 
-class Patience(NamedTuple):
+class DatabaseTimeouts(NamedTuple):
     """Seconds: for a new connection; until an operation takes long; and for the connection that is then tried."""
 
     connect: float
@@ -36,14 +36,14 @@ class Patience(NamedTuple):
 
 
 #: Where somebody waits for an answer; and in the background, where a verdict that is wrong costs more than a delay.
-OF_REQUESTS, IN_BACKGROUND = Patience(1.5, 0.5, 0.8), Patience(10.0, 2.0, 3.0)
+OF_REQUESTS, IN_BACKGROUND = DatabaseTimeouts(1.5, 0.5, 0.8), DatabaseTimeouts(10.0, 2.0, 3.0)
 #: Seconds for a new connection at most where there are several hosts, one of which may be away.
 ONE_OF_SEVERAL = 3.0
 #: Seconds between two looks at all connections.
 _LOOK = 0.2
 
-_patience = IN_BACKGROUND
-_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+_timeouts = IN_BACKGROUND
+_connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
 _reached_by: Mapping[str, Any] = {}
@@ -53,7 +53,7 @@ _first = 0
 _answered_at = 0.0
 
 
-class Connection(psycopg2.extensions.connection):
+class WatchedConnection(psycopg2.extensions.connection):
     """A connection that can be ended from another thread."""
 
     def __init__(self, *words: Any, **named: Any) -> None:
@@ -102,10 +102,10 @@ class Connection(psycopg2.extensions.connection):
         self._close_line()
 
 
-class Cursor(psycopg2.extensions.cursor):
+class WatchedCursor(psycopg2.extensions.cursor):
     """A cursor whose operations are watched."""
 
-    connection: Connection
+    connection: WatchedConnection
 
 
 def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
     method = getattr(psycopg2.extensions.cursor, name)
 
     @functools.wraps(method)
-    def call(self: Cursor, *words: Any, **named: Any) -> Any:
+    def call(self: WatchedCursor, *words: Any, **named: Any) -> Any:
         if fetches and self.name is None:
             return method(self, *words, **named)
         with self.connection.operation():
@@ -123,9 +123,9 @@ def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
 
 
 for _name in ("execute", "executemany", "callproc", "copy_expert", "copy_from", "copy_to"):
-    setattr(Cursor, _name, _watched(_name))
+    setattr(WatchedCursor, _name, _watched(_name))
 for _name in ("fetchone", "fetchmany", "fetchall"):
-    setattr(Cursor, _name, _watched(_name, fetches=True))
+    setattr(WatchedCursor, _name, _watched(_name, fetches=True))
 
 
 def is_outage(error: BaseException) -> bool:
@@ -135,7 +135,9 @@ def is_outage(error: BaseException) -> bool:
     return code is None or code.startswith(("57P", "08"))
 
 
-def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapping[str, Any]) -> Connection:
+def connect(
+    opening: Callable[[Mapping[str, Any]], WatchedConnection], parameters: Mapping[str, Any]
+) -> WatchedConnection:
     """A new connection; in processes that serve in bounded time, and at once an error while the server is away.
 
     parameters: by which libpq reaches the server. opening: is given them, perhaps with the hosts in another order.
@@ -149,10 +151,10 @@ def connect(opening: Callable[[Mapping[str, Any]], Connection], parameters: Mapp
         OUTAGE.refused()
         raise psycopg2.OperationalError("PostgreSQL does not answer")
     several = "," in str(parameters.get("host") or "")
-    seconds = min(_patience.connect, ONE_OF_SEVERAL) if several else _patience.connect
+    seconds = min(_timeouts.connect, ONE_OF_SEVERAL) if several else _timeouts.connect
     given = hosts.beginning_with(parameters, _first)
     try:
-        made = within(seconds, functools.partial(opening, given), Connection.close)
+        made = within(seconds, functools.partial(opening, given), WatchedConnection.close)
     except (psycopg2.OperationalError, TimeoutError) as error:
         OUTAGE.met(error, refuses=True)
         raise psycopg2.OperationalError(str(error)) from None
@@ -168,22 +170,22 @@ def _begin_with(number: int) -> None:
 
 def _of_a_trial() -> list[hosts.Parameters]:
     """The parameters for each host. libpq must not end a trial, however long it is: its error would be an answer."""
-    return hosts.of({**_reached_by, "connect_timeout": int(_patience.trial * LONGEST_FACTOR) + 2})
+    return hosts.of({**_reached_by, "connect_timeout": int(_timeouts.trial * LONGEST_FACTOR) + 2})
 
 
 def _find_primary() -> None:
     """New connections begin with the host that accepts writes. Raises psycopg2.Error, TimeoutError: there is none."""
-    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_patience.trial))
-    _begin_with(within(_patience.trial, find))
+    find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_timeouts.trial))
+    _begin_with(within(_timeouts.trial, find))
 
 
 OUTAGE = Outage("PostgreSQL", _find_primary, "requests get 503, and tasks wait")
 
 
-def watch(patience: Patience) -> None:
+def watch(timeouts: DatabaseTimeouts) -> None:
     """Watch the connections of this process from now on. Call it after the fork."""
-    global _patience
-    _patience = patience
+    global _timeouts
+    _timeouts = timeouts
     outage.watch()
     threading.Thread(target=_look_for_ever, name="database", daemon=True).start()
 
@@ -192,13 +194,13 @@ def _look_for_ever() -> None:
     pause = _LOOK
     while True:
         time.sleep(pause)
-        pause = _patience.operation if _look_once() else _LOOK
+        pause = _timeouts.operation if _look_once() else _LOOK
 
 
 def _look_once() -> bool:
     """End all connections where the server hangs. Returns whether operations are late."""
     began = time.monotonic()
-    late = [one for one in _all() if one.since and began - one.since > _patience.operation]
+    late = [one for one in _all() if one.since and began - one.since > _timeouts.operation]
     if late and not _answers(began):
         for one in _all():
             one.hang_up()
@@ -209,7 +211,7 @@ def _answers(began: float) -> bool:
     """Whether the host that is in use answers; another one says nothing about its connections."""
     each = _of_a_trial()
     try:
-        within(_patience.trial, functools.partial(hosts.ask, each[_first % len(each)]))
+        within(_timeouts.trial, functools.partial(hosts.ask, each[_first % len(each)]))
     except TimeoutError as error:
         if _answered_at > began:
             return True
@@ -221,6 +223,6 @@ def _answers(began: float) -> bool:
     return True
 
 
-def _all() -> list[Connection]:
+def _all() -> list[WatchedConnection]:
     with _lock:
         return list(_connections)

@@ -12,21 +12,21 @@ from endpoints.connect import presence
 from endpoints.gridftp.agent.tunnel import frames, sign_in
 from endpoints.gridftp.agent.tunnel.connection import TunnelConnection
 from endpoints.gridftp.agent.tunnel.frames import FrameError
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, Ended
+from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Message
 
-from .bounds import Bounds
+from .bounds import RelayBounds
 
 
 class TunnelOwner(Protocol):
     """The services of a relay to its tunnels."""
 
-    bounds: Bounds
+    bounds: RelayBounds
 
     def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
         """An agent has sent its proof."""
 
-    def offered(self, tunnel: AgentTunnel, channel: Channel, token: str) -> None:
+    def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
         """An agent that has signed in wants a data channel."""
 
     def paused(self, tunnel: AgentTunnel, paused: bool) -> None: ...
@@ -76,7 +76,7 @@ class AgentTunnel(TunnelConnection):
             self.is_paused = content["paused"]
             self.owner.paused(self, self.is_paused)
 
-    def channel_opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+    def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         if content.get("kind") != "data":
             channel.refuse(Ended.FORBIDDEN, "the relay accepts data channels only")
             return

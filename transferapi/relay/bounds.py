@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RelayBounds:
     """Numbers are for one process; seconds where nothing else is said.
 
     rate: octets a second that are passed on for one user, 0: no limit. channels_of_user: pairs of channels.

@@ -13,7 +13,7 @@ from django.db import Error as DatabaseError
 from endpoints.connect import relay_messages
 from endpoints.connect.login import LAST_WORDS
 from endpoints.connect.relay_messages import MessageError
-from endpoints.gridftp.agent.tunnel.bridge import CONTROL_WINDOW, Bridge, ChannelRefusedError, Opening
+from endpoints.gridftp.agent.tunnel.bridge import CONTROL_WINDOW, Bridge, BridgeOpening, ChannelRefusedError
 from endpoints.gridftp.agent.tunnel.frames import text_of
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
 from transferapi.tasks.upkeep import tallies
@@ -93,7 +93,7 @@ class Dial(asyncio.Protocol):
 
     async def _bridge_control(self, tunnel: AgentTunnel) -> None:
         """Raises ChannelRefusedError."""
-        opening = Opening()
+        opening = BridgeOpening()
         channel = tunnel.channels.open({"kind": "control"}, opening)
         try:
             await asyncio.wait_for(opening.done, OPEN_SECONDS)

@@ -21,7 +21,7 @@ from endpoints.connect.relay_messages import SERVER, DataToken
 from endpoints.gridftp.agent.tunnel.bridge import attach
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
 
-from .bounds import Bounds
+from .bounds import RelayBounds
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
 from .splice import MeteredBridge
 
@@ -38,7 +38,7 @@ NO_PORTS = "no ports"
 class Entrances:
     """The open ports of one relay process. where: None where the operator has opened none. Lives on one event loop."""
 
-    def __init__(self, where: DataPorts | None, bounds: Bounds, rendezvous: Rendezvous) -> None:
+    def __init__(self, where: DataPorts | None, bounds: RelayBounds, rendezvous: Rendezvous) -> None:
         self.bounds, self.rendezvous = bounds, rendezvous
         self._where = where
         self._open: set[Entrance] = set()

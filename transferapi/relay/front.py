@@ -25,7 +25,7 @@ _MAX_HEAD = 16 << 10
 _RETRY_SECONDS = 2
 
 
-class Admission:
+class RelayConnectionLimits:
     """Connections that have not signed in, and all others; the limits are those of the relay."""
 
     def __init__(self, relay: Relay) -> None:
@@ -51,7 +51,7 @@ class Admission:
 class Front(asyncio.Protocol):
     """One connection, until its first line or head is complete."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: RelayConnectionLimits) -> None:
         self._admission, self._relay = admission, admission.relay
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
@@ -131,9 +131,9 @@ class Front(asyncio.Protocol):
 class Newcomer(AgentTunnel):
     """A tunnel that counts as a stranger until its agent has signed in."""
 
-    def __init__(self, admission: Admission, address: str) -> None:
+    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
         super().__init__(admission.relay, address)
-        self._admission: Admission | None = admission
+        self._admission: RelayConnectionLimits | None = admission
         self._network = network_of(address)
         seconds = admission.relay.bounds.sign_in_seconds
         self._timer = asyncio.get_running_loop().call_later(seconds, self.abort, "no sign-in in time")

@@ -19,8 +19,8 @@ from endpoints.connect.relay_address import DataPorts, RelayAddress
 from transferapi.config import Config
 from transferapi.outages import database
 
-from .bounds import Bounds
-from .front import Admission, Front
+from .bounds import RelayBounds
+from .front import Front, RelayConnectionLimits
 from .relay import Relay
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def serve(config: Config) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
     database.watch(database.IN_BACKGROUND)
     listen = config.relay_listen or config.relay
-    bounds = Bounds(rate=config.relay_rate, channels_of_user=config.relay_channels)
+    bounds = RelayBounds(rate=config.relay_rate, channels_of_user=config.relay_channels)
     try:
         asyncio.run(_until_signal(listen, config.relay, bounds, config.relay_data))
     except OSError as error:
@@ -54,7 +54,7 @@ def serve(config: Config) -> int:
 
 
 async def _until_signal(
-    listen: RelayAddress, reached: RelayAddress, bounds: Bounds, data_ports: DataPorts | None
+    listen: RelayAddress, reached: RelayAddress, bounds: RelayBounds, data_ports: DataPorts | None
 ) -> None:
     """Raises OSError, DatabaseError."""
     stopped = asyncio.Event()
@@ -78,7 +78,7 @@ async def _until_signal(
 
 async def run(
     listen: RelayAddress,
-    bounds: Bounds,
+    bounds: RelayBounds,
     stopped: asyncio.Event,
     ready: Callable[[Relay], None],
     reached: RelayAddress | None = None,
@@ -90,10 +90,10 @@ async def run(
     Raises OSError where it cannot listen, DatabaseError where it cannot begin.
     """
     loop = asyncio.get_running_loop()
-    admissions: list[Admission] = []
+    admissions: list[RelayConnectionLimits] = []
     server = await _listen(listen, lambda: Front(admissions[0]))
     relay = Relay(reached or _reached(listen, server), bounds, data_ports)
-    admissions.append(Admission(relay))
+    admissions.append(RelayConnectionLimits(relay))
     await relay.database.call(lambda: presence.begin(str(relay.address)))
     await server.start_serving()
     upkeep = [loop.create_task(relay.keep_presence()), loop.create_task(relay.keep_pinging())]

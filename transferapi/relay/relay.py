@@ -14,7 +14,7 @@ from django.db import Error as DatabaseError
 from endpoints.connect import dial, presence, relay_address
 from endpoints.gridftp.agent.tunnel.bridge import DATA_WINDOW, Bridge, attach
 from endpoints.gridftp.agent.tunnel.connection import DEAD_SECONDS, PING_SECONDS
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, Ended
+from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import FaultError
 from transferapi.outages.log_filter import is_told
@@ -22,12 +22,12 @@ from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import agent_waits
 
 from .agent_tunnel import AgentTunnel
-from .bounds import Bounds
+from .bounds import RelayBounds
 from .clones import report_clone
 from .database import Database
 from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
-from .sign_in import Proof, SignInRefusedError, check
+from .sign_in import AgentProof, SignInRefusedError, check
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,10 @@ class Relay:
     """address: by which web servers, workers and other relay processes reach this one. data_ports: for servers."""
 
     def __init__(
-        self, address: relay_address.RelayAddress, bounds: Bounds, data_ports: relay_address.DataPorts | None = None
+        self,
+        address: relay_address.RelayAddress,
+        bounds: RelayBounds,
+        data_ports: relay_address.DataPorts | None = None,
     ) -> None:
         self.address, self.bounds = address, bounds
         self.database = Database()
@@ -67,7 +70,7 @@ class Relay:
     def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
         self.spawn(self._sign_in(tunnel, proof))
 
-    def offered(self, tunnel: AgentTunnel, channel: Channel, token: str) -> None:
+    def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
         try:
             read = self.rendezvous.read(token, tunnel.endpoint_id)
             if read.parties[0] in self.tunnels:
@@ -100,7 +103,7 @@ class Relay:
 
     async def _sign_in(self, tunnel: AgentTunnel, content: Mapping[str, Any]) -> None:
         try:
-            proof = Proof.parse(content)
+            proof = AgentProof.parse(content)
             endpoint_id = await self.database.call(lambda: None if tunnel.why_lost else check(proof, tunnel.nonce))
             if endpoint_id is None:
                 return  # it has gone while it waited for its turn
@@ -118,7 +121,7 @@ class Relay:
                 log.warning("relay: nobody can sign in: %s", type(error).__name__)
             tunnel.refuse(Refused.BUSY, "The service cannot decide now.", RETRY_SECONDS)
 
-    async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: Proof) -> None:
+    async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: AgentProof) -> None:
         """Raises SignInRefusedError, DatabaseError."""
         name = str(endpoint_id)
         if len(self.tunnels) >= self.bounds.tunnels:
@@ -179,7 +182,7 @@ class Relay:
 
     # ---- data channels to another relay process
 
-    async def _offer_elsewhere(self, channel: Channel, first: str, token: str, party: str) -> None:
+    async def _offer_elsewhere(self, channel: TunnelChannel, first: str, token: str, party: str) -> None:
         """The other agent is connected to another relay process: the ends meet there."""
         try:
             await self._join_at(channel, await self.holder_of(first), token, party)
@@ -192,7 +195,7 @@ class Relay:
         return None if found in (None, str(self.address)) else relay_address.parse(str(found))
 
     async def _join_at(
-        self, channel: Channel, other: relay_address.RelayAddress | None, token: str, party: str
+        self, channel: TunnelChannel, other: relay_address.RelayAddress | None, token: str, party: str
     ) -> None:
         if other is None:
             channel.refuse(Ended.AWAY, "the other agent is not connected")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from endpoints.connect.relay_messages import SERVER, SERVICE, DataToken, MessageError, parse_token
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler, Ended
+from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Ended, TunnelChannel
 from transferapi.tasks.upkeep import tallies
 
-from .bounds import Bounds
-from .splice import Meter, MeteredBridge, SpliceEnd, splice
+from .bounds import RelayBounds
+from .splice import MeteredBridge, SpliceEnd, TrafficMeter, splice
 from .user_budget import UserBudget
 
 #: Seconds after which the budget of a user without channels is forgotten: longer than any debt of it.
@@ -34,7 +34,7 @@ class Offer:
 
     token: DataToken
     party: str
-    channel: Channel | None
+    channel: TunnelChannel | None
     #: Called with the bridge that the socket must be given to.
     joined: Callable[[MeteredBridge], None] = lambda bridge: None
     refused: Callable[[str, str], None] = lambda code, reason: None
@@ -54,11 +54,11 @@ class _Waiting(ChannelHandler):
 class Rendezvous:
     """The offers that wait, and the pairs that were made, of one relay process. Lives on one event loop."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: RelayBounds) -> None:
         self._bounds = bounds
         self._waiting: defaultdict[bytes, deque[Offer]] = defaultdict(deque)
         self._count = 0
-        self._pairs: dict[SpliceEnd | MeteredBridge, Meter] = {}
+        self._pairs: dict[SpliceEnd | MeteredBridge, TrafficMeter] = {}
         #: The pairs of each token for which a port is open (`entrances`).
         self._entrances: dict[bytes, set[SpliceEnd | MeteredBridge]] = {}
         self._budgets: dict[str, UserBudget] = {}
@@ -189,14 +189,14 @@ class Rendezvous:
                 if SERVER in one.token.parties and one.token.id in self._entrances:
                     self._entrances[one.token.id].discard(end)
 
-        meter = Meter(budget, count, ended)
+        meter = TrafficMeter(budget, count, ended)
         pair.append(self._made(one, two, meter))
         self._pairs[pair[0]] = meter
         tallies.add("relay_connections")
         if SERVER in one.token.parties:
             self._entrances[one.token.id].add(pair[0])
 
-    def _made(self, one: Offer, two: Offer, meter: Meter) -> SpliceEnd | MeteredBridge:
+    def _made(self, one: Offer, two: Offer, meter: TrafficMeter) -> SpliceEnd | MeteredBridge:
         if one.channel is not None and two.channel is not None:
             return splice(one.channel, two.channel, meter)
         tunnel, plain = (one, two) if one.channel is not None else (two, one)

@@ -31,7 +31,7 @@ class SignInRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class AgentProof:
     """The message by which an agent signs in."""
 
     chain: str
@@ -41,7 +41,7 @@ class Proof:
     arrival: Arrival
 
     @classmethod
-    def parse(cls, content: Mapping[str, Any]) -> Proof:
+    def parse(cls, content: Mapping[str, Any]) -> AgentProof:
         """Raises SignInRefusedError."""
         try:
             signature = bytes.fromhex(frames.text_of(content, "signature"))
@@ -61,7 +61,7 @@ class Proof:
         )
 
 
-def check(proof: Proof, nonce: bytes, now: datetime | None = None) -> uuid.UUID:
+def check(proof: AgentProof, nonce: bytes, now: datetime | None = None) -> uuid.UUID:
     """The endpoint of the agent that has made this proof for this nonce. Raises SignInRefusedError.
 
     The clock of the agent's machine does not matter.

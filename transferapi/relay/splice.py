@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 
 from endpoints.gridftp.agent.tunnel.bridge import DATA_WINDOW, Bridge
-from endpoints.gridftp.agent.tunnel.multiplexer import Channel, ChannelHandler
+from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, TunnelChannel
 
 from .user_budget import UserBudget
 
 
-class Meter:
+class TrafficMeter:
     """Counts the octets of one pair of channels, and delays what exceeds the user's rate."""
 
     def __init__(self, budget: UserBudget, count: Callable[[int], None], ended: Callable[[], None]) -> None:
@@ -46,7 +46,7 @@ class Meter:
 class SpliceEnd(ChannelHandler):
     """One of two joined channels of tunnels."""
 
-    def __init__(self, channel: Channel, meter: Meter) -> None:
+    def __init__(self, channel: TunnelChannel, meter: TrafficMeter) -> None:
         self.channel, self._meter = channel, meter
         self.other: SpliceEnd | None = None
         #: Credit of this channel that was passed on to the other end, and has not been used.
@@ -88,7 +88,7 @@ class SpliceEnd(ChannelHandler):
         self.reset(code, reason)
 
 
-def splice(one: Channel, two: Channel, meter: Meter) -> SpliceEnd:
+def splice(one: TunnelChannel, two: TunnelChannel, meter: TrafficMeter) -> SpliceEnd:
     """Join two channels that agents have opened, and accept both."""
     ends = SpliceEnd(one, meter), SpliceEnd(two, meter)
     for end, other in (ends, ends[::-1]):
@@ -102,7 +102,7 @@ def splice(one: Channel, two: Channel, meter: Meter) -> SpliceEnd:
 class MeteredBridge(Bridge):
     """A channel of an agent, joined with a socket of this service."""
 
-    def __init__(self, channel: Channel, meter: Meter) -> None:
+    def __init__(self, channel: TunnelChannel, meter: TrafficMeter) -> None:
         super().__init__(channel, DATA_WINDOW)
         self._meter = meter
         self._delayed = False

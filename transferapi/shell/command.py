@@ -32,7 +32,7 @@ class Heading(StrEnum):
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """usage: what follows the name. run: returns the exit status; None is 0. hidden: `help` does not list it."""
 
     name: str
@@ -53,7 +53,7 @@ class Command:
 
 
 #: All commands by name.
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, ShellCommand] = {}
 
 
 def command(
@@ -62,7 +62,7 @@ def command(
     """Declare a command. The same function may be declared under several names; the further ones are hidden."""
 
     def declare(run: Run) -> Run:
-        COMMANDS[name] = Command(name, usage, heading, summary, options, run, hidden)
+        COMMANDS[name] = ShellCommand(name, usage, heading, summary, options, run, hidden)
         return run
 
     return declare

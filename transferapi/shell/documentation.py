@@ -5,23 +5,23 @@ from __future__ import annotations
 import difflib
 import textwrap
 
-from .command import COMMANDS, HELP, Command
+from .command import COMMANDS, HELP, ShellCommand
 from .options import Option
 
 WIDTH = 79
 
 
-def usage_line(command: Command) -> str:
+def usage_line(command: ShellCommand) -> str:
     return f"Usage: {command.name} {command.usage}".rstrip()
 
 
-def usage(command: Command) -> str:
+def usage(command: ShellCommand) -> str:
     """The text of `COMMAND -h`."""
     options = "".join(_option(one) for one in (*command.options, HELP))
     return f"{usage_line(command)}\n\n{command.summary}.\n\nOptions:\n{options}"
 
 
-def manual(command: Command) -> str:
+def manual(command: ShellCommand) -> str:
     """The text of `man COMMAND`."""
     options = "".join(map(_option, (*command.options, HELP)))
     return f"{usage_line(command)}\n\n{reflowed(command.manual)}\n\nOptions:\n{options}"

@@ -14,7 +14,7 @@ from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.upkeep import tallies
 
 from . import documentation
-from .command import COMMANDS, Command
+from .command import COMMANDS, ShellCommand
 from .commands import load
 from .context import Context
 from .errors import (
@@ -78,7 +78,7 @@ def _split(line: str) -> list[Word]:
     return split(line)
 
 
-def _unknown(word: Word, found: Command | None, context: Context) -> str:
+def _unknown(word: Word, found: ShellCommand | None, context: Context) -> str:
     if found is not None:
         what = "token of this request" if context.transport == "https" else "ssh key of this session"
         return f"Error: The {what} does not permit the command '{found.name}'\n"
@@ -87,7 +87,7 @@ def _unknown(word: Word, found: Command | None, context: Context) -> str:
     return f"Error: No such command '{_shown(word.text)}': {advice}\n"
 
 
-def _run(command: Command, words: list[Word], context: Context) -> int:
+def _run(command: ShellCommand, words: list[Word], context: Context) -> int:
     try:
         arguments = command.parse(words)
         if arguments["help"]:
@@ -105,11 +105,11 @@ def _run(command: Command, words: list[Word], context: Context) -> int:
         return error.status if isinstance(error, ShellError) else FAILED
 
 
-def _only_reads(command: Command, arguments: Arguments) -> bool:
+def _only_reads(command: ShellCommand, arguments: Arguments) -> bool:
     return command.name in READING and not (command.name == "profile" and "notifications" in arguments.given)
 
 
-def _report(error: Exception, command: Command, words: list[Word], context: Context) -> None:
+def _report(error: Exception, command: ShellCommand, words: list[Word], context: Context) -> None:
     """Write the error in the form that the line asks for: text, or JSON with `-O json`."""
     name = secrets.token_urlsafe(7)
     code, lines = _described(error, command, name)
@@ -122,7 +122,7 @@ def _report(error: Exception, command: Command, words: list[Word], context: Cont
     context.err("".join(f"{_shown(line)}\n" for line in lines))
 
 
-def _described(error: Exception, command: Command, name: str) -> tuple[str, list[str]]:
+def _described(error: Exception, command: ShellCommand, name: str) -> tuple[str, list[str]]:
     """The code of the error, and its lines. name: that of the request, under which an error of ours is logged."""
     if isinstance(error, ShellError):
         return error.code, error.lines()

@@ -53,7 +53,7 @@ RETRY_SECONDS, PAUSE = 30.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class FailedOperation:
     """An operation on an endpoint. command: as the protocol spells it. family: as in the codes of REST."""
 
     endpoint: str
@@ -66,7 +66,7 @@ class Operation:
 Function = Callable[Concatenate[User, str, P], T]
 
 
-def operate(context: Context, asked: Operation, function: Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def operate(context: Context, asked: FailedOperation, function: Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `function(user, endpoint, ...)`; wait where too many others wait for servers just now.
 
     Raises OperationError, and the errors of the function that are no errors of the endpoint's files.
@@ -83,7 +83,7 @@ def operate(context: Context, asked: Operation, function: Function[P, T], *args:
             raise InterruptedByUserError
 
 
-def _attempt(user: User, asked: Operation, work: Callable[[], T]) -> T:
+def _attempt(user: User, asked: FailedOperation, work: Callable[[], T]) -> T:
     try:
         return work()
     except FaultError as error:
@@ -100,7 +100,7 @@ def _attempt(user: User, asked: Operation, work: Callable[[], T]) -> T:
         raise not_activated(user, error) from None
 
 
-def _failure(asked: Operation, cause: str, details: str, code: str) -> OperationError:
+def _failure(asked: FailedOperation, cause: str, details: str, code: str) -> OperationError:
     message = f"{asked.endpoint}:{asked.path}: {cause}"
     return OperationError(message, f"{asked.command} {asked.path}", cause, details, code)
 

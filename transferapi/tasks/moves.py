@@ -111,7 +111,7 @@ def _with_message(text: str, message: str | None) -> str:
 # ---- pauses
 
 
-class Pause(NamedTuple):
+class PauseReason(NamedTuple):
     """The reason of a pause. code: for `nice_status`; reason: a sentence for the owner."""
 
     code: str
@@ -123,7 +123,7 @@ PAUSED_DEADLINE, UNPAUSED_DEADLINE = timedelta(days=90), timedelta(hours=24)
 
 
 def pause(
-    task_id: uuid.UUID, old: State, why: Pause, now: datetime, changes: Mapping[str, object] | None = None
+    task_id: uuid.UUID, old: State, why: PauseReason, now: datetime, changes: Mapping[str, object] | None = None
 ) -> None:
     """Pause a task that is queued, or whose worker releases it or was lost. Raises StaleStateError."""
     text = events.printable(why.reason)
@@ -138,7 +138,7 @@ def pause(
     move(task_id, old, PAUSED, now=now, event=NewEvent("PAUSED", text), changes=values)
 
 
-def change_pause_reason(task_id: uuid.UUID, why: Pause) -> None:
+def change_pause_reason(task_id: uuid.UUID, why: PauseReason) -> None:
     """Show another reason of a pause that goes on; there is no event for that."""
     shown = {"nice_status": why.code, "nice_status_details": events.printable(why.reason)}
     Task.objects.filter(pk=task_id, phase=Phase.PAUSED).update(**shown)

@@ -27,7 +27,7 @@ from transferapi.traces import submissions as traces
 from . import bases, doorbell, events, locks, moves, options, request_rules
 from .errors import NoCredentialError, RequestError, TooManyPendingError
 from .items import copying
-from .items.rows import NO_LINKS, DeleteRows, ItemList, Row, TransferItem, TransferRows
+from .items.rows import NO_LINKS, CheckedItem, DeleteRows, ItemList, TransferItem, TransferRows
 from .managers import pauses
 from .models import WITH_OWNERS, Task
 from .states import Phase, TaskType
@@ -91,7 +91,7 @@ class DeleteRequest:
 class _Filled(NamedTuple):
     """The checked items of a task, and its owner's access to its endpoints."""
 
-    rows: Iterable[Row]
+    rows: Iterable[CheckedItem]
     ends: Sequence[Access]
 
 
@@ -157,7 +157,7 @@ def _fill_transfer(user: User, request: TransferRequest, task: Task) -> _Filled:
     return _Filled(rows, (source, destination))
 
 
-def _checked(rows: Iterable[Row], items: ItemList[object]) -> Iterable[Row]:
+def _checked(rows: Iterable[CheckedItem], items: ItemList[object]) -> Iterable[CheckedItem]:
     """The rows after a check of all. Those of a list that is too long for memory are made again whenever needed."""
     if isinstance(items, Sequence):
         return list(rows)
@@ -258,7 +258,7 @@ def _check_credentials(user: User, ends: Sequence[Access], now: datetime) -> Non
                 raise NoCredentialError(end.endpoint, activation.why_not_active(end.endpoint, user.pk))
 
 
-def _write(task: Task, rows: Iterable[Row]) -> None:
+def _write(task: Task, rows: Iterable[CheckedItem]) -> None:
     try:
         task.save(force_insert=True)
     except IntegrityError as error:
@@ -279,7 +279,7 @@ def _write(task: Task, rows: Iterable[Row]) -> None:
     transaction.on_commit(lambda: doorbell.ring([task_id]))
 
 
-def _bases(rows: Iterable[Row]) -> tuple[str, str]:
+def _bases(rows: Iterable[CheckedItem]) -> tuple[str, str]:
     """The base paths of the source and of the destination (option store_base_path_info)."""
     sources = bases.common((row.source, _is_folder(row)) for row in rows)
     targets = bases.common(
@@ -288,5 +288,5 @@ def _bases(rows: Iterable[Row]) -> tuple[str, str]:
     return bases.storable(sources), bases.storable(targets)
 
 
-def _is_folder(row: Row) -> bool:
+def _is_folder(row: CheckedItem) -> bool:
     return not row.extra.get("symlink") and (bool(row.recursive) or row.source.endswith("/"))

@@ -15,7 +15,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class FieldRefusal:
     """section: the id of a section. field: the name of its field that is wrong; "": none alone."""
 
     section: str

@@ -28,7 +28,7 @@ from webui.page import ACCOUNT, show, signed_in, user_of
 from webui.reasons import said
 
 from . import credentials, identities, mails, passkeys, qr_code, sessions, webhooks
-from .answers import Refusal, Shown
+from .answers import FieldRefusal, Shown
 
 P = ParamSpec("P")
 #: A change that a form asks for: returns a sentence, values to show once, or the page to go to.
@@ -80,7 +80,7 @@ def page(
     *,
     shown: Shown | None = None,
     enrolment: Enrolment | None = None,
-    refusal: Refusal | None = None,
+    refusal: FieldRefusal | None = None,
     status: int | None = None,
 ) -> HttpResponse:
     """The page. enrolment: the new secret of one-time codes. refusal: of a form, whose fields stay filled."""
@@ -106,7 +106,7 @@ def page(
     return show(request, "account.html", context, status or (400 if refusal else 200))
 
 
-def _refused(request: HttpRequest, refusal: Refusal | None) -> dict[str, Any]:
+def _refused(request: HttpRequest, refusal: FieldRefusal | None) -> dict[str, Any]:
     """The refusal at its field or at its section, and what was typed into the form; templates show no secret of it."""
     if refusal is None:
         return {}
@@ -158,7 +158,7 @@ def change_in(section: str, field: str = "") -> Callable[[Change[P]], Callable[.
             except CategorizedError as error:
                 status, _code, message = meaning(error, "")
                 at = field if status == 400 else ""
-                return page(request, refusal=Refusal(section, said(message), at), status=status)
+                return page(request, refusal=FieldRefusal(section, said(message), at), status=status)
             if isinstance(answer, Shown):
                 return page(request, shown=answer)
             return answer if isinstance(answer, HttpResponse) else done(request, answer, section)

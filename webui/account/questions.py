@@ -23,7 +23,7 @@ _MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Confirmation:
     """title: may hold %(name)s. act: what the button says."""
 
     section: str
@@ -37,43 +37,45 @@ class Question:
 
 _REMOVE = _("Remove")
 QUESTIONS = {
-    "token": Question("tokens", _("Revoke %(name)s?"), _("Scripts that use it stop working at once."), _("Revoke")),
-    "app": Question(
+    "token": Confirmation("tokens", _("Revoke %(name)s?"), _("Scripts that use it stop working at once."), _("Revoke")),
+    "app": Confirmation(
         "apps", _("Delete %(name)s?"), _("All of its tokens end, also those that other people gave it."), _("Delete")
     ),
-    "given": Question(
+    "given": Confirmation(
         "given",
         _("Take back what %(name)s may do?"),
         _("Its tokens end at once. You can allow it again."),
         _("Take back"),
     ),
-    "certificate": Question(
+    "certificate": Confirmation(
         "certificates",
         _("Remove this subject?"),
         _("Programs with such a certificate do not get in any more."),
         _REMOVE,
     ),
-    "identity": Question(
+    "identity": Confirmation(
         "identities",
         _("Unlink %(name)s?"),
         _("It signs you in no more, and what is shared with it is not shared with you any more."),
         _("Unlink"),
     ),
-    "ssh_key": Question(
+    "ssh_key": Confirmation(
         "ssh-keys", _("Remove the key %(name)s?"), _("It signs you in no more, also not in open sessions."), _REMOVE
     ),
-    "passkey": Question("passkeys", _("Remove the passkey %(name)s?"), _("It signs you in no more."), _REMOVE),
-    "password_alone": Question(
+    "passkey": Confirmation("passkeys", _("Remove the passkey %(name)s?"), _("It signs you in no more."), _REMOVE),
+    "password_alone": Confirmation(
         "passkeys",
         _("Sign in with your password alone?"),
         _("A stolen password then signs somebody in."),
         _("Turn it off"),
     ),
-    "sessions": Question(
+    "sessions": Confirmation(
         "sessions", _("End all other sessions?"), _("Whoever uses them has to sign in again."), _("End them")
     ),
-    "webhook": Question("webhooks", _("Remove this webhook?"), _("Messages that wait for it are not sent."), _REMOVE),
-    "credential": Question(
+    "webhook": Confirmation(
+        "webhooks", _("Remove this webhook?"), _("Messages that wait for it are not sent."), _REMOVE
+    ),
+    "credential": Confirmation(
         "credentials",
         _("Remove this credential?"),
         _("Tasks that need it wait until you give another one."),

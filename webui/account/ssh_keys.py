@@ -20,7 +20,7 @@ from identity.ssh_keys.restrictions import MAX_ENDPOINTS, KeyRestrictions, check
 from webui.page import signed_in, user_of
 from webui.reasons import said
 
-from .answers import Refusal
+from .answers import FieldRefusal
 from .page import LIFETIMES, done, page
 from .questions import asking
 from .recent_sign_in import recently_signed_in
@@ -60,12 +60,12 @@ def remove(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
     try:
         ssh_keys.remove(user_of(request), key)
     except KeyNotFoundError:
-        return page(request, refusal=Refusal(SECTION, _("This key is gone already.")), status=404)
+        return page(request, refusal=FieldRefusal(SECTION, _("This key is gone already.")), status=404)
     return done(request, _("The key is removed."), SECTION)
 
 
 def _refused(request: HttpRequest, text: str, field: str) -> HttpResponse:
-    return page(request, refusal=Refusal(SECTION, text, field))
+    return page(request, refusal=FieldRefusal(SECTION, text, field))
 
 
 def _restrictions(user: User, commands: str, endpoints: str) -> KeyRestrictions:

@@ -20,7 +20,7 @@ from . import summary
 
 
 @dataclass(frozen=True)
-class Command:
+class ShownCommand:
     """key: a part of the ids of its elements."""
 
     key: str
@@ -28,15 +28,18 @@ class Command:
     text: str
 
 
-def commands(task: Task, items: list[Item]) -> list[Command]:
+def commands(task: Task, items: list[Item]) -> list[ShownCommand]:
     """The ways to submit this request. items: not empty."""
     document = _document(task, items)
-    found = [Command("curl", "curl", _curl(task, document)), Command("python", "Python", _python(task, document))]
+    found = [
+        ShownCommand("curl", "curl", _curl(task, document)),
+        ShownCommand("python", "Python", _python(task, document)),
+    ]
     if not all(_is_text(item) for item in items):
         return found
-    found.insert(1, Command("globus", "globus", _globus(task, items)))
+    found.insert(1, ShownCommand("globus", "globus", _globus(task, items)))
     if task.type == TaskType.TRANSFER:
-        found.append(Command("shell", "ssh", _shell(task, items)))
+        found.append(ShownCommand("shell", "ssh", _shell(task, items)))
     return found
 
 

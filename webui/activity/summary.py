@@ -45,7 +45,7 @@ class PhaseShown:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TaskSummary:
     """A task as lists and its page show it."""
 
     task: Task
@@ -110,10 +110,10 @@ class Summary:
         return _phases(self)
 
 
-def of(task: Task) -> Summary:
+def of(task: Task) -> TaskSummary:
     """task: with its endpoints and their owners."""
     destination = canonical_name(task.destination) if task.destination else ""
-    return Summary(task, SHOWN[display_state(task)], canonical_name(task.source), destination)
+    return TaskSummary(task, SHOWN[display_state(task)], canonical_name(task.source), destination)
 
 
 def endpoint_name(endpoint: Endpoint) -> str:
@@ -149,7 +149,7 @@ _DELETING = gettext_lazy("Deleting")
 _VERIFYING = gettext_lazy("Verifying")
 
 
-def _phases(seen: Summary) -> list[PhaseShown]:
+def _phases(seen: TaskSummary) -> list[PhaseShown]:
     task = seen.task
     scanning = forecasts.is_scanning(task)
     found = _scan_phase(task, scanning)
@@ -165,7 +165,7 @@ def _scan_phase(task: Task, scanning: bool) -> PhaseShown:
     return PhaseShown("scan", _SCANNING, scanning, not scanning, None if scanning else 100.0, text)
 
 
-def _transferring(seen: Summary) -> PhaseShown:
+def _transferring(seen: TaskSummary) -> PhaseShown:
     task = seen.task
     over = seen.is_over or (not forecasts.is_scanning(task) and task.bytes_transferred >= task.bytes_total > 0)
     text = _("%(done)s of %(all)s") % {"done": octets(task.bytes_transferred), "all": octets(task.bytes_total)}
@@ -174,7 +174,7 @@ def _transferring(seen: Summary) -> PhaseShown:
     return PhaseShown("move", _TRANSFERRING, bool(task.files) and not over, over and _went_well(seen), percent, text)
 
 
-def _verifying(seen: Summary) -> PhaseShown:
+def _verifying(seen: TaskSummary) -> PhaseShown:
     """A file is settled when the checksums of both sides agree."""
     task = seen.task
     over = _went_well(seen)
@@ -183,14 +183,14 @@ def _verifying(seen: Summary) -> PhaseShown:
     return PhaseShown("verify", _VERIFYING, bool(task.files_transferred) and not seen.is_over, over, percent, text)
 
 
-def _deleting(seen: Summary) -> PhaseShown:
+def _deleting(seen: TaskSummary) -> PhaseShown:
     task = seen.task
     percent = _percent(seen._settled, task.files, 0, 0) if task.files else 0.0
     text = _("%(done)s of %(files)s files") % {"done": count(seen._settled), "files": count(task.files)}
     return PhaseShown("move", _DELETING, bool(task.files) and not seen.is_over, _went_well(seen), percent, text)
 
 
-def _went_well(seen: Summary) -> bool:
+def _went_well(seen: TaskSummary) -> bool:
     return display_state(seen.task) in (DisplayState.DONE, DisplayState.SKIPS)
 
 
@@ -219,7 +219,7 @@ _OF_DELETES = {
 }
 
 
-def _sentence(seen: Summary) -> str:
+def _sentence(seen: TaskSummary) -> str:
     state, task = display_state(seen.task), seen.task
     texts: dict[DisplayState, Any] = {**_SENTENCES, **(_OF_DELETES if seen.is_delete else {})}
     end: datetime | None = task.completion_time

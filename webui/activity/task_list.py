@@ -31,7 +31,7 @@ _ORDERS = ("request_time", "label", "status", "bytes_transferred", "completion_t
 
 
 @dataclass(frozen=True)
-class Question:
+class TaskListFilter:
     """The filters of the address, checked; what makes no sense is left out."""
 
     states: tuple[DisplayState, ...]
@@ -84,7 +84,7 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Column:
+class SortableColumn:
     """A column that can be sorted. direction: of the present order, for `aria-sort`."""
 
     title: str
@@ -115,12 +115,12 @@ def activity(request: HttpRequest) -> HttpResponse:
     return show(request, "activity/list.html", context)
 
 
-def question(given: Mapping[str, Any]) -> Question:
+def question(given: Mapping[str, Any]) -> TaskListFilter:
     sort = str(given.get("sort", "-request_time"))
     field = sort.lstrip("-")
     known = {state.value: state for state in DisplayState}
     states = given.getlist("state") if hasattr(given, "getlist") else []
-    return Question(
+    return TaskListFilter(
         states=tuple(known[word] for word in dict.fromkeys(states[:20]) if word in known),
         endpoint=_uuid(str(given.get("endpoint", ""))),
         text=str(given.get("q", "")).strip()[:MAX_TEXT],
@@ -131,7 +131,7 @@ def question(given: Mapping[str, Any]) -> Question:
     )
 
 
-def _chips(asked: Question, counts: Mapping[DisplayState, int]) -> list[Chip]:
+def _chips(asked: TaskListFilter, counts: Mapping[DisplayState, int]) -> list[Chip]:
     chips = []
     for state, shown in SHOWN.items():
         chosen = state in asked.states
@@ -141,7 +141,7 @@ def _chips(asked: Question, counts: Mapping[DisplayState, int]) -> list[Chip]:
     return chips
 
 
-def _columns(asked: Question) -> list[Column]:
+def _columns(asked: TaskListFilter) -> list[SortableColumn]:
     titles = (
         ("label", _("Task"), ""),
         ("status", _("State"), ""),
@@ -151,11 +151,11 @@ def _columns(asked: Question) -> list[Column]:
     return [_column(asked, field, title, classes) for field, title, classes in titles]
 
 
-def _column(asked: Question, field: str, title: str, classes: str) -> Column:
+def _column(asked: TaskListFilter, field: str, title: str, classes: str) -> SortableColumn:
     present = asked.order.field == field
     descending = not asked.order.descending if present else field != "label"
     direction = ("descending" if asked.order.descending else "ascending") if present else "none"
-    return Column(title, asked.address(sort=("-" if descending else "") + field), direction, classes)
+    return SortableColumn(title, asked.address(sort=("-" if descending else "") + field), direction, classes)
 
 
 def _endpoints(user: User, chosen: uuid.UUID | None) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from endpoints.connect import setup, setup_keys
 from endpoints.connect.program import NAME, program
-from endpoints.connect.setup_keys import SetupKey
+from endpoints.connect.setup_keys import IssuedSetupKey
 from identity.error_categories import CategorizedError
 from transferapi.rest.http.errors import meaning
 from webui.endpoints import endpoint_page
@@ -77,7 +77,7 @@ def revoke(request: HttpRequest, endpoint: str) -> str:
     return _("The computer is refused from now on.")
 
 
-def _key_page(request: HttpRequest, key: SetupKey) -> HttpResponse:
+def _key_page(request: HttpRequest, key: IssuedSetupKey) -> HttpResponse:
     context = {"title": _("Your setup key"), "endpoint": key.endpoint, "key": key.text.value, "until": key.expires_at}
     return show(request, "connect/key.html", {**context, **_offered()}, 201)
 

@@ -34,7 +34,7 @@ _FILTERS = ("user", "what", "since", "until")
 
 
 @dataclass(frozen=True)
-class Question:
+class AuditFilter:
     """The filters of the address, as they were typed. before: the id of the row after which the page begins."""
 
     user: str
@@ -102,9 +102,9 @@ def download(request: HttpRequest, form: str) -> HttpResponseBase:
     return answer
 
 
-def _asked(request: HttpRequest) -> Question:
+def _asked(request: HttpRequest) -> AuditFilter:
     values = {name: request.GET.get(name, "").strip()[:MAX_VALUE] for name in (*_FILTERS, "before")}
-    return Question(**{**values, "what": values["what"].replace("\0", "")})
+    return AuditFilter(**{**values, "what": values["what"].replace("\0", "")})
 
 
 def _user_id(text: str) -> uuid.UUID | None:

@@ -38,7 +38,7 @@ ROWS, MAX_VALUE = MAX_TASKS, 512
 
 
 @dataclass(frozen=True)
-class State:
+class StateFilter:
     """A choice of the filter. is_paused None: whether or not."""
 
     word: str | Promise
@@ -48,18 +48,18 @@ class State:
 
 #: Value in the address -> what it selects.
 STATES = {
-    "": State(gettext_lazy("Not ended"), (Status.ACTIVE, Status.INACTIVE)),
-    "active": State(gettext_lazy("Active or queued"), (Status.ACTIVE,), False),
-    "paused": State(gettext_lazy("Paused"), (Status.ACTIVE,), True),
-    "waiting": State(gettext_lazy("Waits for a credential"), (Status.INACTIVE,)),
-    "succeeded": State(gettext_lazy("Succeeded"), (Status.SUCCEEDED,)),
-    "failed": State(gettext_lazy("Failed or canceled"), (Status.FAILED,)),
-    "all": State(gettext_lazy("All"), None),
+    "": StateFilter(gettext_lazy("Not ended"), (Status.ACTIVE, Status.INACTIVE)),
+    "active": StateFilter(gettext_lazy("Active or queued"), (Status.ACTIVE,), False),
+    "paused": StateFilter(gettext_lazy("Paused"), (Status.ACTIVE,), True),
+    "waiting": StateFilter(gettext_lazy("Waits for a credential"), (Status.INACTIVE,)),
+    "succeeded": StateFilter(gettext_lazy("Succeeded"), (Status.SUCCEEDED,)),
+    "failed": StateFilter(gettext_lazy("Failed or canceled"), (Status.FAILED,)),
+    "all": StateFilter(gettext_lazy("All"), None),
 }
 
 
 @dataclass(frozen=True)
-class Question:
+class AllTasksFilter:
     """The filters of the address."""
 
     endpoint: str
@@ -113,10 +113,10 @@ def act(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(TASKS + question(request.GET).here)
 
 
-def question(given: Mapping[str, Any]) -> Question:
+def question(given: Mapping[str, Any]) -> AllTasksFilter:
     values = {name: str(given.get(name, "")).strip()[:MAX_VALUE] for name in ("endpoint", "user", "state", "after")}
     state = values["state"] if values["state"] in STATES else ""
-    return Question(values["endpoint"], values["user"], state, values["after"])
+    return AllTasksFilter(values["endpoint"], values["user"], state, values["after"])
 
 
 def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:

@@ -34,7 +34,7 @@ SCOPES: dict[SearchScope, str | Promise] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EndpointRow:
     """An endpoint in the list."""
 
     endpoint: Endpoint
@@ -69,7 +69,7 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
         "scopes": SCOPES.items(),
         "scope": scope,
         "text": text,
-        "rows": [Row(row, views[row.pk]) for row in rows],
+        "rows": [EndpointRow(row, views[row.pk]) for row in rows],
         "next_offset": offset + PAGE if more else None,
         "needs_text": hint,
         "refusal": refusal,

@@ -62,7 +62,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class ShownPauseRule:
     row: PauseRule
     operations: list[str | Promise]
     editable: bool
@@ -167,9 +167,12 @@ def _whom(principal_type: str, principal: uuid.UUID | None, names: dict[uuid.UUI
     return names.get(principal, str(principal))
 
 
-def _pauses(user: User, found: Endpoint) -> list[Pause]:
+def _pauses(user: User, found: Endpoint) -> list[ShownPauseRule]:
     """The rules that the user manages, or else those that affect the user."""
     managed = may(user, Permission.OVERSEE, found)
     rows = pause_rules.listed(user, str(found.pk)) if managed else pause_rules.effective(user, found)
     mine = pause_rules.editable_ones(user, rows) if managed else set()
-    return [Pause(row, [words for flag, words in PAUSES.items() if getattr(row, flag)], row.pk in mine) for row in rows]
+    return [
+        ShownPauseRule(row, [words for flag, words in PAUSES.items() if getattr(row, flag)], row.pk in mine)
+        for row in rows
+    ]

@@ -20,7 +20,7 @@ from identity.federation.errors import (
     ProviderUnknownError,
     UserNameRefusedError,
 )
-from identity.federation.myproxy import MyProxyServer
+from identity.federation.myproxy import MyProxyProvider
 from identity.hidden import Secret
 from identity.linked import services as linked
 from identity.linked.errors import LinkedIdentityError, ProofTooOldError
@@ -64,7 +64,7 @@ def sign_in(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @sensitive_variables()
-def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
+def _proven(request: HttpRequest, server: MyProxyProvider) -> Proven:
     """Count the attempt, and ask the server. Raises SignInError, FederationError, TooManyWaitingError."""
     username, address = request.POST.get("username", ""), address_of(request)
     shown = myproxy.identity_name(server, username)
@@ -84,7 +84,7 @@ def _proven(request: HttpRequest, server: MyProxyServer) -> Proven:
     return proven
 
 
-def _form(request: HttpRequest, server: MyProxyServer, reason: str = "", status: int = 200) -> HttpResponse:
+def _form(request: HttpRequest, server: MyProxyProvider, reason: str = "", status: int = 200) -> HttpResponse:
     given = request.POST if request.method == "POST" else request.GET
     after = own_path(given.get("next"))
     context = {

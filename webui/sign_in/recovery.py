@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from identity.hidden import Secret
 from identity.password_sign_in import SignInError
 from identity.passwords import recovery
-from identity.passwords.recovery import MAX_NAME, LinkLapsedError
+from identity.passwords.recovery import MAX_NAME, RecoveryLinkLapsedError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import SIGN_IN, problem, show
 from webui.reasons import said
@@ -56,7 +56,7 @@ def link(request: HttpRequest) -> HttpResponse:
     code = Secret(request.GET.get("code", ""))
     try:
         recovery.find(code)
-    except LinkLapsedError as error:
+    except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
     answer = HttpResponseRedirect(NEW_PASSWORD)
     answer.set_cookie(
@@ -80,7 +80,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
         if new.value != request.POST.get("repeated", ""):
             return _password_form(request, user.username, repeated=_("The two passwords are not the same."), status=400)
         recovery.use(code, new)
-    except LinkLapsedError as error:
+    except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
     except SignInError as error:
         return _password_form(request, user.username, new=said(error.reason), status=400)
@@ -103,7 +103,7 @@ def _password_form(
     return show(request, "recover_password.html", context, status)
 
 
-def _lapsed(request: HttpRequest, error: LinkLapsedError) -> HttpResponse:
+def _lapsed(request: HttpRequest, error: RecoveryLinkLapsedError) -> HttpResponse:
     context = {"title": _("This link is over"), "text": said(error.reason)}
     answer = show(request, "recover_lapsed.html", context, 400)
     answer.delete_cookie(COOKIE, path=RECOVER)

@@ -20,7 +20,7 @@ from identity.password_sign_in import SignInError, TooManyAttemptsError
 from identity.provider import authorization
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
 from identity.sessions import open_sessions
-from identity.sessions.proof import RECENT, Proof
+from identity.sessions.proof import RECENT, SignInProof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 
@@ -86,7 +86,7 @@ def signed_in_at(request: HttpRequest) -> float:
     return float(request.session.get(SIGNED_IN_AT, 0.0))
 
 
-def proof_of(request: HttpRequest) -> Proof:
+def proof_of(request: HttpRequest) -> SignInProof:
     """When and how the user of this session signed in."""
     found = authentication.of_session(request)
     assert found is not None

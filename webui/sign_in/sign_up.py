@@ -20,9 +20,9 @@ from identity.sign_up import requests, rules
 from identity.sign_up.errors import (
     AddressRefusedError,
     InvitationRefusedError,
-    LinkLapsedError,
     NameRefusedError,
     SignUpError,
+    SignUpLinkLapsedError,
 )
 from identity.sign_up.policy import SignUp
 from transferapi.rest.http.errors import meaning
@@ -154,7 +154,7 @@ def _account_form(request: HttpRequest, email: str, **wrong: str) -> HttpRespons
 
 
 def _lapsed(request: HttpRequest, error: SignUpError) -> HttpResponse:
-    title = _("This link is over") if isinstance(error, LinkLapsedError) else _("You cannot make an account here")
+    title = _("This link is over") if isinstance(error, SignUpLinkLapsedError) else _("You cannot make an account here")
     answer = show(request, "signup_lapsed.html", {"title": title, "text": said(error.message)}, _status(error))
     answer.delete_cookie(LINK_COOKIE, path=SIGN_UP)
     return answer

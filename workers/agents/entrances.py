@@ -8,14 +8,14 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from endpoints.gridftp.faults import FaultError
-from endpoints.gridftp.third_party.data_path import DataAddress, Entrance
+from endpoints.gridftp.third_party.data_path import DataAddress, RelayPort
 
 #: Opens a port for a token; it is closed with the socket. Raises FaultError.
 OpenPort = Callable[[str], Awaitable[tuple[socket.socket, DataAddress]]]
 
 
 class RelayEntrances:
-    """`data_path.Entrances`. The next port is opened ahead: a pair that drains has no time to ask for one.
+    """`data_path.RelayPorts`. The next port is opened ahead: a pair that drains has no time to ask for one.
 
     new_token: of an agent and a server.
     """
@@ -23,7 +23,7 @@ class RelayEntrances:
     def __init__(self, open_port: OpenPort, new_token: Callable[[], str]) -> None:
         self._open_port, self._new_token = open_port, new_token
         self._held: dict[DataAddress, socket.socket] = {}
-        self._next: Entrance | None = None
+        self._next: RelayPort | None = None
         self._opening: asyncio.Task[None] | None = None
         self._ended = False
         self.exhausted = False
@@ -41,10 +41,10 @@ class RelayEntrances:
             sock.close()
             return
         self._held[address] = sock
-        self._next = Entrance(token, address)
+        self._next = RelayPort(token, address)
 
-    def take(self) -> Entrance | None:
-        """`Entrances.take`."""
+    def take(self) -> RelayPort | None:
+        """`RelayPorts.take`."""
         found, self._next = self._next, None
         self.exhausted = self.exhausted or found is None
         if self._opening is None or self._opening.done():
@@ -52,12 +52,12 @@ class RelayEntrances:
         return found
 
     def close(self, address: DataAddress) -> None:
-        """`Entrances.close`."""
+        """`RelayPorts.close`."""
         if sock := self._held.pop(address, None):
             sock.close()
 
     def end(self) -> None:
-        """`Entrances.end`."""
+        """`RelayPorts.end`."""
         self._ended = True
         if self._opening is not None:
             self._opening.cancel()

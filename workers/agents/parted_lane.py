@@ -15,7 +15,7 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned
 from transferapi.tasks.records import DataProtection, DataWay, FileRow
 
-from .parts import Part, PartedFile, in_parts
+from .parts import FilePart, PartedFile, in_parts
 
 #: Files that one stream may have at once: more than any plan has for it.
 MOST_FILES = 16
@@ -32,7 +32,7 @@ class Stream(Protocol):
     @property
     def begun(self) -> Sequence[FileRow]: ...
     def feed(self, file: FileRow) -> None: ...
-    def feed_part(self, part: Part) -> None: ...
+    def feed_part(self, part: FilePart) -> None: ...
     async def events(self) -> Sequence[FileEvent]: ...
     async def complete(self, file: FileRow, size: int) -> None:
         """Cut the file to this size, and give it its final name. Raises FaultError."""
@@ -174,12 +174,12 @@ class PartedLane:
             self._busy[stream] -= 1
         if isinstance(event, FileRefused) and not stream.alive:
             self._loss = event.fault
-        if isinstance(event.tag, Part):
+        if isinstance(event.tag, FilePart):
             self._hear_of_part(stream, event.tag, event)
         else:
             self._tell(event)
 
-    def _hear_of_part(self, stream: Stream, part: Part, event: FileEvent) -> None:
+    def _hear_of_part(self, stream: Stream, part: FilePart, event: FileEvent) -> None:
         one = self._parted[part.file.id]
         if one.take(part, event):
             self._tell(FileProgress(one.file, one.on_disk))

@@ -32,7 +32,7 @@ _LOST = replace(make_fault(Kind.CONNECTION_BROKEN, "the lane was lost"), scope=F
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """The octets of a file from `start` up to `end`. last: it ends where the file ended when it was scanned."""
 
     file: FileRow
@@ -53,8 +53,8 @@ class PartedFile:
         self.file = file
         self.had = RangeSet.parse(file.ranges, MAX_RANGES) if file.ranges else RangeSet()
         self.waiting = deque(split(file, self.had, streams))
-        self.under_way: set[Part] = set()
-        self._on_disk: dict[Part, RangeSet] = {}
+        self.under_way: set[FilePart] = set()
+        self._on_disk: dict[FilePart, RangeSet] = {}
         self._outcome = _Outcome()
 
     @property
@@ -75,7 +75,7 @@ class PartedFile:
             whole = whole.union(ranges)
         return whole
 
-    def next(self) -> Part | None:
+    def next(self) -> FilePart | None:
         """The part to send next."""
         if self._outcome.broken or not self.waiting:
             return None
@@ -83,7 +83,7 @@ class PartedFile:
         self.under_way.add(part)
         return part
 
-    def take(self, part: Part, event: FileEvent) -> bool:
+    def take(self, part: FilePart, event: FileEvent) -> bool:
         """Note what a lane says of a part. Returns whether more is on the disk."""
         if isinstance(event, FileProgress):
             return self._reported(part, event.ranges)
@@ -108,7 +108,7 @@ class PartedFile:
         """The event of the whole file; it is done."""
         return self._outcome.event(self.file, self.on_disk)
 
-    def _reported(self, part: Part, ranges: RangeSet) -> bool:
+    def _reported(self, part: FilePart, ranges: RangeSet) -> bool:
         length = part.end - part.start
         inside = [(part.start + start, part.start + min(end, length)) for start, end in ranges if start < length]
         if inside:
@@ -132,7 +132,7 @@ class _Outcome:
     def broken(self) -> bool:
         return self.fault is not None or self.gone
 
-    def arrived(self, part: Part, octets: int | None) -> None:
+    def arrived(self, part: FilePart, octets: int | None) -> None:
         self.received += octets or 0
         self.odd = self.odd or octets != part.end - part.start
 
@@ -155,7 +155,7 @@ class _Outcome:
         return FileSettled(file, None if self.odd else self.received)
 
 
-def split(file: FileRow, had: RangeSet, streams: int) -> list[Part]:
+def split(file: FileRow, had: RangeSet, streams: int) -> list[FilePart]:
     """The parts of what is missing, as equal as possible, and enough for so many lanes."""
     gaps = had.gaps(file.size)
     missing = sum(end - start for start, end in gaps)
@@ -165,7 +165,7 @@ def split(file: FileRow, had: RangeSet, streams: int) -> list[Part]:
         count = max(1, round((end - start) / length))
         each = -(-(end - start) // count)
         bounds = [*range(start, end, each), end]
-        parts += [Part(file, low, high, high == file.size) for low, high in pairwise(bounds)]
+        parts += [FilePart(file, low, high, high == file.size) for low, high in pairwise(bounds)]
     return parts
 
 

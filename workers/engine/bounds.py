@@ -21,7 +21,7 @@ SMALL = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class EngineBounds:
     """folder: entries of one listing. entries: of all listings of one slice. memory: octets of one task.
 
     All tasks of one worker together may hold twice as much memory.
@@ -32,7 +32,7 @@ class Bounds:
     memory: int = 64 << 20
 
 
-DEFAULT = Bounds()
+DEFAULT = EngineBounds()
 
 
 class MemoryFullError(Exception):
@@ -42,7 +42,7 @@ class MemoryFullError(Exception):
 class ListingCounter:
     """Counts the entries of all listings of a slice."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: EngineBounds) -> None:
         self._bounds = bounds
         self._entries = 0
 

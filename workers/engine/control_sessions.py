@@ -9,7 +9,7 @@ from typing import TypeVar
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, FaultScope, Side
 
-from .bounds import DEFAULT, Bounds, ListingCounter, Memory
+from .bounds import DEFAULT, EngineBounds, ListingCounter, Memory
 from .ports import Session, SessionFactory
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class ControlSessions:
     def __init__(
         self,
         sessions: SessionFactory,
-        bounds: Bounds = DEFAULT,
+        bounds: EngineBounds = DEFAULT,
         reached: Callable[[Side], Awaitable[None]] | None = None,
     ) -> None:
         self._factory = sessions

@@ -14,7 +14,7 @@ from endpoints.gridftp.faults import Kind, Side, make_fault
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.records import HeartbeatReply, SliceMeasurement, TaskSpec
 
-from .bounds import DEFAULT, Bounds
+from .bounds import DEFAULT, EngineBounds
 from .credentials import CredentialProvider, Credentials
 from .delete.delete_task import DeleteScanner, Remover, delete_plan
 from .delete.extras import Extras
@@ -67,7 +67,7 @@ async def run_slice(
     slice_seconds: float,
     stop: asyncio.Event,
     jitter: Callable[[], float] | None = None,
-    bounds: Bounds = DEFAULT,
+    bounds: EngineBounds = DEFAULT,
     trace: Trace = NO_TRACE,
 ) -> SliceResult:
     """Work on the task whose lease `store` holds, until the task ends, must wait, or the slice ends.

@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
 from transferapi.tasks.errors import TooMuchError
 from transferapi.tasks.records import TaskSpec
 
-from .bounds import DEFAULT, Bounds, MemoryFullError
+from .bounds import DEFAULT, EngineBounds, MemoryFullError
 from .control_sessions import ControlSessions
 from .credentials import Credentials
 from .paths import is_within
@@ -79,7 +79,7 @@ class SliceContext:
         credentials: Credentials,
         clock: Clock,
         jitter: Callable[[], float],
-        bounds: Bounds = DEFAULT,
+        bounds: EngineBounds = DEFAULT,
         trace: Trace = NO_TRACE,
     ) -> None:
         self.spec = spec

@@ -20,7 +20,7 @@ class FileCopy:
     offset: of the first octet that is moved; the earlier ones are at the destination already.
     open_reader, open_writer: called with the share of the file. The destination is opened, and with it emptied, when
     the source is open. pace: waits until so many octets may be moved. progressed: called after each piece.
-    digest: of all octets, where it is wanted; the file then begins at 0.
+    digest: of all octets, where the caller asks for it; the file then begins at 0.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ def _absolute(text: str) -> Path:
 
 
 def _setup_options(command: argparse.ArgumentParser) -> None:
-    before = settings.Settings()
+    before = settings.BoxSettings()
     add = command.add_argument
     add("--name", help="of the endpoint at the service")
     add("--host", help="name under which others reach this machine")

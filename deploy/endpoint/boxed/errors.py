@@ -1,7 +1,7 @@
 """Errors of a box. Each message is one that an administrator can act on.
 
 BoxError
-|- UsageError       options are invalid or missing
+|- BoxUsageError    options are invalid or missing
 |- HostError        this machine: packages, privileges, ports, files that are in the way
 |- WaybillError     the service cannot be reached, or refused; `status` is its HTTP status, 0 without an answer
 """
@@ -13,7 +13,7 @@ class BoxError(Exception):
     """The root of this tree."""
 
 
-class UsageError(BoxError):
+class BoxUsageError(BoxError):
     pass
 
 

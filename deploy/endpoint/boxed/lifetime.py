@@ -9,10 +9,10 @@ from pathlib import Path
 from deploy.endpoint.authority import expiry_of, serves
 
 from . import services, settings
-from .errors import HostError, UsageError
-from .record import Record
+from .errors import BoxUsageError, HostError
+from .record import BoxRecord
 from .services import Box
-from .settings import Settings
+from .settings import BoxSettings
 from .setup import (
     RENEW_DAYS,
     add_users,
@@ -66,7 +66,7 @@ def user(options: argparse.Namespace) -> Iterator[str]:
     box = _box(options.folder)
     if options.action != "list":
         if not options.names:
-            raise UsageError(f"user {options.action}: which accounts?")
+            raise BoxUsageError(f"user {options.action}: which accounts?")
         with opened(options.folder, create=False) as record:
             if options.action == "add":
                 add_users(record, box, options.names)
@@ -122,7 +122,7 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
     yield "Removed. The packages are still installed, and no file of a user was touched."
 
 
-def _remove_listed(record: Record) -> Sequence[Path]:
+def _remove_listed(record: BoxRecord) -> Sequence[Path]:
     """Stop the services, and remove all that is on the list; return the folders that have other content."""
     units = [f"{path.stem}.service" for path in record.paths if path.parent == services.UNITS]
     by_systemd = bool(units) and services.has_systemd()
@@ -134,11 +134,11 @@ def _remove_listed(record: Record) -> Sequence[Path]:
     return left
 
 
-def _unregister(options: argparse.Namespace, known: Settings) -> str:
+def _unregister(options: argparse.Namespace, known: BoxSettings) -> str:
     if options.keep_registered or not (known.endpoint_id or known.registering):
         return ""
     if options.token_file is None:
-        raise UsageError("--token-file: to unregister the endpoint (or --keep-registered, to leave it there)")
+        raise BoxUsageError("--token-file: to unregister the endpoint (or --keep-registered, to leave it there)")
     service = Waybill(known.waybill, read_token(options.token_file))
     endpoint_id = known.endpoint_id or service.own(known)
     if not endpoint_id or not service.unregister(endpoint_id):

@@ -20,7 +20,7 @@ NAME = "made"
 Owner = tuple[int, int]
 
 
-class Record:
+class BoxRecord:
     """The list of the box in `folder`, locked until `close`. Raises HostError."""
 
     def __init__(self, folder: Path, *, create: bool) -> None:

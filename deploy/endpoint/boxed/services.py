@@ -18,8 +18,8 @@ from deploy.endpoint import foreground, myproxy, toolkit
 from deploy.endpoint.authority import Authority
 
 from .errors import HostError
-from .record import Owner, Record
-from .settings import Settings
+from .record import BoxRecord, Owner
+from .settings import BoxSettings
 
 UNITS = Path("/etc/systemd/system")
 PAM = Path("/etc/pam.d")
@@ -114,7 +114,7 @@ class Box:
     """The paths of a box, and their owners."""
 
     folder: Path
-    settings: Settings
+    settings: BoxSettings
 
     @property
     def authority_folder(self) -> Path:
@@ -140,7 +140,7 @@ class Box:
     def pam_file(self) -> Path:
         return PAM / self.settings.pam_service
 
-    def authority(self, record: Record) -> Authority:
+    def authority(self, record: BoxRecord) -> Authority:
         namespace = self.settings.namespace
         return Authority(self.authority_folder, name="Authority", namespace=namespace, note=record.note)
 

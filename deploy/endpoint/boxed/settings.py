@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import HostError, UsageError
+from .errors import BoxUsageError, HostError
 
 FOLDER = Path("/etc/waybill-endpoint")
 NAME = "settings.json"
@@ -25,7 +25,7 @@ OWN = "/O=Waybill Endpoint/OU=box "
 
 
 @dataclass(frozen=True)
-class Settings:
+class BoxSettings:
     """`address`: where to listen ("" for all). `hours`: the lifetime of certificates of the online authority."""
 
     name: str = ""
@@ -44,31 +44,31 @@ class Settings:
     #: True from before the request for registration until the id is written here.
     registering: bool = False
 
-    def checked(self) -> Settings:
-        """Raises UsageError that names the option."""
+    def checked(self) -> BoxSettings:
+        """Raises BoxUsageError that names the option."""
         if not (HOST.fullmatch(self.host) or _is_address(self.host)):
-            raise UsageError("--host: the name under which others reach this machine, such as dtn.example.org")
+            raise BoxUsageError("--host: the name under which others reach this machine, such as dtn.example.org")
         if not ENDPOINT_NAME.fullmatch(self.name):
-            raise UsageError("--name: letters, digits, '-', '_' and '.', such as dtn")
+            raise BoxUsageError("--name: letters, digits, '-', '_' and '.', such as dtn")
         if self.address and not _is_address(self.address):
-            raise UsageError("--address: an IP address of this machine")
+            raise BoxUsageError("--address: an IP address of this machine")
         if not self.waybill.startswith(("https://", "http://")):
-            raise UsageError("--waybill: the address of the service, such as https://waybill.example.org")
+            raise BoxUsageError("--waybill: the address of the service, such as https://waybill.example.org")
         if not PAM_SERVICE.fullmatch(self.pam_service):
-            raise UsageError("--pam-service: the name of a file in /etc/pam.d")
+            raise BoxUsageError("--pam-service: the name of a file in /etc/pam.d")
         if not 1 <= self.hours <= 24 * 365:
-            raise UsageError("--hours: from 1 to 8760")
+            raise BoxUsageError("--hours: from 1 to 8760")
         self._check_ports()
         return self
 
     def _check_ports(self) -> None:
         if not all(1 <= port <= 65535 for port in (self.port, self.myproxy_port)) or self.port == self.myproxy_port:
-            raise UsageError("--port and --myproxy-port: two different ports from 1 to 65535")
+            raise BoxUsageError("--port and --myproxy-port: two different ports from 1 to 65535")
         first, last = self.data_range
         if not 1 <= first <= last <= 65535:
-            raise UsageError("--data-ports: two ports from 1 to 65535, such as 50000-51000")
+            raise BoxUsageError("--data-ports: two ports from 1 to 65535, such as 50000-51000")
         if any(first <= port <= last for port in (self.port, self.myproxy_port)):
-            raise UsageError("--data-ports: the other ports must not lie among them")
+            raise BoxUsageError("--data-ports: the other ports must not lie among them")
 
     @property
     def data_range(self) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class Settings:
         """Users have a branch of their own, so that no account name can be that of a host."""
         return f"{self.namespace}/OU=people/CN={name}"
 
-    def with_options(self, options: dict[str, Any]) -> Settings:
+    def with_options(self, options: dict[str, Any]) -> BoxSettings:
         """Replace the settings that an option gives (not None). The namespace stays that of the first setup."""
         known = {field.name for field in dataclasses.fields(self)}
         said = {name: value for name, value in options.items() if name in known and value is not None}
@@ -109,12 +109,12 @@ def new_namespace(host: str) -> str:
     return f"{OWN}{secrets.token_hex(4)}/OU={host}"
 
 
-def load(folder: Path) -> Settings | None:
+def load(folder: Path) -> BoxSettings | None:
     """The settings of the last setup; None: it did not come so far. Raises HostError."""
     path = folder / NAME
     try:
         document = json.loads(path.read_text())
-        return Settings(**document)
+        return BoxSettings(**document)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

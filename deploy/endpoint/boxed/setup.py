@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.endpoint.authority import Authority, Identity, serves
+from deploy.endpoint.authority import Authority, CertificateFiles, serves
 
 from . import services, settings
-from .errors import BoxError, HostError, UsageError
-from .record import Record
+from .errors import BoxError, BoxUsageError, HostError
+from .record import BoxRecord
 from .services import GRIDFTP, MYPROXY, Box, authority_certificates
-from .settings import Settings
+from .settings import BoxSettings
 from .waybill import Waybill, read_token
 
 INSTALLER = Path(__file__).parents[1] / "install-toolkit.sh"
@@ -36,7 +36,7 @@ _MAPPED = re.compile(r'"(?P<subject>[^"]+)" (?P<account>\S+)')
 def setup(options: argparse.Namespace) -> Iterator[str]:
     """Yields the changes, in words. Raises BoxError."""
     before = settings.load(options.folder)
-    wanted = (before or Settings()).with_options(vars(options)).checked()
+    wanted = (before or BoxSettings()).with_options(vars(options)).checked()
     service = _check(options, before, wanted)
     _install(options)
     with opened(options.folder, create=True) as record:
@@ -55,7 +55,7 @@ def setup(options: argparse.Namespace) -> Iterator[str]:
         yield from _what_now(settings.load(options.folder) or wanted, box, authority, published(record))
 
 
-def _check(options: argparse.Namespace, before: Settings | None, wanted: Settings) -> Waybill:
+def _check(options: argparse.Namespace, before: BoxSettings | None, wanted: BoxSettings) -> Waybill:
     """Check all that can be checked before anything is changed."""
     if before:
         _check_unchanged(before, wanted)
@@ -64,7 +64,7 @@ def _check(options: argparse.Namespace, before: Settings | None, wanted: Setting
     if wanted.systemd and not services.has_systemd():
         raise HostError("systemd does not run this machine: say --no-systemd, and start the servers with `box run`")
     if options.token_file is None:
-        raise UsageError("--token-file: a file with a token of the endpoint's owner, made by `waybill token NAME`")
+        raise BoxUsageError("--token-file: a file with a token of the endpoint's owner, made by `waybill token NAME`")
     for name in options.user or []:
         account(name)
     service = Waybill(wanted.waybill, read_token(options.token_file))
@@ -72,25 +72,25 @@ def _check(options: argparse.Namespace, before: Settings | None, wanted: Setting
     return service
 
 
-def _check_unchanged(before: Settings, wanted: Settings) -> None:
+def _check_unchanged(before: BoxSettings, wanted: BoxSettings) -> None:
     if before.endpoint_id and before.waybill.rstrip("/") != wanted.waybill.rstrip("/"):
-        raise UsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
+        raise BoxUsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
     if before.systemd != wanted.systemd:
-        raise UsageError("with or without systemd is decided once: `box remove` first")
+        raise BoxUsageError("with or without systemd is decided once: `box remove` first")
 
 
 def account(name: str) -> pwd.struct_passwd:
-    """An account that the endpoint can serve. Raises UsageError."""
+    """An account that the endpoint can serve. Raises BoxUsageError."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise UsageError(f"there is no account {name!r} on this machine") from None
+        raise BoxUsageError(f"there is no account {name!r} on this machine") from None
     if found.pw_uid == 0:
-        raise UsageError(f"{name!r} has all rights on this machine: its files are not served")
+        raise BoxUsageError(f"{name!r} has all rights on this machine: its files are not served")
     if os.geteuid() not in (0, found.pw_uid):
-        raise UsageError(f"only root can serve others: {name!r} is not the account that runs this")
+        raise BoxUsageError(f"only root can serve others: {name!r} is not the account that runs this")
     if not re.fullmatch(r"[A-Za-z0-9_.@-]+", name):
-        raise UsageError(f"{name!r}: such an account name does not fit into a certificate")
+        raise BoxUsageError(f"{name!r}: such an account name does not fit into a certificate")
     return found
 
 
@@ -106,16 +106,16 @@ def _install(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def opened(folder: Path, *, create: bool) -> Iterator[Record]:
+def opened(folder: Path, *, create: bool) -> Iterator[BoxRecord]:
     """The record of this box, locked. Raises HostError."""
-    record = Record(folder, create=create)
+    record = BoxRecord(folder, create=create)
     try:
         yield record
     finally:
         record.close()
 
 
-def _check_ports(box: Box, before: Settings | None) -> None:
+def _check_ports(box: Box, before: BoxSettings | None) -> None:
     for name, option, port in (
         (GRIDFTP, "--port", box.settings.port),
         (MYPROXY, "--myproxy-port", box.settings.myproxy_port),
@@ -144,11 +144,11 @@ def runs_in_foreground(folder: Path) -> bool:
     return False
 
 
-def keep(record: Record, box: Box) -> None:
+def keep(record: BoxRecord, box: Box) -> None:
     record.file(box.folder / settings.NAME, box.settings.text())
 
 
-def _make_files(record: Record, box: Box) -> Authority:
+def _make_files(record: BoxRecord, box: Box) -> Authority:
     owner = services.myproxy_owner()
     authority = box.authority(record)
     record.own(authority.ca_key, 0o600, owner)
@@ -167,17 +167,19 @@ def _make_files(record: Record, box: Box) -> Authority:
     return authority
 
 
-def published(record: Record) -> str:
+def published(record: BoxRecord) -> str:
     """The names of the files that the operator of Waybill needs, also of those that a removal has begun with."""
     return " ".join(sorted(path.name for path in record.paths if path.parent == authority_certificates(record.root)))
 
 
-def host_identities(box: Box) -> list[Identity]:
+def host_identities(box: Box) -> list[CertificateFiles]:
     """The host certificates of GridFTP and MyProxy: each runs as an account of its own."""
-    return [Identity(box.host / f"{name}.pem", box.host / f"{name}.key") for name in ("gridftp", "myproxy")]
+    return [CertificateFiles(box.host / f"{name}.pem", box.host / f"{name}.key") for name in ("gridftp", "myproxy")]
 
 
-def make_host_certificates(record: Record, box: Box, authority: Authority, *, anew: bool = False) -> list[Identity]:
+def make_host_certificates(
+    record: BoxRecord, box: Box, authority: Authority, *, anew: bool = False
+) -> list[CertificateFiles]:
     """Replace certificates that are missing, for another host, or expire soon; returns those that were created."""
     made = []
     for identity, owner in zip(host_identities(box), (None, services.myproxy_owner()), strict=True):
@@ -190,7 +192,7 @@ def make_host_certificates(record: Record, box: Box, authority: Authority, *, an
     return made
 
 
-def _make_pam(record: Record, box: Box) -> None:
+def _make_pam(record: BoxRecord, box: Box) -> None:
     """Our own PAM service, unless the machine has one of this name: that one is used, and not changed."""
     if box.pam_file.exists() and not record.has(box.pam_file):
         return
@@ -205,12 +207,12 @@ def users(box: Box) -> dict[str, str]:
     return {found["subject"]: found["account"] for line in lines if (found := _MAPPED.fullmatch(line))}
 
 
-def add_users(record: Record, box: Box, names: Iterable[str]) -> None:
+def add_users(record: BoxRecord, box: Box, names: Iterable[str]) -> None:
     mapped = users(box) | {box.settings.user_subject(name): account(name).pw_name for name in names}
     write_users(record, box, mapped)
 
 
-def write_users(record: Record, box: Box, mapped: dict[str, str]) -> None:
+def write_users(record: BoxRecord, box: Box, mapped: dict[str, str]) -> None:
     """Write the gridmap. Both servers read it at each login, so it is valid at once."""
     record.file(box.gridmap, "".join(f'"{subject}" {name}\n' for subject, name in mapped.items()))
 
@@ -218,7 +220,7 @@ def write_users(record: Record, box: Box, mapped: dict[str, str]) -> None:
 # ---- systemd
 
 
-def start(record: Record, box: Box) -> None:
+def start(record: BoxRecord, box: Box) -> None:
     """Write, enable and start the units; restart them where anything has changed. Then check that they answer."""
     for name, text in box.units().items():
         record.file(services.UNITS / f"{name}.service", text)
@@ -243,7 +245,7 @@ def wait_until_ready(box: Box) -> None:
 # ---- the service
 
 
-def _register(record: Record, box: Box, service: Waybill, before: Settings | None) -> bool:
+def _register(record: BoxRecord, box: Box, service: Waybill, before: BoxSettings | None) -> bool:
     """Register; returns whether the service had to change anything. `registering` is true until the id is written."""
     wanted = box.settings
     if not wanted.endpoint_id:
@@ -257,7 +259,7 @@ def _register(record: Record, box: Box, service: Waybill, before: Settings | Non
     return changed
 
 
-def _what_now(wanted: Settings, box: Box, authority: Authority, trusted: str) -> Iterator[str]:
+def _what_now(wanted: BoxSettings, box: Box, authority: Authority, trusted: str) -> Iterator[str]:
     yield f"Registered at {wanted.waybill} as {wanted.endpoint_id}"
     yield f"Users activate it with their passwords here, by MyProxy {wanted.myproxy_server}"
     yield f"Users: {', '.join(users(box).values()) or 'none yet: box user add NAME'}"

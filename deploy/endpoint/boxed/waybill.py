@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .errors import UsageError, WaybillError
-from .settings import Settings
+from .errors import BoxUsageError, WaybillError
+from .settings import BoxSettings
 
 SECONDS = 30
 #: The most characters of a token, and octets of an answer; more is a mistake.
@@ -19,16 +19,16 @@ MAX_TOKEN, MAX_ANSWER = 4096, 1 << 20
 
 
 def read_token(path: Path) -> str:
-    """Raises UsageError."""
+    """Raises BoxUsageError."""
     try:
         with path.open("rb") as file:
             token = file.read(MAX_TOKEN + 1).decode("ascii").strip()
     except OSError as error:
-        raise UsageError(f"--token-file: {path}: {error.strerror}") from error
+        raise BoxUsageError(f"--token-file: {path}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise UsageError(f"--token-file: {path} does not hold a token") from None
+        raise BoxUsageError(f"--token-file: {path} does not hold a token") from None
     if not token or len(token) > MAX_TOKEN or any(not letter.isprintable() or letter == " " for letter in token):
-        raise UsageError(f"--token-file: {path} does not hold a token: one line, as `waybill token NAME` prints it")
+        raise BoxUsageError(f"--token-file: {path} does not hold a token: one line, as `waybill token NAME` prints it")
     return token
 
 
@@ -69,7 +69,7 @@ class Waybill:
             raise
         return found
 
-    def register(self, settings: Settings, before: Settings | None) -> tuple[str, bool]:
+    def register(self, settings: BoxSettings, before: BoxSettings | None) -> tuple[str, bool]:
         """Register the endpoint as it is; returns its id, and whether anything had to be changed.
 
         It is found by its id, or by its name where a setup was interrupted before it wrote the id.
@@ -86,7 +86,7 @@ class Waybill:
             return str(found["id"]), self._update(found, settings, settings)
         return str(self.call("POST", "/endpoint", _document(settings) | {"DATA": [_server(settings)]})["id"]), True
 
-    def _update(self, found: dict[str, Any], settings: Settings, before: Settings) -> bool:
+    def _update(self, found: dict[str, Any], settings: BoxSettings, before: BoxSettings) -> bool:
         """Change the fields that a box sets. Names, texts and further servers stay as their owner made them."""
         reference = f"/endpoint/{found['id']}"
         ours: dict[str, object] = {"public": settings.public, "myproxy_server": settings.myproxy_server}
@@ -103,7 +103,7 @@ class Waybill:
             self.call("POST", f"{reference}/server", _server(settings))
         return True
 
-    def own(self, settings: Settings) -> str:
+    def own(self, settings: BoxSettings) -> str:
         """The id of an endpoint of this name with this server; "" when there is none."""
         found = self.find(settings.name)
         return str(found["id"]) if found and _matching(found["DATA"], settings) else ""
@@ -126,7 +126,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _document(settings: Settings) -> dict[str, Any]:
+def _document(settings: BoxSettings) -> dict[str, Any]:
     return {
         "DATA_TYPE": "endpoint",
         "name": settings.name,
@@ -136,11 +136,11 @@ def _document(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _server(settings: Settings) -> dict[str, Any]:
+def _server(settings: BoxSettings) -> dict[str, Any]:
     return {"DATA_TYPE": "server", "hostname": settings.host, "port": settings.port, "scheme": "gsiftp"}
 
 
-def _matching(servers: list[dict[str, Any]], settings: Settings) -> dict[str, Any] | None:
+def _matching(servers: list[dict[str, Any]], settings: BoxSettings) -> dict[str, Any] | None:
     """The server that has the address of these settings."""
     wanted = _server(settings)
     return next((one for one in servers if all(one.get(name) == value for name, value in wanted.items())), None)

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from .home import NAME, Home, default_folder
+from .home import NAME, AgentHome, default_folder
 
 LABEL = "org.waybill.connect"
 TASK = "Waybill Connect"
 #: Seconds for a program of the system.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 #: EX_CONFIG: the service has refused the agent, and starting it again does not help.
 REFUSED = 78
 
@@ -26,27 +26,27 @@ class AutostartError(Exception):
     """The system refuses; the text is for the person."""
 
 
-def command(home: Home) -> list[str]:
+def command(home: AgentHome) -> list[str]:
     """The command that starts the agent. The program is copied beside its settings: the download may be moved away."""
     if not home.program.exists():
         raise AutostartError("--install-service works with the one-file program waybill-connect.pyz only.")
     return [_python(), str(home.program), "--config", str(home.folder), "--run"]
 
 
-def suffix(home: Home) -> str:
+def suffix(home: AgentHome) -> str:
     """The part of a unit's name by which each folder of settings has a unit of its own; "" for the default folder."""
     folder = home.folder.resolve()
     return "" if folder == default_folder().resolve() else f"-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
 
-def install(home: Home) -> str:
+def install(home: AgentHome) -> str:
     """Install and start it; returns a sentence. Raises AutostartError, OSError."""
     if sys.platform == "win32":
         return _install_task(home)
     return _install_launchd(home) if sys.platform == "darwin" else _install_systemd(home)
 
 
-def remove(home: Home) -> bool:
+def remove(home: AgentHome) -> bool:
     """Whether there was anything to remove for these settings. Raises OSError."""
     if sys.platform == "win32":
         return _try("schtasks", "/Delete", "/F", "/TN", TASK + suffix(home))
@@ -88,12 +88,12 @@ def _escaped(word: str) -> str:
     return word
 
 
-def unit_path(home: Home) -> Path:
+def unit_path(home: AgentHome) -> Path:
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return base / "systemd" / "user" / f"{NAME}{suffix(home)}.service"
 
 
-def _install_systemd(home: Home) -> str:
+def _install_systemd(home: AgentHome) -> str:
     if shutil.which("systemctl") is None:
         raise AutostartError("This system has no systemd. Use --start, for example from cron at @reboot.")
     path = unit_path(home)
@@ -124,11 +124,11 @@ def plist(words: Sequence[str], log: str, label: str = LABEL) -> bytes:
     )
 
 
-def _plist(home: Home) -> Path:
+def _plist(home: AgentHome) -> Path:
     return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}{suffix(home)}.plist"
 
 
-def _install_launchd(home: Home) -> str:
+def _install_launchd(home: AgentHome) -> str:
     path = _plist(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(plist(command(home), str(home.folder / "launchd.log"), path.stem))
@@ -181,7 +181,7 @@ def _windows_user() -> str:
     return f"{domain}\\{name}" if domain else name
 
 
-def _install_task(home: Home) -> str:
+def _install_task(home: AgentHome) -> str:
     name, path = TASK + suffix(home), home.folder / "task.xml"
     path.write_bytes(task(command(home), _windows_user()))
     try:
@@ -205,7 +205,7 @@ def _python() -> str:
 
 def _do(*words: str) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AutostartError(f"{words[0]} cannot be run: {error}") from None
     if done.returncode:

@@ -22,7 +22,7 @@ IS_WINDOWS = os.name == "nt"
 REPLACE_SECONDS = 1.0
 
 
-class HomeError(Exception):
+class AgentHomeError(Exception):
     """The folder is missing, damaged or in use; the text is for the person."""
 
 
@@ -35,7 +35,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / NAME
 
 
-class Settings:
+class AgentSettings:
     """The decisions of setup."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Settings:
         }
 
     @classmethod
-    def read(cls, document: Any) -> Settings:
+    def read(cls, document: Any) -> AgentSettings:
         """Raises KeyError, TypeError, ValueError."""
         roots = [RootPart(str(one["path"]), str(one["name"]), bool(one["writable"])) for one in document["roots"]]
         service = ServiceAddress(str(document["service"]), tuple(map(str, document["pins"])))
@@ -63,8 +63,8 @@ class Settings:
         return cls(service, str(document["endpoint_id"]), str(document["endpoint_name"]), roots, renewed)
 
 
-class Home:
-    """The folder and its files. Raises HomeError and OSError."""
+class AgentHome:
+    """The folder and its files. Raises AgentHomeError and OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,15 +90,19 @@ class Home:
 
     # ---- settings and identity
 
-    def settings(self) -> Settings:
+    def settings(self) -> AgentSettings:
         if not self.exists:
-            raise HomeError("This computer is not set up yet: get a setup key from the service, then use --setup KEY.")
+            raise AgentHomeError(
+                "This computer is not set up yet: get a setup key from the service, then use --setup KEY."
+            )
         try:
-            return Settings.read(json.loads(self._settings.read_text("utf-8")))
+            return AgentSettings.read(json.loads(self._settings.read_text("utf-8")))
         except (ValueError, KeyError, TypeError):
-            raise HomeError(f"{self._settings} is damaged: set this computer up again with a new setup key.") from None
+            raise AgentHomeError(
+                f"{self._settings} is damaged: set this computer up again with a new setup key."
+            ) from None
 
-    def write_settings(self, settings: Settings) -> None:
+    def write_settings(self, settings: AgentSettings) -> None:
         self._write(self._settings, json.dumps(settings.document(), indent=2) + "\n")
 
     def identity(self) -> AgentIdentity:
@@ -106,7 +110,7 @@ class Home:
             key = AgentKey.from_pem(self._key.read_text("ascii"))
             return AgentIdentity(key, self._chain.read_text("ascii"))
         except (OSError, ValueError, KeyFileError):
-            raise HomeError(f"The key in {self.folder} cannot be read: set this computer up again.") from None
+            raise AgentHomeError(f"The key in {self.folder} cannot be read: set this computer up again.") from None
 
     def next_key(self) -> AgentKey:
         """The key for a setup. It is on the disk before it is sent, so that a setup whose answer is lost can be
@@ -170,7 +174,7 @@ def _replace(name: str, path: Path) -> None:
 class Lock:
     """Held by the one agent that runs with a folder. The system releases it when the process ends, however it does."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: AgentHome) -> None:
         self._path = home.folder / "agent.lock"
         self._file: IO[bytes] | None = None
 

@@ -11,7 +11,7 @@ import time
 
 from endpoints.gridftp.server.data.files_moved import FileMoved, FileUnderWay
 
-from .home import Home
+from .home import AgentHome
 
 #: Octets of one log file, and how many older ones are kept.
 LOG_OCTETS, LOGS_KEPT = 1 << 20, 3
@@ -34,7 +34,7 @@ class _PrivateLog(logging.handlers.RotatingFileHandler):
         """A line that a full disk does not take is lost; the agent goes on, and writes no traceback for each line."""
 
 
-def begin(home: Home, *, on_terminal: bool) -> None:
+def begin(home: AgentHome, *, on_terminal: bool) -> None:
     """Write to the log file from now on, and to standard error where a person reads it."""
     file = _PrivateLog(str(home.log), maxBytes=LOG_OCTETS, backupCount=LOGS_KEPT, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))

@@ -18,10 +18,10 @@ from endpoints.gridftp.server import RootPart
 
 from . import autostart, journal, roots, service_requests
 from .autostart import AutostartError
-from .home import Home, HomeError, Lock, Settings, default_folder
+from .home import AgentHome, AgentHomeError, AgentSettings, Lock, default_folder
 from .keys import AgentIdentity
 from .roots import RootError
-from .running import Agent
+from .running import AgentProcess
 from .service_requests import RequestFailedError
 from .setup_key import SetupKey, SetupKeyFormatError
 
@@ -37,10 +37,10 @@ class ProgramError(Exception):
 
 def main(version: str, arguments: list[str] | None = None) -> int:
     options = parser(version).parse_args(arguments)
-    home = Home(Path(options.config).expanduser() if options.config else default_folder())
+    home = AgentHome(Path(options.config).expanduser() if options.config else default_folder())
     try:
         return _chosen(options)(options, home, version)
-    except (ProgramError, HomeError, RootError, SetupKeyFormatError, RequestFailedError, AutostartError) as error:
+    except (ProgramError, AgentHomeError, RootError, SetupKeyFormatError, RequestFailedError, AutostartError) as error:
         _say(str(error))
     except OSError as error:
         _say(f"{error.strerror or error}{': ' + str(error.filename) if error.filename else ''}")
@@ -73,7 +73,7 @@ def parser(version: str) -> argparse.ArgumentParser:
     return found
 
 
-def _chosen(options: argparse.Namespace) -> Callable[[argparse.Namespace, Home, str], int]:
+def _chosen(options: argparse.Namespace) -> Callable[[argparse.Namespace, AgentHome, str], int]:
     commands = {
         "start": _start, "status": _status, "stop": _stop, "pause": _pause, "resume": _resume,
         "install_service": _install, "uninstall": _uninstall,
@@ -86,7 +86,7 @@ def _chosen(options: argparse.Namespace) -> Callable[[argparse.Namespace, Home, 
 # ---- setup
 
 
-def _set_up(options: argparse.Namespace, home: Home, version: str) -> int:
+def _set_up(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     key = SetupKey.parse(sys.stdin.read() if options.setup == "-" else options.setup)
     served = _served(options)
     home.make()
@@ -95,7 +95,7 @@ def _set_up(options: argparse.Namespace, home: Home, version: str) -> int:
         pair = home.next_key()
         found = service_requests.set_up(key, pair, version)
         home.keep(AgentIdentity(pair, str(found["chain"])))
-        settings = Settings(
+        settings = AgentSettings(
             key.service, str(found["endpoint_id"]), str(found["endpoint_name"]), served, float(found["time"])
         )
         home.write_settings(settings)
@@ -117,10 +117,10 @@ def _served(options: argparse.Namespace) -> list[RootPart]:
     return roots.parts(options.root, options.read_only)
 
 
-def _refuse_other(home: Home, key: SetupKey) -> None:
+def _refuse_other(home: AgentHome, key: SetupKey) -> None:
     if not home.exists:
         return
-    with contextlib.suppress(HomeError):
+    with contextlib.suppress(AgentHomeError):
         settings = home.settings()
         if settings.endpoint_id != key.endpoint:
             raise ProgramError(
@@ -129,14 +129,14 @@ def _refuse_other(home: Home, key: SetupKey) -> None:
             )
 
 
-def _keep_program(home: Home) -> None:
+def _keep_program(home: AgentHome) -> None:
     """A copy of this program beside its settings, for --start and --install-service."""
     here = Path(sys.argv[0])
     if zipfile.is_zipfile(str(here)) and here.resolve() != home.program.resolve():
         shutil.copyfile(str(here), str(home.program))
 
 
-def _say_roots(settings: Settings, home: Home) -> None:
+def _say_roots(settings: AgentSettings, home: AgentHome) -> None:
     _say("It serves, and nothing else:")
     for line in roots.shown(settings.roots):
         _say(f"  {line}")
@@ -148,7 +148,7 @@ def _say_roots(settings: Settings, home: Home) -> None:
 # ---- running
 
 
-def _run(options: argparse.Namespace, home: Home, version: str) -> int:
+def _run(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     settings = home.settings()
     if options.root or options.read_only:
         settings.roots = roots.parts(options.root, options.read_only)
@@ -156,7 +156,7 @@ def _run(options: argparse.Namespace, home: Home, version: str) -> int:
     with _locked(home):
         _forget(home.stop_request)
         journal.begin(home, on_terminal=sys.stderr is not None and sys.stderr.isatty())
-        agent = Agent(home, version)
+        agent = AgentProcess(home, version)
         for name in ("SIGTERM", "SIGINT", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), lambda *_: agent.stop())
@@ -166,7 +166,7 @@ def _run(options: argparse.Namespace, home: Home, version: str) -> int:
     return status
 
 
-def _start(options: argparse.Namespace, home: Home, version: str) -> int:
+def _start(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     home.settings()
     if Lock(home).is_held():
         raise ProgramError("It runs already.")
@@ -183,7 +183,7 @@ def _start(options: argparse.Namespace, home: Home, version: str) -> int:
     return _status(options, home, version)
 
 
-def _has_reported(home: Home, begun: float) -> bool:
+def _has_reported(home: AgentHome, begun: float) -> bool:
     """Whether the agent that was started is connected, or will try again. One that is refused ends."""
     state = home.state()
     return state.get("since", 0) >= begun and str(state.get("status")).startswith(
@@ -191,7 +191,7 @@ def _has_reported(home: Home, begun: float) -> bool:
     )
 
 
-def _ended(home: Home) -> str:
+def _ended(home: AgentHome) -> str:
     reason = str(home.state().get("status", "")).partition(": ")[2]
     return reason or f"It did not start; the log is {home.log}."
 
@@ -207,7 +207,7 @@ def _detached(words: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _status(options: argparse.Namespace, home: Home, version: str) -> int:
+def _status(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     settings = home.settings()
     _say(f"Endpoint:  {settings.endpoint_name} ({settings.endpoint_id})")
     _say(f"Service:   {settings.service.url}")
@@ -223,7 +223,7 @@ def _status(options: argparse.Namespace, home: Home, version: str) -> int:
     return OK if status == "connected" else FAILED
 
 
-def _stop(options: argparse.Namespace, home: Home, version: str) -> int:
+def _stop(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     lock = Lock(home)
     if not lock.is_held():
         _say("It does not run.")
@@ -238,14 +238,14 @@ def _stop(options: argparse.Namespace, home: Home, version: str) -> int:
     return OK
 
 
-def _pause(options: argparse.Namespace, home: Home, version: str) -> int:
+def _pause(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     home.settings()
     home.pause_request.touch()
     _say("Paused: transfers wait until --resume.")
     return OK
 
 
-def _resume(options: argparse.Namespace, home: Home, version: str) -> int:
+def _resume(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     _forget(home.pause_request)
     _say("Transfers go on.")
     return OK
@@ -254,7 +254,7 @@ def _resume(options: argparse.Namespace, home: Home, version: str) -> int:
 # ---- service of the system
 
 
-def _install(options: argparse.Namespace, home: Home, version: str) -> int:
+def _install(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     home.settings()
     if Lock(home).is_held():
         _stop(options, home, version)
@@ -262,7 +262,7 @@ def _install(options: argparse.Namespace, home: Home, version: str) -> int:
     return OK
 
 
-def _uninstall(options: argparse.Namespace, home: Home, version: str) -> int:
+def _uninstall(options: argparse.Namespace, home: AgentHome, version: str) -> int:
     settings = home.settings() if home.exists else None
     removed = autostart.remove(home)
     if home.folder.exists():
@@ -280,7 +280,7 @@ def _uninstall(options: argparse.Namespace, home: Home, version: str) -> int:
 
 
 @contextlib.contextmanager
-def _locked(home: Home):  # type: ignore[no-untyped-def]
+def _locked(home: AgentHome):  # type: ignore[no-untyped-def]
     home.make()
     lock = Lock(home)
     if not lock.take():

@@ -11,7 +11,7 @@ from pathlib import Path
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
 
 from . import journal, service_requests
-from .home import Home, Settings
+from .home import AgentHome, AgentSettings
 from .journal import log
 from .own_address import own_address
 from .service_requests import RequestFailedError
@@ -29,12 +29,12 @@ LEAST_UPKEEP_SECONDS = 600.0
 LIMITS = ServerLimits(sessions=80, sessions_per_address=80)
 
 
-class Agent:
+class AgentProcess:
     """Runs until `stop`, or until the service refuses it for good."""
 
-    def __init__(self, home: Home, version: str) -> None:
+    def __init__(self, home: AgentHome, version: str) -> None:
         self._home, self._version = home, version
-        self._settings: Settings = home.settings()
+        self._settings: AgentSettings = home.settings()
         self._stopping = threading.Event()
         self._paused = home.pause_request.exists()
         self._status = ""
@@ -167,7 +167,7 @@ class Agent:
         return True
 
 
-def _in_words(status: str, settings: Settings) -> str:
+def _in_words(status: str, settings: AgentSettings) -> str:
     word, _, reason = status.partition(": ")
     if word == "connecting":
         return f"Connecting to {settings.service.host} ..."

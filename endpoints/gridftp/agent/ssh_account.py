@@ -20,7 +20,7 @@ from endpoints.gridftp.server.stdio import allow_many_files, copy_input, copy_ou
 from .tunnel import octet_stream
 from .tunnel.bridge import CONTROL_WINDOW, Bridge, attach
 from .tunnel.frames import FrameError
-from .tunnel.multiplexer import Channel, Ended, Multiplexer
+from .tunnel.multiplexer import Ended, Multiplexer, TunnelChannel
 
 #: Octets that the service may send in a new channel before it is accepted: a login takes no round trip more.
 EARLY_CREDIT = 4096
@@ -68,7 +68,7 @@ class SessionStream(asyncio.Protocol):
 
     # ---- channels
 
-    def _opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+    def _opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         if content.get("kind") != "control":
             channel.refuse(Ended.FORBIDDEN, "control channels only")
             return
@@ -77,7 +77,7 @@ class SessionStream(asyncio.Protocol):
         self._servings.add(serving)
         serving.add_done_callback(self._servings.discard)
 
-    async def _serve(self, channel: Channel, bridge: Bridge) -> None:
+    async def _serve(self, channel: TunnelChannel, bridge: Bridge) -> None:
         try:
             near, far = socket.socketpair()
         except OSError as error:  # no descriptor is left

@@ -11,7 +11,7 @@ from .limits import ServerLimits
 _NETWORK = 64
 
 
-class Admission:
+class SessionLimits:
     """Counts sessions by client address. Not safe for threads: its owner has a lock.
 
     Without a fixed share (`ServerLimits.sessions_per_address`) an address may have as many sessions as places are

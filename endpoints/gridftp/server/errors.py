@@ -1,11 +1,11 @@
 """The errors of a session, and their replies.
 
     ServerError
-    ├── RefusedError   a command that cannot be done as it was sent: its reply code and text
-    ├── DataError      the data channel: not opened (425), broken or stalled (426)
-    └── AbortedError   ABOR, or the client is gone
-    ClientGoneError    the client reads no replies any more: ends the session
-    WireError          the control channel is not what it must be: ends the session
+    ├── CommandRefusedError   a command that cannot be done as it was sent: its reply code and text
+    ├── DataError             the data channel: not opened (425), broken or stalled (426)
+    └── AbortedError          ABOR, or the client is gone
+    ClientGoneError           the client reads no replies any more: ends the session
+    WireError                 the control channel is not what it must be: ends the session
 
 Refusals of the operating system remain OSErrors; `os_error_reply` makes their replies.
 """
@@ -25,7 +25,7 @@ class ServerError(Exception):
         self.text = text
 
 
-class RefusedError(ServerError):
+class CommandRefusedError(ServerError):
     """A command that cannot be done as it was sent."""
 
 

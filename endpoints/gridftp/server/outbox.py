@@ -21,10 +21,10 @@ _CLOSE_SECONDS = 5.0
 class Outbox:
     """Filled by the worker, emptied by the loop. A hand-over costs more than a small file, and so there are few."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, patience: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, timeout: float) -> None:
         self._loop = loop
         self._transport = transport
-        self._patience = patience
+        self._timeout = timeout
         self._parts: list[bytes] = []
         self._size = 0
         self._oldest = 0.0
@@ -51,7 +51,7 @@ class Outbox:
         data = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
-        if not self._room.wait(self._patience):
+        if not self._room.wait(self._timeout):
             self.close()
             raise ClientGoneError
         self._call(self._write, data)

@@ -14,7 +14,7 @@ from typing import Any
 from endpoints.gridftp.facts import FACTS
 
 from . import peers
-from .admission import Admission
+from .admission import SessionLimits
 from .control import ControlProtocol
 from .data.connector import DataConnector, OpenRelayed, PortRange
 from .data.files_moved import OnFile, OnProgress
@@ -78,7 +78,7 @@ class GridFtpServer:
         self._on_file, self._on_progress = on_file, on_progress
         self._admits = peers.own_account if own_account else peers.everybody
         self._sessions: dict[ControlProtocol, str] = {}
-        self._admission = Admission(self._limits)
+        self._admission = SessionLimits(self._limits)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None

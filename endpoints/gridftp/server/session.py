@@ -16,14 +16,14 @@ from .data.connector import DataConnector, OpenRelayed
 from .data.files_moved import OnFile, OnProgress, TellOctets, tell_nobody
 from .data.progress import MarkerIntervals
 from .data.receive import BUFFER_SIZE
-from .errors import RefusedError
+from .errors import CommandRefusedError
 from .interrupt import Interrupt
 from .limits import ServerLimits
 from .outbox import Outbox
 from .peers import everybody
 from .roots.root import Root, normalize
 from .security.control_security import ControlSecurity
-from .security.data_protection import DataProtection
+from .security.data_protection import DataProtectionSettings
 from .security.gss import GssAcceptor
 from .wires import ClearWire
 
@@ -55,7 +55,7 @@ class Service:
 
 
 @dataclass
-class Restart:
+class RestartMarker:
     """The argument of REST, for the next transfer only: the ranges that need not be sent again.
 
     bad: REST was refused, and so the next transfer is refused too.
@@ -83,7 +83,7 @@ class ServerSession:
             self.interrupt,
             outbox.flush,
             service.data_connector,
-            DataProtection(trust=service.trust),
+            DataProtectionSettings(trust=service.trust),
             service.open_relayed,
             service.admits,
         )
@@ -106,7 +106,7 @@ class ServerSession:
         self.facts: frozenset[str] = frozenset(service.facts)
         self.intervals = MarkerIntervals()
         self.checksum_interval = 0.0
-        self.restart: Restart | None = None
+        self.restart: RestartMarker | None = None
         self.rename_from: bytes | None = None
         self.link_target = b""
         #: For the command that runs; set by the session's worker.
@@ -125,13 +125,13 @@ class ServerSession:
         self.identity, self.protected = identity, True
 
     def path(self, argument: bytes) -> bytes:
-        """A client's path, normalized. Raises RefusedError where the argument is empty."""
+        """A client's path, normalized. Raises CommandRefusedError where the argument is empty."""
         if not argument:
-            raise RefusedError(501, "A path is needed.")
+            raise CommandRefusedError(501, "A path is needed.")
         return normalize(argument, self.current)
 
     def path_to_change(self, argument: bytes) -> bytes:
-        """The path of something that is to be made, changed or removed. Raises OSError, RefusedError."""
+        """The path of something that is to be made, changed or removed. Raises OSError, CommandRefusedError."""
         self.require_writable()
         path = self.path(argument)
         self.service.root.require_writable(path)
@@ -146,8 +146,8 @@ class ServerSession:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     def take_restart(self) -> RangeSet:
-        """The ranges of REST, which count once. Raises RefusedError where REST was refused."""
-        restart, self.restart = self.restart or Restart(), None
+        """The ranges of REST, which count once. Raises CommandRefusedError where REST was refused."""
+        restart, self.restart = self.restart or RestartMarker(), None
         if restart.bad:
-            raise RefusedError(501, "The REST before this command was refused.")
+            raise CommandRefusedError(501, "The REST before this command was refused.")
         return restart.ranges

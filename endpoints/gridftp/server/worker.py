@@ -13,7 +13,7 @@ from endpoints.gridftp.commands import CONTROL
 from .commands import COMMANDS, ServerCommand
 from .commands.data_addresses import connect_ahead
 from .data.file_watch import FileWatch
-from .errors import ClientGoneError, RefusedError, ServerError, os_error_reply
+from .errors import ClientGoneError, CommandRefusedError, ServerError, os_error_reply
 from .outbox import Outbox
 from .session import ServerSession
 from .wires import ClearWire
@@ -145,11 +145,11 @@ class SessionWorker:
 
     def _check(self, command: ServerCommand | None, line: bytes) -> None:
         if command is None:
-            raise RefusedError(500, "Command not understood.")
+            raise CommandRefusedError(500, "Command not understood.")
         if not (self.session.logged_in or command.before_login):
-            raise RefusedError(530, "Please login with USER and PASS.")
+            raise CommandRefusedError(530, "Please login with USER and PASS.")
         if CONTROL.search(line):
-            raise RefusedError(501, "A control character cannot be part of a command.")
+            raise CommandRefusedError(501, "A control character cannot be part of a command.")
 
     def _fail(self, command: ServerCommand | None) -> None:
         """The rule of failing files: see the package. The reply goes first: it says more than a closed connection."""

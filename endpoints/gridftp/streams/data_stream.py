@@ -20,13 +20,13 @@ from endpoints.gridftp.requests.passive import passive_port
 from identity.gsi.printable import error_text
 
 from .protection import protect
-from .tls_streams import DataConnection
+from .tls_streams import ClientDataConnection
 
 
 class DataStream:
     """The data connection of one RETR or STOR, and the answer to the command."""
 
-    def __init__(self, answer: asyncio.Task[Reply], connection: DataConnection) -> None:
+    def __init__(self, answer: asyncio.Task[Reply], connection: ClientDataConnection) -> None:
         self._answer = answer
         self._connection = connection
         answer.add_done_callback(self._stop_after_refusal)
@@ -105,14 +105,16 @@ class DataStream:
             await self._answer
 
 
-async def _give_up(connecting: asyncio.Task[DataConnection]) -> None:
+async def _give_up(connecting: asyncio.Task[ClientDataConnection]) -> None:
     """Close a connection that is not wanted any more, or stop connecting."""
     connecting.cancel()
     with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError, FaultError):
         (await connecting).abort()
 
 
-async def _agreed(session: GridFTPSession, context: ssl.SSLContext | None) -> Callable[[], Awaitable[DataConnection]]:
+async def _agreed(
+    session: GridFTPSession, context: ssl.SSLContext | None
+) -> Callable[[], Awaitable[ClientDataConnection]]:
     """Agree with the server on a data connection in MODE S; the function opens our end of it."""
     connection = session.connection
     if connection.relayed_data is not None:
@@ -124,10 +126,10 @@ async def _agreed(session: GridFTPSession, context: ssl.SSLContext | None) -> Ca
     if connection.forward_data is not None:
         return partial(connection.forward_data, port)
     tls = connection.data_tls() if connection.data_tls is not None else context
-    return partial(DataConnection.open, connection.peer_host, port, tls)
+    return partial(ClientDataConnection.open, connection.peer_host, port, tls)
 
 
-async def _connect(way: Callable[[], Awaitable[DataConnection]]) -> DataConnection:
+async def _connect(way: Callable[[], Awaitable[ClientDataConnection]]) -> ClientDataConnection:
     async with asyncio.timeout(CONNECT_TIMEOUT):
         return await way()
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
-from endpoints.gridftp.session_settings import RefusedError, SessionSettings, apply
+from endpoints.gridftp.session_settings import SessionSettings, SettingRefusedError, apply
 from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
 
@@ -43,7 +43,7 @@ async def protect(session: GridFTPSession, *, encrypt: bool) -> ssl.SSLContext |
         try:
             await apply(session, SessionSettings(key.name, b"A", b"P"), key)
             return context_of(key)
-        except RefusedError:
+        except SettingRefusedError:
             pass
     if encrypt:
         raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, scope=FaultScope.ENDPOINT, advice=NOT_ENCRYPTED))

@@ -23,14 +23,14 @@ class TlsClient(NamedTuple):
     certificate: bytes | None = None
 
 
-class DataConnection:
+class ClientDataConnection:
     """A connected socket. Raises OSError (ssl.SSLError too)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> DataConnection:
+    async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> ClientDataConnection:
         """tls: None: in clear."""
         reader, writer = await asyncio.open_connection(host, port, limit=PIECE)
         if tls is None:
@@ -67,11 +67,11 @@ class RelayedData(Protocol):
 
     token: str
 
-    async def open(self) -> DataConnection:
+    async def open(self) -> ClientDataConnection:
         """Our end, once the server has connected to its own. Raises FaultError, OSError."""
 
 
-class _TlsConnection(DataConnection):
+class _TlsConnection(ClientDataConnection):
     """TLS as the end that connects."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: TlsClient) -> None:

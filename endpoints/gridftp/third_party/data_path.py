@@ -38,21 +38,21 @@ DataAddress = tuple[str, int]
 RELAY: DataAddress = ("relay", 0)
 
 
-class Entrance(NamedTuple):
+class RelayPort(NamedTuple):
     """A port of the relay, from one PASV to the next one. token: by which the agent is joined with it."""
 
     token: str
     address: DataAddress
 
 
-class Entrances(Protocol):
+class RelayPorts(Protocol):
     """The ports of the relay for one pair. Each PASV takes a new one, so that a late connection meets nobody."""
 
     @property
     def exhausted(self) -> bool:
         """Whether `take` has found none: the pair must be given up."""
 
-    def take(self) -> Entrance | None:
+    def take(self) -> RelayPort | None:
         """A port that is open now."""
 
     def close(self, address: DataAddress) -> None:
@@ -101,7 +101,7 @@ class DataPath:
     token: str = ""
     entrance: DataAddress | None = None
 
-    def at_next(self, entrances: Entrances | None) -> DataPath:
+    def at_next(self, entrances: RelayPorts | None) -> DataPath:
         """The path through the next port of the relay, where there are any."""
         found = entrances.take() if entrances else None
         return replace(self, token=found.token, entrance=found.address) if found else self

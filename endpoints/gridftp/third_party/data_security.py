@@ -18,7 +18,7 @@ from typing import NamedTuple
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault, remedy
 from endpoints.gridftp.login import GsiLogin
-from endpoints.gridftp.session_settings import RefusedError, SessionSettings, apply
+from endpoints.gridftp.session_settings import SessionSettings, SettingRefusedError, apply
 
 from .dcsc_keys import STOCK_OF_KEYS
 
@@ -82,7 +82,7 @@ async def secure(source: GridFTPSession, destination: GridFTPSession, security: 
     while security is not DataSecurity.CLEAR:
         try:
             await _apply_to_both(source, destination, security)
-        except RefusedError:
+        except SettingRefusedError:
             security = agree(source, destination, encrypt=encrypt)
         else:
             break
@@ -146,7 +146,7 @@ def _not_private(found: Obstacle) -> Fault:
 
 
 async def _apply_to_both(source: GridFTPSession, destination: GridFTPSession, security: DataSecurity) -> None:
-    """Where both sides fail, the final error is raised rather than the RefusedError."""
+    """Where both sides fail, the final error is raised rather than the SettingRefusedError."""
     key, wanted = None, [source.data_security.bare(), destination.data_security.bare()]
     prot = b"P" if security is DataSecurity.PRIVATE else b"C"
     if security is not DataSecurity.UNAUTHENTICATED and _by_key(source, destination):
@@ -160,7 +160,7 @@ async def _apply_to_both(source: GridFTPSession, destination: GridFTPSession, se
     both = (apply(source, wanted[0], key, Side.SOURCE), apply(destination, wanted[1], key, Side.DESTINATION))
     errors = [error for error in await asyncio.gather(*both, return_exceptions=True) if error]
     if errors:
-        raise min(errors, key=lambda error: isinstance(error, RefusedError))
+        raise min(errors, key=lambda error: isinstance(error, SettingRefusedError))
 
 
 def _dcau(session: GridFTPSession, other: GridFTPSession) -> bytes:

@@ -11,7 +11,7 @@ from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
 
-from .data_path import DataAddress, DataPath, Entrances
+from .data_path import DataAddress, DataPath, RelayPorts
 from .listening_source import ListeningSourcePair
 from .pair import ThirdPartyPair
 from .pair_states import PairState
@@ -47,7 +47,7 @@ class ThirdPartyLane:
         listener: Side = Side.DESTINATION,
         token: str = "",
         flushes: bool = True,
-        entrances: Entrances | None = None,
+        entrances: RelayPorts | None = None,
     ) -> None:
         self.source = source
         self.destination = destination

@@ -50,7 +50,7 @@ from endpoints.gridftp.markers import RANGE_CODE
 from endpoints.gridftp.replies import Reply
 
 from . import outcomes, steps
-from .data_path import RELAY, DataAddress, DataPath, Entrances, refusal
+from .data_path import RELAY, DataAddress, DataPath, RelayPorts, refusal
 from .pair_states import ADDRESSED, FLOWING, PairAction, PairInput, PairState, transition
 from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
 
@@ -78,7 +78,7 @@ class ThirdPartyPair:
         stream_mode: bool = False,
         accept_address: Callable[[DataAddress], bool] = lambda _: True,
         path: DataPath | None = None,
-        entrances: Entrances | None = None,
+        entrances: RelayPorts | None = None,
     ) -> None:
         self.state = PairState.UNCONNECTED
         self.parallelism: int | None = None

@@ -34,7 +34,7 @@ Kept = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class OpenIdAttempt:
     """url: for the browser. kept: for `finish`, on the server."""
 
     url: str = field(repr=False)
@@ -43,7 +43,7 @@ class Begun:
 
 
 @sensitive_variables("verifier", "state", "nonce", "kept", "query")
-def begin(provider: Provider, redirect_uri: str, reach: Reach, *, anew: bool = False) -> Begun:
+def begin(provider: Provider, redirect_uri: str, reach: Reach, *, anew: bool = False) -> OpenIdAttempt:
     """anew: ask the provider to ask the person again, and to say when it did. Raises FederationError."""
     parts = _parts(provider, reach)
     grant = WebApplicationClient(provider.client_id)
@@ -61,7 +61,7 @@ def begin(provider: Provider, redirect_uri: str, reach: Reach, *, anew: bool = F
         **(_anew(parts) if anew and provider.protocol == "oidc" else {}),
     }
     kept = {"provider": provider.name, "redirect_uri": redirect_uri, "verifier": verifier, "nonce": nonce}
-    return Begun(f"{parts.authorize}?{urlencode(query)}", state, kept)
+    return OpenIdAttempt(f"{parts.authorize}?{urlencode(query)}", state, kept)
 
 
 def _anew(parts: Metadata) -> dict[str, str]:

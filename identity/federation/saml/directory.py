@@ -39,7 +39,7 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedInstitution:
     """An institution in a list."""
 
     id: int
@@ -96,7 +96,7 @@ def read(source: str, data: bytes, certificates: Sequence[str], *, must_be_signe
             yield row
 
 
-def search(text: str) -> list[Found]:
+def search(text: str) -> list[ListedInstitution]:
     """Institutions whose names, key words or domains have all words of the text, by name, at most `MAX_FOUND`."""
     found = _valid()
     for word in text.replace("\0", "").lower().split()[:10]:
@@ -104,7 +104,7 @@ def search(text: str) -> list[Found]:
     return [_found(row) for row in found.order_by("name", "id")[:MAX_FOUND]]
 
 
-def by_ids(ids: Iterable[int]) -> list[Found]:
+def by_ids(ids: Iterable[int]) -> list[ListedInstitution]:
     """Institutions that a browser remembers, in this order."""
     rows = {row.pk: row for row in _valid().filter(pk__in=list(ids)[:MAX_FOUND])}
     return [_found(rows[one]) for one in dict.fromkeys(ids) if one in rows]
@@ -190,8 +190,8 @@ def _cut(sources: Sequence[str]) -> list[str]:
     return [one[:1024] for one in sources]
 
 
-def _found(row: Institution) -> Found:
-    return Found(row.pk, row.name, row.scopes[0] if row.scopes else "")
+def _found(row: Institution) -> ListedInstitution:
+    return ListedInstitution(row.pk, row.name, row.scopes[0] if row.scopes else "")
 
 
 def _institution(source: str, entity: etree._Element, end: datetime | None, now: datetime) -> Institution | None:
@@ -200,9 +200,7 @@ def _institution(source: str, entity: etree._Element, end: datetime | None, now:
     if role is None or not 0 < len(entity_id) <= 1024 or not entity_id.isprintable():
         return None
     ends = [one for one in (end, _time(entity.get("validUntil")), _time(role.get("validUntil"))) if one is not None]
-    url = next((one.get("Location", "") for one in role.findall(f"{MD}SingleSignOnService")
-                if one.get("Binding") == _REDIRECT), "")  # fmt: skip
-    certificates = _certificates(role)
+    url, certificates = _sign_in_url(role), _certificates(role)
     if not _is_address(url) or not certificates or (ends and min(ends) <= now):
         return None
     names, scopes = _names(entity, role), _scopes(entity, role)
@@ -212,6 +210,11 @@ def _institution(source: str, entity: etree._Element, end: datetime | None, now:
         entity_id=entity_id, digest=_digest(entity_id), source=source[:1024], name=name, search_text=search_text,
         sign_in_url=url, certificates=certificates, scopes=scopes, valid_until=min(ends, default=None), read_at=now,
     )  # fmt: skip
+
+
+def _sign_in_url(role: etree._Element) -> str:
+    services = role.findall(f"{MD}SingleSignOnService")
+    return next((one.get("Location", "") for one in services if one.get("Binding") == _REDIRECT), "")
 
 
 def _certificates(role: etree._Element) -> list[str]:

@@ -26,14 +26,16 @@ _PROTOCOL, _ASSERTION = "urn:oasis:names:tc:SAML:2.0:protocol", "urn:oasis:names
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SamlAttempt:
     """url: for the browser. request_id: the answer repeats it."""
 
     url: str = field(repr=False)
     request_id: str
 
 
-def begin(institution: Institution, us: ServiceProvider, key: RSAPrivateKey | None, *, anew: bool = False) -> Begun:
+def begin(
+    institution: Institution, us: ServiceProvider, key: RSAPrivateKey | None, *, anew: bool = False
+) -> SamlAttempt:
     """key: signs the request; None: it is not signed. There is no RelayState: our session knows the way back.
 
     anew: ask the institution to ask the person again (SAML Core 3.4.1).
@@ -53,7 +55,7 @@ def begin(institution: Institution, us: ServiceProvider, key: RSAPrivateKey | No
         signature = base64.b64encode(key.sign(query.encode(), PKCS1v15(), SHA256())).decode()
         query += "&" + urlencode({"Signature": signature})
     join = "&" if "?" in institution.sign_in_url else "?"
-    return Begun(f"{institution.sign_in_url}{join}{query}", request_id)
+    return SamlAttempt(f"{institution.sign_in_url}{join}{query}", request_id)
 
 
 def metadata(us: ServiceProvider, key: RSAPrivateKey | None, *, signs: bool) -> bytes:

@@ -110,20 +110,11 @@ def _issuer(root: etree._Element) -> str:
 
 def _assertion(root: etree._Element, institution: Institution, key: Decryption | None) -> etree._Element:
     """The one assertion, as it was signed: itself, or with the whole answer. Raises FederationError."""
-    status = root.find(f"{SAMLP}Status/{SAMLP}StatusCode")
-    if status is None or status.get("Value") != _SUCCESS:
-        raise ProviderRefusedError("access_denied")
+    _check_status(root)
     whole = signed(root, institution.certificates)
-    source = root if whole is None else whole
-    found = [*source.findall(f"{SAML}Assertion"), *source.findall(f"{SAML}EncryptedAssertion")]
-    if len(found) != 1:
-        raise ProofRefusedError("The answer of the institution must have one assertion.")
-    assertion = found[0]
+    assertion = _only_assertion(root if whole is None else whole)
     if assertion.tag == f"{SAML}EncryptedAssertion":
-        if key is None:
-            raise ProofRefusedError("The answer is encrypted, and this service has no key for it (WAYBILL_SAML_KEY).")
-        assertion = parse(key.decrypt(assertion, authenticated=whole is not None))
-        _check_ids_inside(assertion)
+        assertion = _decrypted(assertion, key, authenticated=whole is not None)
     own = signed(assertion, institution.certificates)
     if own is None and whole is None:
         raise ProofRefusedError("The answer of the institution is not signed.")
@@ -132,6 +123,28 @@ def _assertion(root: etree._Element, institution: Institution, key: Decryption |
         raise ProofRefusedError("The assertion is of another institution.")
     if not assertion.get("ID"):
         raise ProofRefusedError("The assertion has no id.")
+    return assertion
+
+
+def _check_status(root: etree._Element) -> None:
+    status = root.find(f"{SAMLP}Status/{SAMLP}StatusCode")
+    if status is None or status.get("Value") != _SUCCESS:
+        raise ProviderRefusedError("access_denied")
+
+
+def _only_assertion(response: etree._Element) -> etree._Element:
+    found = [*response.findall(f"{SAML}Assertion"), *response.findall(f"{SAML}EncryptedAssertion")]
+    if len(found) != 1:
+        raise ProofRefusedError("The answer of the institution must have one assertion.")
+    return found[0]
+
+
+def _decrypted(encrypted: etree._Element, key: Decryption | None, *, authenticated: bool) -> etree._Element:
+    """authenticated: the signature of the whole answer is over the encrypted assertion. Raises FederationError."""
+    if key is None:
+        raise ProofRefusedError("The answer is encrypted, and this service has no key for it (WAYBILL_SAML_KEY).")
+    assertion = parse(key.decrypt(encrypted, authenticated=authenticated))
+    _check_ids_inside(assertion)
     return assertion
 
 

@@ -11,13 +11,13 @@ from transferapi.outages import database
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    def get_new_connection(self, conn_params: dict[str, Any]) -> database.Connection:
+    def get_new_connection(self, conn_params: dict[str, Any]) -> database.WatchedConnection:
         """Raises psycopg2.OperationalError."""
-        classes = {"connection_factory": database.Connection, "cursor_factory": database.Cursor}
+        classes = {"connection_factory": database.WatchedConnection, "cursor_factory": database.WatchedCursor}
         opening = super().get_new_connection
 
-        def open_by(given: Mapping[str, Any]) -> database.Connection:
-            made: database.Connection = opening({**given, **classes})
+        def open_by(given: Mapping[str, Any]) -> database.WatchedConnection:
+            made: database.WatchedConnection = opening({**given, **classes})
             return made
 
         return database.connect(open_by, {name: conn_params[name] for name in conn_params if name not in classes})

@@ -9,7 +9,14 @@ from identity.audit.export import document as audit_document
 from identity.models import AuditEvent, Invitation, User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, done
-from transferapi.rest.openapi.document_types import AsJson, Field, Page, RequestDocument, ResponseDocument, optional
+from transferapi.rest.openapi.document_types import (
+    AsJson,
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    optional,
+)
 
 _EMAIL = Field[Any]("email", t.about("e-mail address; empty: none", t.TEXT), example="alice@example.org")
 _FULL_NAME = Field[User]("full_name", t.TEXT, AsJson(lambda user: user.get_full_name()), example="Alice Doe")
@@ -26,7 +33,7 @@ USER = ResponseDocument[User](
     Field("joined_time", t.TIME, "date_joined"),
     Field("last_sign_in_time", t.MAYBE_TIME, "last_login"),
 )
-USER_LIST = Page("user_list", USER, LENGTH, Field("total", t.NUMBER, example=1))
+USER_LIST = ListDocument("user_list", USER, LENGTH, Field("total", t.NUMBER, example=1))
 USER_REQUEST = RequestDocument(
     "user",
     "username",
@@ -47,7 +54,7 @@ INVITATION = ResponseDocument[Invitation](
     Field("made_time", t.TIME, "made_at"),
     Field("expire_time", t.TIME, "expires_at"),
 )
-INVITATION_LIST = Page("invitation_list", INVITATION, LENGTH)
+INVITATION_LIST = ListDocument("invitation_list", INVITATION, LENGTH)
 INVITATION_REQUEST = RequestDocument(
     "invitation",
     "",
@@ -81,4 +88,6 @@ AUDIT_EVENT = ResponseDocument[AuditEvent](
     Field("address", t.TEXT, _shown("address"), example="192.0.2.7"),
     Field("details", {"type": "object", "additionalProperties": t.TEXT}, _shown("details"), example={}),
 )
-AUDIT_EVENT_LIST = Page("audit_event_list", AUDIT_EVENT, LENGTH, Field("next_marker", t.MAYBE_NUMBER, example=None))
+AUDIT_EVENT_LIST = ListDocument(
+    "audit_event_list", AUDIT_EVENT, LENGTH, Field("next_marker", t.MAYBE_NUMBER, example=None)
+)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from identity import certificate_subjects, tokens
 from identity.linked import services as linked
 from identity.sessions import proof
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSession
 from transferapi.rest.http.base import View, created, listing, result
 from transferapi.rest.http.client_certificates import subject_of
@@ -102,7 +102,7 @@ class LinkedIdentityDetail(AccountView):
     def delete(self, request: Request, identity: str) -> Response:
         """As on the account page: a stolen session or token must not take the ways to sign in from its owner."""
         found = proof.present()
-        if not isinstance(found, Proof):
+        if not isinstance(found, SignInProof):
             raise PermissionDenied("A token is no sign-in: sign in to the pages, or send your certificate")
         linked.check_fresh(found.at.timestamp())
         linked.unlink(self.user, identity, request._request.session.session_key or "")

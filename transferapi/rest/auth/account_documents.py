@@ -11,7 +11,14 @@ from identity.ssh_keys.public_keys import ALGORITHMS
 from identity.ssh_keys.services import SshKey
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, done
-from transferapi.rest.openapi.document_types import AsJson, Field, Page, RequestDocument, ResponseDocument, optional
+from transferapi.rest.openapi.document_types import (
+    AsJson,
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    optional,
+)
 
 _LABEL = t.about("one line of at most 128 characters", t.TEXT)
 _TOKEN_LABEL = Field[ApiToken]("label", _LABEL, example="nightly backup")
@@ -25,7 +32,7 @@ API_TOKEN = ResponseDocument[ApiToken](
     Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
     Field("expire_time", t.MAYBE_TIME, "expires_at"),
 )
-API_TOKEN_LIST = Page("api_token_list", API_TOKEN, LENGTH)
+API_TOKEN_LIST = ListDocument("api_token_list", API_TOKEN, LENGTH)
 API_TOKEN_CREATED = done(
     "api_token_create_result",
     Field("id", t.UUID),
@@ -52,7 +59,7 @@ CERTIFICATE_SUBJECT = ResponseDocument[CertificateSubject](
     _SUBJECT_LABEL,
     Field("created_time", t.TIME, "created_at"),
 )
-CERTIFICATE_SUBJECT_LIST = Page("certificate_subject_list", CERTIFICATE_SUBJECT, LENGTH)
+CERTIFICATE_SUBJECT_LIST = ListDocument("certificate_subject_list", CERTIFICATE_SUBJECT, LENGTH)
 CERTIFICATE_SUBJECT_REQUEST = RequestDocument(
     "certificate_subject",
     "",
@@ -83,7 +90,7 @@ SSH_KEY = ResponseDocument[SshKey](
         AsJson(lambda key: _sorted(key.restrictions.endpoints)),
     ),
 )
-SSH_KEY_LIST = Page("ssh_key_list", SSH_KEY, LENGTH)
+SSH_KEY_LIST = ListDocument("ssh_key_list", SSH_KEY, LENGTH)
 SSH_KEY_REQUEST = RequestDocument(
     "ssh_key",
     "public_key",
@@ -110,7 +117,7 @@ PASSKEY = ResponseDocument[Passkey](
         None,
     ),
 )
-PASSKEY_LIST = Page("passkey_list", PASSKEY, LENGTH)
+PASSKEY_LIST = ListDocument("passkey_list", PASSKEY, LENGTH)
 SESSION = ResponseDocument[OpenSession](
     "session",
     Field("id", t.TEXT, example="7d1c5b0f6a2e4c8b9a3d5e7f10213243"),
@@ -122,7 +129,7 @@ SESSION = ResponseDocument[OpenSession](
     Field("browser", t.about("the User-Agent", t.TEXT), example="Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"),
     Field("is_this", t.about("whether this request used this session", t.FLAG), example=False),
 )
-SESSION_LIST = Page("session_list", SESSION, LENGTH)
+SESSION_LIST = ListDocument("session_list", SESSION, LENGTH)
 LINKED_IDENTITY = ResponseDocument[LinkedIdentity](
     "linked_identity",
     Field("id", t.UUID, "pk"),
@@ -139,7 +146,7 @@ LINKED_IDENTITY = ResponseDocument[LinkedIdentity](
     Field("linked_time", t.TIME, "linked_at"),
     Field("last_used_time", t.MAYBE_TIME, "last_used_at"),
 )
-LINKED_IDENTITY_LIST = Page("linked_identity_list", LINKED_IDENTITY, LENGTH)
+LINKED_IDENTITY_LIST = ListDocument("linked_identity_list", LINKED_IDENTITY, LENGTH)
 
 
 def _sorted(names: Collection[object] | None) -> list[str] | None:

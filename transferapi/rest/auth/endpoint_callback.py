@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET
 
 from identity.issuers.oauth import MAX_ANSWER_TEXT
-from identity.issuers.oauth_errors import BadAnswerError, OAuthError, RefusedError
+from identity.issuers.oauth_errors import BadAnswerError, OAuthError, OAuthRefusedError
 
 #: The page shows only these parts of a query: the rest may be anything.
 _SHOWN = ("code", "state", "iss")
@@ -43,7 +43,7 @@ def _line(request: HttpRequest, place: str | None) -> str:
     """The part of the query that `activate` needs, in its own encoding, and its address. Raises OAuthError."""
     query = request.GET
     if "error" in query:
-        raise RefusedError(query["error"])
+        raise OAuthRefusedError(query["error"])
     if any(len(query.getlist(name)) > 1 for name in _SHOWN) or not query.get("code"):
         raise BadAnswerError
     chosen = query.copy()

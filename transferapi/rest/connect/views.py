@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from endpoints.connect import agents, setup, setup_keys
 from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
-from endpoints.connect.setup import Program
+from endpoints.connect.setup import AgentVersion
 from identity.hidden import Secret
 from transferapi.rest.http.base import View, created, result
 from transferapi.rest.openapi import description
@@ -80,5 +80,5 @@ class AgentDetail(View):
         return result(request, "Deleted", "The agent is refused from now on", id=str(found.pk))
 
 
-def _program(given: Mapping[str, Any]) -> Program:
-    return Program(given["version"] or "", given["platform"] or "")
+def _program(given: Mapping[str, Any]) -> AgentVersion:
+    return AgentVersion(given["version"] or "", given["platform"] or "")

@@ -16,7 +16,7 @@ from transferapi.rest.metrics import exposition
 from transferapi.version import service_version
 
 from .checks import CHECKS
-from .probes import Finding, Prober
+from .probes import Prober, ProbeResult
 
 HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
 #: The answer of `/healthz`: the web server gives it without a thread (`deploy/web/worker.py`).
@@ -49,8 +49,8 @@ class HealthPaths:
         return self._get_response(request)
 
 
-def _redis_answers(patience: float) -> bool:
-    return _prober.findings(["redis"], patience)["redis"].passed
+def _redis_answers(timeout: float) -> bool:
+    return _prober.findings(["redis"], timeout)["redis"].passed
 
 
 def _for_reading(request: HttpRequest) -> HttpResponse | None:
@@ -82,7 +82,7 @@ def is_monitor(request: HttpRequest) -> bool:
     return any(known in network for network in settings.MONITORS)
 
 
-def _documents(findings: Mapping[str, Finding]) -> dict[str, dict[str, Any]]:
+def _documents(findings: Mapping[str, ProbeResult]) -> dict[str, dict[str, Any]]:
     return {
         name: {"passed": one.passed, "seconds": round(one.seconds, 3)} | ({} if one.passed else {"reason": one.reason})
         for name, one in findings.items()

@@ -16,13 +16,13 @@ from django.db import connections
 #: Seconds for which a result counts.
 FRESH = 1.0
 #: Seconds that a request waits for all checks together.
-PATIENCE = 2.0
+TIMEOUT = 2.0
 #: Seconds after which a check that has not ended is started again, and its most threads.
 AGAIN, MOST = 10.0, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
     """The result of a check. reason: "" where it passed; seconds: how long it took, or has taken so far."""
 
     reason: str
@@ -38,7 +38,7 @@ class _Probe:
     """One check: its last finding, and the times (monotonic) at which its running threads began."""
 
     work: Callable[[], str]
-    finding: Finding | None = None
+    finding: ProbeResult | None = None
     ended_at: float = 0.0
     running: list[float] = field(default_factory=list)
 
@@ -50,14 +50,14 @@ class Prober:
         self._probes = {name: _Probe(work) for name, work in checks.items()}
         self._changed = threading.Condition()
 
-    def findings(self, names: Collection[str], patience: float = PATIENCE) -> dict[str, Finding]:
-        """The findings of these checks, none older than a second; waits at most `patience` seconds."""
-        until = time.monotonic() + patience
+    def findings(self, names: Collection[str], timeout: float = TIMEOUT) -> dict[str, ProbeResult]:
+        """The findings of these checks, none older than a second; waits at most `timeout` seconds."""
+        until = time.monotonic() + timeout
         with self._changed:
             for name in names:
                 self._start_if_due(self._probes[name], name)
             # One that has been running for longer than that is not waited for: requests would queue up behind it.
-            while (now := time.monotonic()) < until and any(self._is_awaited(one, now, patience) for one in names):
+            while (now := time.monotonic()) < until and any(self._is_awaited(one, now, timeout) for one in names):
                 self._changed.wait(until - now)
             return {name: self._finding(self._probes[name]) for name in names}
 
@@ -82,17 +82,17 @@ class Prober:
             probe.running.remove(began)
             # An older thread that ends late knows less than a newer one that has ended.
             if began >= probe.ended_at - (probe.finding.seconds if probe.finding else 0.0):
-                probe.finding, probe.ended_at = Finding(reason, time.monotonic() - began), time.monotonic()
+                probe.finding, probe.ended_at = ProbeResult(reason, time.monotonic() - began), time.monotonic()
             self._changed.notify_all()
 
-    def _is_awaited(self, name: str, now: float, patience: float) -> bool:
+    def _is_awaited(self, name: str, now: float, timeout: float) -> bool:
         probe = self._probes[name]
         is_fresh = probe.finding is not None and now - probe.ended_at < FRESH
-        return not is_fresh and bool(probe.running) and now - probe.running[0] < patience
+        return not is_fresh and bool(probe.running) and now - probe.running[0] < timeout
 
-    def _finding(self, probe: _Probe) -> Finding:
+    def _finding(self, probe: _Probe) -> ProbeResult:
         now = time.monotonic()
-        if probe.finding is not None and now - probe.ended_at < FRESH + PATIENCE:
+        if probe.finding is not None and now - probe.ended_at < FRESH + TIMEOUT:
             return probe.finding
         waited = now - probe.running[0] if probe.running else 0.0
-        return Finding(f"No answer for {waited:.0f} s", waited)
+        return ProbeResult(f"No answer for {waited:.0f} s", waited)

@@ -21,7 +21,7 @@ from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError
 from identity.models import User
 from identity.sessions import open_sessions, proof
-from identity.sessions.proof import Proof
+from identity.sessions.proof import SignInProof
 
 from .client_certificates import subject_of
 from .errors import ConsentRequired
@@ -96,7 +96,7 @@ class CertificateAuthentication(BaseAuthentication):
             raise AuthenticationFailed(f"No user has registered the certificate subject {subject}")
         if request.method not in _SAFE and not _is_of_our_origin(request._request):
             raise PermissionDenied("A page of another site asked for this")
-        proof.replace(Proof(datetime.now(UTC), "certificate", user_names.identity_name(user)))
+        proof.replace(SignInProof(datetime.now(UTC), "certificate", user_names.identity_name(user)))
         return user, Certified(subject)
 
 
@@ -159,7 +159,7 @@ class SessionProof:
             return self._get_response(request)
 
 
-def of_session(request: HttpRequest) -> Proof | None:
+def of_session(request: HttpRequest) -> SignInProof | None:
     """None: nobody is signed in."""
     user = request.user
     if not isinstance(user, User):
@@ -168,4 +168,4 @@ def of_session(request: HttpRequest) -> Proof | None:
     at = datetime.fromtimestamp(float(session.get(SIGNED_IN_AT, 0.0)), UTC)
     origin = session.get(open_sessions.ORIGIN, {})
     identity = str(session.get(SIGNED_IN_WITH, "")) or user_names.identity_name(user)
-    return Proof(at, str(origin.get("way", "")), identity)
+    return SignInProof(at, str(origin.get("way", "")), identity)

@@ -225,7 +225,8 @@ def _categorized(error: CategorizedError, category: Category) -> tuple[int, str,
     if isinstance(error, OperationPausedError):
         return status, *_paused(error)
     template = next((own for kind, own in _CODES.items() if isinstance(error, kind)), code)
-    return status, template.format(error=error, flaw=flaw_of(error).removeprefix("MyProxy")), _shown(error.message)
+    flaw = flaw_of(error).removeprefix("MyProxy").removeprefix("OAuth")
+    return status, template.format(error=error, flaw=flaw), _shown(error.message)
 
 
 def _paused(error: OperationPausedError) -> tuple[str, str]:

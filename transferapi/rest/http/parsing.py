@@ -226,7 +226,7 @@ def query_number(text: str | None, name: str, default: int | None, *, most: int)
 
 
 def query_limit(request: Request, default: int, most: int) -> int:
-    """How many rows of a list are wanted: at least one, or a page could not say where the next one begins."""
+    """How many rows of a list the client asks for: at least one, or a page could not say where the next one begins."""
     return max(1, query_number(request.query_params.get("limit"), "limit", default, most=most))
 
 

@@ -23,7 +23,7 @@ from .shared_counts import BUCKETS, COUNTS
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
 #: Seconds for Redis, and for a scrape.
-REDIS_PATIENCE, PATIENCE = 1.2, 2.8
+REDIS_TIMEOUT, TIMEOUT = 1.2, 2.8
 
 
 class _Service(Collector):
@@ -33,7 +33,7 @@ class _Service(Collector):
         self._redis_answers = redis_answers
 
     def collect(self) -> Iterator[Metric]:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         self._redis_answers(0.0)
         yield from _of_web()
         sample = _sampler.sample()
@@ -41,7 +41,7 @@ class _Service(Collector):
         yield _family("database_answers", {(): float(any(answered.values()))})
         yield _family("question_answered", {(name,): float(passed) for name, passed in answered.items()})
         # The check has run beside the questions to the database: where those took long, its result is there.
-        left = max(0.0, min(REDIS_PATIENCE, until - time.monotonic()))
+        left = max(0.0, min(REDIS_TIMEOUT, until - time.monotonic()))
         yield _family("redis_answers", {(): float(self._redis_answers(left))})
         for one in OF_DATABASE:
             if one.key in values:
@@ -76,7 +76,7 @@ def _family(key: str, values: Values) -> Metric:
 
 
 def text(redis_answers: Callable[[float], bool]) -> bytes:
-    """Waits at most PATIENCE seconds, for the database and Redis. redis_answers: waits for at most so many seconds."""
+    """Waits at most TIMEOUT seconds, for the database and Redis. redis_answers: waits for at most so many seconds."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Service(redis_answers))
     return generate_latest(registry)

@@ -16,7 +16,7 @@ from django.db import connections
 from transferapi.tasks.upkeep.figures import Figures
 
 #: Seconds for which figures count, and for which a scrape waits.
-FRESH, PATIENCE = 5.0, 2.5
+FRESH, TIMEOUT = 5.0, 2.5
 #: Seconds after which another thread asks, and the most threads.
 AGAIN, MOST = 30.0, 3
 
@@ -36,16 +36,16 @@ class Sampler:
         #: When its running threads began.
         self._running: list[float] = []
 
-    def sample(self, patience: float = PATIENCE) -> Sample | None:
-        """The figures, not older than FRESH seconds; None where the database gave none in `patience` seconds."""
-        until = time.monotonic() + patience
+    def sample(self, timeout: float = TIMEOUT) -> Sample | None:
+        """The figures, not older than FRESH seconds; None where the database gave none in `timeout` seconds."""
+        until = time.monotonic() + timeout
         with self._changed:
             self._start_if_due()
             while (
                 not self._is_fresh()
                 and self._running
                 # One that has been running for longer is not waited for: the threads of the web server would be.
-                and time.monotonic() - self._running[-1] < patience
+                and time.monotonic() - self._running[-1] < timeout
                 and (left := until - time.monotonic()) > 0
             ):
                 self._changed.wait(left)

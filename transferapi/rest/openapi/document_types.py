@@ -160,7 +160,7 @@ def part(*fields: Field[T]) -> ResponseDocument[T]:
     return ResponseDocument("", *fields, data_type=None)
 
 
-class Page(ResponseDocument[Any]):
+class ListDocument(ResponseDocument[Any]):
     """A list document: `fields` beside the rows in DATA."""
 
     def __init__(

@@ -7,7 +7,7 @@ from identity.languages.catalog import LANGUAGES
 from identity.models import User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, LISTED, done
-from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, optional
+from transferapi.rest.openapi.document_types import Field, ListDocument, RequestDocument, ResponseDocument, optional
 from transferapi.tasks.models import Delivery, Webhook
 from transferapi.tasks.notify import mail_preferences
 from transferapi.tasks.notify.webhooks import MAX_URL
@@ -51,7 +51,7 @@ WEBHOOK = ResponseDocument[Webhook](
         lambda row: row.last_error or None,
     ),
 )
-WEBHOOK_LIST = Page("webhook_list", WEBHOOK, LENGTH)
+WEBHOOK_LIST = ListDocument("webhook_list", WEBHOOK, LENGTH)
 WEBHOOK_REQUEST = RequestDocument(
     "webhook", "url", _URL, *optional(_STATUSES), example={"statuses": ["SUCCEEDED", "FAILED"]}
 )
@@ -102,7 +102,7 @@ DELIVERY = ResponseDocument[Delivery](
     Field("last_status", t.about("HTTP status of the last call", t.MAYBE_NUMBER), example=503),
     Field("last_error", t.MAYBE_TEXT, lambda row: row.last_error or None, "It answered with status 503."),
 )
-DELIVERY_LIST = Page("webhook_delivery_list", DELIVERY, *LISTED, Field("total", t.NUMBER, example=1))
+DELIVERY_LIST = ListDocument("webhook_delivery_list", DELIVERY, *LISTED, Field("total", t.NUMBER, example=1))
 
 _MAILS = Field[User]("enabled", t.about("false: no mail about tasks is sent", t.FLAG), mail_preferences.enabled, True)
 _LANGUAGE = Field[User](

@@ -61,7 +61,7 @@ class TooManyStreamsError(LimitExceededError):
 
 
 @dataclass(eq=False, slots=True)
-class Stream:
+class ClientStream:
     """One stream of a client. may_listen: called again and again, in the reader's thread."""
 
     scope: FeedScope
@@ -88,7 +88,7 @@ class Stream:
 class Reading(NamedTuple):
     """The result of a query for a stream that catches up."""
 
-    stream: Stream
+    stream: ClientStream
     before: Cursor
     parts: Sequence[tuple[list[FeedLine], Cursor, Cursor]]
     missed: bool
@@ -106,7 +106,7 @@ class EventBroadcaster:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._streams: set[Stream] = set()
+        self._streams: set[ClientStream] = set()
         self._awake_read, self._awake_write = os.pipe()
         os.set_blocking(self._awake_read, False)
         os.set_blocking(self._awake_write, False)
@@ -119,9 +119,9 @@ class EventBroadcaster:
 
     def open(
         self, scope: FeedScope, at: Cursor | None, may_listen: Callable[[], bool], transport: StreamTransport
-    ) -> Stream:
+    ) -> ClientStream:
         """Raises TooManyStreamsError."""
-        stream = Stream(scope, transport, may_listen, at)
+        stream = ClientStream(scope, transport, may_listen, at)
         with self._lock:
             self._check_room(scope.owner_id, in_thread=isinstance(transport, ThreadTransport))
             self._streams.add(stream)
@@ -183,7 +183,7 @@ class EventBroadcaster:
         connection.close()
         self._hang_up()
 
-    def _current(self) -> list[Stream]:
+    def _current(self) -> list[ClientStream]:
         with self._lock:
             self._streams = {stream for stream in self._streams if not stream.transport.closed}
             return list(self._streams)
@@ -245,7 +245,7 @@ class EventBroadcaster:
         found = [json.loads(one.payload) for one in received if one.channel == events.CHANNEL]
         return {uuid.UUID(one["task"]) for one in found if uuid.UUID(one["owner"]) in owners}
 
-    def _turn(self, streams: list[Stream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> None:
+    def _turn(self, streams: list[ClientStream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> None:
         """Query once, and send the result to the streams. The position moves on only after that."""
         before = self._seen
         found = self._look(streams, changed, whole=whole, progress=progress)
@@ -258,7 +258,7 @@ class EventBroadcaster:
         self._seen = found.now
         self._show_tasks(streams, found.tasks)
 
-    def _show_tasks(self, streams: Sequence[Stream], tasks: Sequence[Task]) -> None:
+    def _show_tasks(self, streams: Sequence[ClientStream], tasks: Sequence[Task]) -> None:
         """Send the tasks, and end the streams of single tasks that are done."""
         for row in tasks:
             for stream in streams:
@@ -267,7 +267,7 @@ class EventBroadcaster:
                     if row.phase == Phase.DONE and stream.scope.task_id is not None:
                         self._end(stream)
 
-    def _look(self, streams: list[Stream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> FeedResult:
+    def _look(self, streams: list[ClientStream], changed: set[uuid.UUID], *, whole: bool, progress: bool) -> FeedResult:
         lagging, of_users = _lagging(streams), [stream for stream in streams if stream.scope.task_id is None]
         ids = _single_tasks(streams if whole or progress else lagging)
         running = _owners(of_users) if progress else set()
@@ -279,7 +279,7 @@ class EventBroadcaster:
             tasks = feed.tasks(ids=ids | changed | with_news, running=running, unfinished=unfinished)
         return FeedResult(now, news, readings, tasks)
 
-    def _check(self, streams: Sequence[Stream]) -> None:
+    def _check(self, streams: Sequence[ClientStream]) -> None:
         """Close the streams of clients that may not listen any more."""
         now = time.monotonic()
         for stream in streams:
@@ -288,25 +288,25 @@ class EventBroadcaster:
                 if not stream.may_listen():
                     self._end(stream)
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, stream: ClientStream) -> None:
         stream.transport.finish()
         with self._lock:
             self._streams.discard(stream)
 
 
-def _lagging(streams: Sequence[Stream]) -> list[Stream]:
+def _lagging(streams: Sequence[ClientStream]) -> list[ClientStream]:
     return [stream for stream in streams if not stream.live]
 
 
-def _single_tasks(streams: Sequence[Stream]) -> set[uuid.UUID]:
+def _single_tasks(streams: Sequence[ClientStream]) -> set[uuid.UUID]:
     return {stream.scope.task_id for stream in streams if stream.scope.task_id is not None}
 
 
-def _owners(streams: Sequence[Stream]) -> set[uuid.UUID]:
+def _owners(streams: Sequence[ClientStream]) -> set[uuid.UUID]:
     return {stream.scope.owner_id for stream in streams}
 
 
-def _bring_news(streams: Sequence[Stream], found: FeedResult, before: Snapshot) -> None:
+def _bring_news(streams: Sequence[ClientStream], found: FeedResult, before: Snapshot) -> None:
     """Send new events to the live streams. Where there are too many, or a client is slow, it catches up by pages."""
     overflow = len(found.news) == PAGE
     for stream in streams:
@@ -317,14 +317,14 @@ def _bring_news(streams: Sequence[Stream], found: FeedResult, before: Snapshot) 
             _bring(stream, mine, before, found.now, Cursor(mine[-1].event.pk if mine else 0, found.now))
 
 
-def _forget_place(streams: Sequence[Stream], before: Snapshot) -> None:
+def _forget_place(streams: Sequence[ClientStream], before: Snapshot) -> None:
     """The database is another one now, for example after a restore: all streams begin anew there."""
     for stream in streams:
         if stream.live:
             stream.live, stream.begun, stream.at = False, False, Cursor(stream.last, before)
 
 
-def _read(stream: Stream, now: Snapshot) -> Reading:
+def _read(stream: ClientStream, now: Snapshot) -> Reading:
     """Send a page to a stream that catches up, and read another one where the page was cut at an earlier moment."""
     at, missed = (stream.at, False) if stream.begun and stream.at else feed.start(stream.scope, stream.at, now)
     before, parts = at, []
@@ -350,7 +350,7 @@ def _catch_up(reading: Reading, now: Snapshot) -> None:
     stream.live = stream.at is not None and stream.at.within is None and stream.at.seen == now
 
 
-def _bring(stream: Stream, lines: Sequence[FeedLine], seen: Snapshot, within: Snapshot, then: Cursor) -> None:
+def _bring(stream: ClientStream, lines: Sequence[FeedLine], seen: Snapshot, within: Snapshot, then: Cursor) -> None:
     """Each event with the position of a client that has it; the last one with `then`."""
     parts = []
     for line in lines:
@@ -362,7 +362,7 @@ def _bring(stream: Stream, lines: Sequence[FeedLine], seen: Snapshot, within: Sn
         stream.transport.write(b"".join(parts))
 
 
-def _show(stream: Stream, row: Task) -> None:
+def _show(stream: ClientStream, row: Task) -> None:
     """Send the task's document where its state has changed, or its numbers after a second."""
     state = (row.status, row.phase, row.nice_status, row.label, row.deadline)
     numbers = (

@@ -15,7 +15,7 @@ from . import documents
 _NAME = "mail_preference"
 
 
-class MailPreference(View):
+class MailPreferenceView(View):
     @description.operation("Show whether you get mails, and their language", answer=_NAME)
     def get(self, request: Request) -> Response:
         return Response(documents.MAIL_PREFERENCE.document(self.user))

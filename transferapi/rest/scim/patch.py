@@ -28,7 +28,7 @@ C = TypeVar("C", UserChange, GroupChange)
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PatchOperation:
     """attribute: in small letters, with its part ("emails.value"). chosen: which of several values, from the path."""
 
     verb: str
@@ -47,7 +47,7 @@ def group_change(document: object) -> GroupChange:
     return _changed(document, GroupChange(), _to_group)
 
 
-def _changed(document: object, change: C, apply: Callable[[C, Operation], None]) -> C:
+def _changed(document: object, change: C, apply: Callable[[C, PatchOperation], None]) -> C:
     given = documents.lowered(document)
     if SCHEMA.lower() not in [str(name).lower() for name in documents.listed(given.get("schemas"), "schemas")]:
         raise ScimRequestError("invalidSyntax", f"schemas: expected {SCHEMA}")
@@ -60,7 +60,7 @@ def _changed(document: object, change: C, apply: Callable[[C, Operation], None])
     return change
 
 
-def _operations(given: dict[str, object]) -> list[Operation]:
+def _operations(given: dict[str, object]) -> list[PatchOperation]:
     """One operation; without a path one for each attribute in the value."""
     verb, path, value = given.get("op"), given.get("path"), given.get("value")
     if not isinstance(verb, str) or verb.lower() not in _VERBS:
@@ -76,7 +76,7 @@ def _operations(given: dict[str, object]) -> list[Operation]:
     return [found for name, part in value.items() if (found := _at(verb, name, part))]
 
 
-def _at(verb: str, path: object, value: object) -> Operation | None:
+def _at(verb: str, path: object, value: object) -> PatchOperation | None:
     """None: of an extension, which is not kept here."""
     if not isinstance(path, str) or len(path) > MAX_PATH:
         raise ScimRequestError("invalidPath", f"path: at most {MAX_PATH} characters")
@@ -87,13 +87,13 @@ def _at(verb: str, path: object, value: object) -> Operation | None:
         raise ScimRequestError("invalidPath", f"path: not understood: {path[:100]}")
     name, which, part = found.groups()
     chosen = dict(filters.parse(which)) if which is not None else {}
-    return Operation(verb, name if part is None else f"{name}.{part.lower()}", chosen, value)
+    return PatchOperation(verb, name if part is None else f"{name}.{part.lower()}", chosen, value)
 
 
 # ---- users
 
 
-def _to_user(change: UserChange, one: Operation) -> None:
+def _to_user(change: UserChange, one: PatchOperation) -> None:
     name, removed = one.attribute, one.verb == "remove"
     value = None if removed else one.value
     if name in ("id", "schemas", "meta"):
@@ -116,7 +116,7 @@ def _to_user(change: UserChange, one: Operation) -> None:
         raise ScimRequestError("invalidPath", f"path: there is no attribute {name[:100]}")
 
 
-def _to_email(change: UserChange, one: Operation) -> None:
+def _to_email(change: UserChange, one: PatchOperation) -> None:
     """Only the address for work is kept."""
     if one.chosen.get("type", "work") != "work":
         return
@@ -132,7 +132,7 @@ def _to_email(change: UserChange, one: Operation) -> None:
 # ---- groups
 
 
-def _to_group(change: GroupChange, one: Operation) -> None:
+def _to_group(change: GroupChange, one: PatchOperation) -> None:
     name, removed = one.attribute, one.verb == "remove"
     if name in ("id", "schemas", "meta"):
         return
@@ -148,7 +148,7 @@ def _to_group(change: GroupChange, one: Operation) -> None:
         raise ScimRequestError("invalidPath", f"path: there is no attribute {name[:100]}")
 
 
-def _members(one: Operation) -> tuple[str, frozenset[documents.Id]]:
+def _members(one: PatchOperation) -> tuple[str, frozenset[documents.Id]]:
     if one.chosen:
         if set(one.chosen) != {"value"} or one.verb != "remove":
             raise ScimRequestError("invalidPath", 'path: members are removed by members[value eq "ID"]')

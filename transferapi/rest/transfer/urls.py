@@ -43,7 +43,7 @@ urlpatterns = [
     path(f"operation/{E}/listing", listing_stream.ListingView.as_view()),
     path(f"operation/{E}/stat", operations.Stat.as_view()),
     path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
-    path(f"operation/{E}/rename", operations.Rename.as_view()),
+    path(f"operation/{E}/rename", operations.RenameView.as_view()),
     path(f"operation/{E}/symlink", operations.Symlink.as_view()),
     path(f"operation/{E}/file", files.FileView.as_view()),
     path(f"operation/{E}/upload", files.UploadView.as_view()),
@@ -99,7 +99,7 @@ urlpatterns = [
     # ---- mails, webhooks and streams of events
     path("event_stream", event_streams.EventStream.as_view()),
     path(f"{T}/event_stream", event_streams.TaskEventStream.as_view()),
-    path("mail_preference", mail_preferences.MailPreference.as_view()),
+    path("mail_preference", mail_preferences.MailPreferenceView.as_view()),
     path("webhook", webhooks.WebhookCreate.as_view()),
     path("webhook_list", webhooks.WebhookList.as_view()),
     path(W, webhooks.WebhookDetail.as_view()),

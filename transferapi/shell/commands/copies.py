@@ -10,11 +10,11 @@ from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import OK, ShellError
 from transferapi.shell.names import Location
-from transferapi.shell.operation_errors import Operation, operate
+from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
 from transferapi.shell.tasks import foreground, lists, submissions
-from transferapi.shell.tasks.lists import ListLine, Side
+from transferapi.shell.tasks.lists import ListLine, ListSide
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest
 
 _BACKGROUND = flag("-D", "--background", about="print the task id and return; the task goes on")
@@ -42,7 +42,7 @@ def scp(context: Context, arguments: Arguments) -> int:
     """
     line = ListLine(0, tuple(arguments.operands))
     operands(arguments, 2)
-    source, destination = Side(context, "source", decode=False), Side(context, "destination", decode=False)
+    source, destination = ListSide(context, "source", decode=False), ListSide(context, "destination", decode=False)
     from_, to = source.path(line, 0), destination.path(line, 1)
     if from_.endswith("/") and not arguments["recursive"]:
         both = " ".join(word.text for word in line.operands)
@@ -73,7 +73,7 @@ def _item(context: Context, source: str, destination: Location, *, recursive: bo
 
 def _is_folder(context: Context, place: Location) -> bool:
     """Whether a folder is there. Where the server does not answer, the task finds out."""
-    asked = Operation(place.endpoint, place.path, "STAT", "StatFailed")
+    asked = FailedOperation(place.endpoint, place.path, "STAT", "StatFailed")
     try:
         _, entry = operate(context, asked, operations.stat, place.path)
     except (ShellError, CategorizedError):
@@ -94,7 +94,7 @@ def rm(context: Context, arguments: Arguments) -> int:
     """
     operands(arguments, 1)
     line = ListLine(0, tuple(arguments.operands))
-    side = Side(context, "delete", decode=False)
+    side = ListSide(context, "delete", decode=False)
     path = side.path(line, 0)
     if path.endswith("/") and not arguments["recursive"]:
         raise lists.poor(1, f"-r option should be used when deleting directories: {line.operands[0].text} ")

@@ -13,7 +13,7 @@ from transferapi.shell.context import Context
 from transferapi.shell.errors import UsageError
 from transferapi.shell.options import Arguments, flag, number, option
 from transferapi.shell.output import FIELDS, FORM, value_text
-from transferapi.shell.records.endpoints import DETAILS, LIST, Record, records
+from transferapi.shell.records.endpoints import DETAILS, LIST, EndpointRecord, records
 from transferapi.tasks import queries
 
 #: The most endpoints of one answer, and the names of one query.
@@ -61,7 +61,7 @@ def endpoint_list(context: Context, arguments: Arguments) -> None:
         _show_lines(context, arguments, found)
 
 
-def _show_lines(context: Context, arguments: Arguments, found: Sequence[Record]) -> None:
+def _show_lines(context: Context, arguments: Arguments, found: Sequence[EndpointRecord]) -> None:
     if arguments["form"] != "text":
         arguments.values["fields"] = arguments["fields"] or "name,credential_time_left"
         LIST.show(context, arguments, found)
@@ -70,7 +70,7 @@ def _show_lines(context: Context, arguments: Arguments, found: Sequence[Record])
     context.out("".join(f"{record.short_name:<{width}} {record.time_left or '-':<8}\n" for record in found))
 
 
-def _listed(user: User, refs: Sequence[str], *, with_documents: bool) -> list[Record]:
+def _listed(user: User, refs: Sequence[str], *, with_documents: bool) -> list[EndpointRecord]:
     """The user's own endpoints first."""
     if refs:
         return records(user, [bookmarks.show_endpoint(user, refs[0])], with_documents=with_documents)
@@ -109,7 +109,7 @@ def endpoint_search(context: Context, arguments: Arguments) -> None:
     DETAILS.show(context, arguments, context.call(_found, context.user, arguments, text))
 
 
-def _found(user: User, arguments: Arguments, text: str) -> list[Record]:
+def _found(user: User, arguments: Arguments, text: str) -> list[EndpointRecord]:
     page = {"limit": arguments["limit"], "offset": arguments["offset"]}
     rows, _ = queries.search_endpoints(user, scope=arguments["scope"], fulltext=text, **page)
     return records(user, rows, with_documents=arguments["form"] == "json")
@@ -126,6 +126,6 @@ def endpoint_details(context: Context, arguments: Arguments) -> None:
     DETAILS.show(context, arguments, context.call(_known, context.user, arguments, refs), single=len(refs) == 1)
 
 
-def _known(user: User, arguments: Arguments, refs: Sequence[str]) -> list[Record]:
+def _known(user: User, arguments: Arguments, refs: Sequence[str]) -> list[EndpointRecord]:
     rows = [bookmarks.show_endpoint(user, ref) for ref in refs]
     return records(user, rows, with_documents=arguments["form"] == "json")

@@ -21,7 +21,7 @@ from transferapi.shell.answers import answer
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
-from transferapi.shell.operation_errors import Operation, operate
+from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FIELDS, FORM, Column, Table
 from transferapi.shell.records import listing
@@ -60,15 +60,15 @@ def ls(context: Context, arguments: Arguments) -> None:
     path = request_rules.path(place.path, "path")
     if "*" in path.rpartition("/")[2]:
         folder, _, pattern = path.rpartition("/")
-        _list(context, arguments, Operation(place.endpoint, f"{folder}/", "MLSD", "DirListingFailed"), pattern)
+        _list(context, arguments, FailedOperation(place.endpoint, f"{folder}/", "MLSD", "DirListingFailed"), pattern)
         return
-    asked = Operation(place.endpoint, path, "MLSD", "DirListingFailed")
+    asked = FailedOperation(place.endpoint, path, "MLSD", "DirListingFailed")
     entry = _file(context, asked, arguments, bare=not re.search("[:/]", text) and not text.startswith("^"))
     if entry is not None:
         _show_file(context, arguments, entry, text)
 
 
-def _file(context: Context, asked: Operation, arguments: Arguments, *, bare: bool) -> Entry | None:
+def _file(context: Context, asked: FailedOperation, arguments: Arguments, *, bare: bool) -> Entry | None:
     """List the folder; what is no folder is returned. bare: no path was given."""
     try:
         _list(context, arguments, asked, bare=bare)
@@ -84,13 +84,15 @@ class _NoFolderError(Exception):
     """The path may be one of a file."""
 
 
-def _list(context: Context, arguments: Arguments, asked: Operation, pattern: str = "", *, bare: bool = False) -> None:
+def _list(
+    context: Context, arguments: Arguments, asked: FailedOperation, pattern: str = "", *, bare: bool = False
+) -> None:
     with ExitStack() as kept:
         around = arguments["all"] and arguments["long"]
         found = operate(context, asked, _opened, None if bare else asked.path, kept, pattern, around=around)
         entries = context.call(_selected, found.entries, pattern, hidden=arguments["all"])
         if pattern and not entries:
-            missing = Operation(asked.endpoint, asked.path + pattern, asked.command, asked.family)
+            missing = FailedOperation(asked.endpoint, asked.path + pattern, asked.command, asked.family)
             operate(context, missing, _nothing_fits)
         if arguments["all"] and not pattern and arguments["form"] == "text":
             entries = [*_around(found), *entries]
@@ -190,7 +192,7 @@ def mkdir(context: Context, arguments: Arguments) -> None:
     place = context.call(names.location, context.user, text)
     path = request_rules.path(place.path, "path")
     make = operations.make_directories if arguments["parents"] else operations.make_directory
-    operate(context, Operation(place.endpoint, path, "MKD", "MkdirFailed"), make, path)
+    operate(context, FailedOperation(place.endpoint, path, "MKD", "MkdirFailed"), make, path)
     answer(context, arguments, "mkdir_result", "DirectoryCreated", "The directory was created successfully", path=path)
 
 
@@ -204,7 +206,7 @@ def rename(context: Context, arguments: Arguments) -> None:
     if old.endpoint != new.endpoint and context.call(_differ, context.user, old.endpoint, new.endpoint):
         raise ShellError("Both paths must be on one endpoint; to move files to another one, use transfer and rm")
     paths = [request_rules.path(one.path, field) for one, field in ((old, "old_path"), (new, "new_path"))]
-    asked = Operation(old.endpoint, paths[0], "RNFR", "RenameFailed")
+    asked = FailedOperation(old.endpoint, paths[0], "RNFR", "RenameFailed")
     operate(context, asked, operations.rename, *paths)
     answer(context, arguments, "result", "FileRenamed", "File or directory renamed successfully")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from transferapi.shell import documentation
-from transferapi.shell.command import COMMANDS, Command, Heading, command, operands
+from transferapi.shell.command import COMMANDS, Heading, ShellCommand, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.options import Arguments
@@ -36,7 +36,7 @@ def man(context: Context, arguments: Arguments) -> None:
     context.out(documentation.manual(_known(operands(arguments, 1)[0])))
 
 
-def _known(name: str) -> Command:
+def _known(name: str) -> ShellCommand:
     found = COMMANDS.get(name)
     if found is None:
         near = documentation.nearest(name)

@@ -15,7 +15,7 @@ from transferapi.shell.errors import ShellError
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
 from transferapi.shell.tasks import lists, submissions
-from transferapi.shell.tasks.lists import ListLine, Side, TransferLines
+from transferapi.shell.tasks.lists import ListLine, ListSide, TransferLines
 from transferapi.tasks import submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.items.spool import Spool, SpooledItems, SpooledPaths
@@ -90,7 +90,7 @@ def delete(context: Context, arguments: Arguments) -> None:
     `ENDPOINT/PATH [-r]`, and `%XX` stands for an octet of the path. All lines name the same endpoint, and all have -r
     or none has. All lines are checked before the task is made.
     """
-    side = Side(context, "delete")
+    side = ListSide(context, "delete")
     recursive: set[bool] = set()
 
     with Spool(context.user.pk) as spool:

@@ -26,7 +26,7 @@ DEFAULTS = NetworkLimits(MOST, 2, MOST, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EndpointRecord:
     """An endpoint as one user sees it at one time. expired: the user has activated it, and no credential is valid."""
 
     row: Endpoint
@@ -68,87 +68,87 @@ class Record:
         return self.row.host if self.seen.knows_host else None
 
 
-def records(user: User, rows: Sequence[Endpoint], *, with_documents: bool) -> list[Record]:
+def records(user: User, rows: Sequence[Endpoint], *, with_documents: bool) -> list[EndpointRecord]:
     """Call it by `Context.call`. with_documents: the output is JSON."""
     now = datetime.now(UTC)
     seen = endpoint_view.views_for(user, rows, now)
     activated = endpoint_view.activated_by(user)
     shown = documents.endpoints(user, rows) if with_documents else [{}] * len(rows)
     return [
-        Record(row, seen[row.pk], row.owner_id == user.pk, row.pk in activated, document, now)
+        EndpointRecord(row, seen[row.pk], row.owner_id == user.pk, row.pk in activated, document, now)
         for row, document in zip(rows, shown, strict=True)
     ]
 
 
-def _of_row(name: str) -> Callable[[Record], object]:
+def _of_row(name: str) -> Callable[[EndpointRecord], object]:
     return lambda record: getattr(record.row, name)
 
 
-def _yes(name: str) -> Callable[[Record], object]:
+def _yes(name: str) -> Callable[[EndpointRecord], object]:
     return lambda record: "yes" if getattr(record.row, name) else "no"
 
 
-def _limit(at: int) -> Callable[[Record], object]:
+def _limit(at: int) -> Callable[[EndpointRecord], object]:
     return lambda record: limits(record.row.host or record.row)[at] or DEFAULTS[at]
 
 
-_HOSTS = Column[Record]("Host(s)", lambda record: ", ".join(map(server_uri, record.row.servers.all())))
-_SUBJECTS = Column[Record](
+_HOSTS = Column[EndpointRecord]("Host(s)", lambda record: ", ".join(map(server_uri, record.row.servers.all())))
+_SUBJECTS = Column[EndpointRecord](
     "Subject(s)", lambda record: ", ".join(filter(None, (one.subject for one in record.row.servers.all())))
 )
-_MYPROXY = Column[Record]("MyProxy Server", _of_row("myproxy_server"))
+_MYPROXY = Column[EndpointRecord]("MyProxy Server", _of_row("myproxy_server"))
 _CREDENTIAL = (
-    Column[Record]("Credential Status", lambda record: record.credential_status),
-    Column[Record]("Credential Expires", lambda record: record.status.expires_at),
-    Column[Record]("Credential Subject", lambda record: record.subject),
-    Column[Record]("Credential Time Left", lambda record: record.time_left),
+    Column[EndpointRecord]("Credential Status", lambda record: record.credential_status),
+    Column[EndpointRecord]("Credential Expires", lambda record: record.status.expires_at),
+    Column[EndpointRecord]("Credential Subject", lambda record: record.subject),
+    Column[EndpointRecord]("Credential Time Left", lambda record: record.time_left),
 )
 _OWNER = (
-    Column[Record]("ID", lambda record: record.row.pk),
-    Column[Record]("Owner", lambda record: record.row.owner.username),
+    Column[EndpointRecord]("ID", lambda record: record.row.pk),
+    Column[EndpointRecord]("Owner", lambda record: record.row.owner.username),
 )
-_DISPLAY_NAME = Column[Record]("Display Name", _of_row("display_name"))
+_DISPLAY_NAME = Column[EndpointRecord]("Display Name", _of_row("display_name"))
 _HOST = (
-    Column[Record]("Host Endpoint", lambda record: record.host and record.host.pk),
-    Column[Record]("Host Endpoint Name", lambda record: record.host and canonical_name(record.host)),
+    Column[EndpointRecord]("Host Endpoint", lambda record: record.host and record.host.pk),
+    Column[EndpointRecord]("Host Endpoint Name", lambda record: record.host and canonical_name(record.host)),
 )
 _OURS = (
-    Column[Record]("Host Path", lambda record: record.row.host_path if record.host else None),
-    Column[Record]("MyProxy DN", _of_row("myproxy_dn")),
-    Column[Record]("OAuth Server", _of_row("oauth_server")),
-    Column[Record]("Public", _yes("public")),
-    Column[Record]("Default Directory", _of_row("default_directory")),
-    Column[Record]("Description", _of_row("description")),
-    Column[Record]("Organization", _of_row("organization")),
-    Column[Record]("Department", _of_row("department")),
-    Column[Record]("Keywords", _of_row("keywords")),
-    Column[Record]("Contact Email", _of_row("contact_email")),
-    Column[Record]("Contact Info", _of_row("contact_info")),
-    Column[Record]("Info Link", _of_row("info_link")),
-    Column[Record]("Network Use", lambda record: (record.row.host or record.row).network_use),
-    Column[Record]("Max Concurrency", _limit(0)),
-    Column[Record]("Preferred Concurrency", _limit(1)),
-    Column[Record]("Max Parallelism", _limit(2)),
-    Column[Record]("Preferred Parallelism", _limit(3)),
-    Column[Record]("Force Encryption", _yes("force_encryption")),
-    Column[Record]("Force Verify", _yes("force_verify")),
-    Column[Record]("Disable Verify", _yes("disable_verify")),
-    Column[Record]("My Roles", lambda record: ", ".join(sorted(record.seen.roles))),
+    Column[EndpointRecord]("Host Path", lambda record: record.row.host_path if record.host else None),
+    Column[EndpointRecord]("MyProxy DN", _of_row("myproxy_dn")),
+    Column[EndpointRecord]("OAuth Server", _of_row("oauth_server")),
+    Column[EndpointRecord]("Public", _yes("public")),
+    Column[EndpointRecord]("Default Directory", _of_row("default_directory")),
+    Column[EndpointRecord]("Description", _of_row("description")),
+    Column[EndpointRecord]("Organization", _of_row("organization")),
+    Column[EndpointRecord]("Department", _of_row("department")),
+    Column[EndpointRecord]("Keywords", _of_row("keywords")),
+    Column[EndpointRecord]("Contact Email", _of_row("contact_email")),
+    Column[EndpointRecord]("Contact Info", _of_row("contact_info")),
+    Column[EndpointRecord]("Info Link", _of_row("info_link")),
+    Column[EndpointRecord]("Network Use", lambda record: (record.row.host or record.row).network_use),
+    Column[EndpointRecord]("Max Concurrency", _limit(0)),
+    Column[EndpointRecord]("Preferred Concurrency", _limit(1)),
+    Column[EndpointRecord]("Max Parallelism", _limit(2)),
+    Column[EndpointRecord]("Preferred Parallelism", _limit(3)),
+    Column[EndpointRecord]("Force Encryption", _yes("force_encryption")),
+    Column[EndpointRecord]("Force Verify", _yes("force_verify")),
+    Column[EndpointRecord]("Disable Verify", _yes("disable_verify")),
+    Column[EndpointRecord]("My Roles", lambda record: ", ".join(sorted(record.seen.roles))),
 )
 
 
-def _document(record: Record) -> dict[str, Any]:
+def _document(record: EndpointRecord) -> dict[str, Any]:
     return record.document
 
 
 #: `endpoint-list -v`.
-LIST = Table[Record](
+LIST = Table[EndpointRecord](
     Column("Name", lambda record: record.short_name, ("legacy_name",)),
     *(_HOSTS, _SUBJECTS, _MYPROXY, *_CREDENTIAL, *_OWNER, _DISPLAY_NAME, *_HOST, *_OURS),
     document=_document,
 )
 #: `endpoint-details` and `endpoint-search`.
-DETAILS = Table[Record](
+DETAILS = Table[EndpointRecord](
     *_OWNER,
     Column("Legacy Name", lambda record: canonical_name(record.row), ("name",)),
     *(_DISPLAY_NAME, *_HOST, *_CREDENTIAL, _HOSTS, _SUBJECTS, _MYPROXY, *_OURS),

@@ -1,4 +1,4 @@
-"""Admission counts connections by state, network and user, and slows down networks that fail to sign in.
+"""ShellConnectionLimits counts connections by state, network and user, and slows down networks that fail to sign in.
 
 A connection takes a token of its network, and gives it back when it signs in. A network without tokens is refused
 before anything is read from it: refusing costs less than a key exchange. The tokens of other networks are not touched.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .bounds import Bounds
+from .bounds import ShellBounds
 
 K = TypeVar("K")
 #: Networks whose tokens are remembered; beyond it those that are full again are forgotten, then the oldest.
@@ -30,10 +30,10 @@ class Ticket:
     since: float = field(default_factory=time.monotonic)
 
 
-class Admission:
+class ShellConnectionLimits:
     """The connections of this server."""
 
-    def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bounds: ShellBounds, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
         self._clock = clock
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ KB = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ShellBounds:
     """Numbers of connections, channels and calls; octets; seconds."""
 
     #: Connections that have signed in: in all, of one network, of one user.

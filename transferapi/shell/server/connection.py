@@ -26,8 +26,8 @@ from transferapi.tasks.upkeep import tallies
 
 from . import running
 from .protocol import BY_APPLICATION, TOO_MANY_CONNECTIONS, ShellChannel, ShellTransport
-from .session import Session
-from .sign_in import Answer, Login, SignIn
+from .session import ShellSession
+from .sign_in import Answer, ShellLogin, ShellSignIn
 
 if TYPE_CHECKING:
     from .admission import Ticket
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 METHODS = "publickey,keyboard-interactive"
 
 
-class Connection(paramiko.ServerInterface):
+class ShellConnection(paramiko.ServerInterface):
     """The thread of its transport calls the `check_...` methods; the others may be called by any thread."""
 
     def __init__(self, sock: socket.socket, address: str, server: Listener) -> None:
@@ -45,9 +45,9 @@ class Connection(paramiko.ServerInterface):
         self.address = address
         self.network = network_of(address)
         self.began = self._active = time.monotonic()
-        self.session: Session | None = None
+        self.session: ShellSession | None = None
         self.ticket: Ticket | None = None
-        self._sign_in = SignIn(self._call_for_sign_in, address, server.bounds.attempts)
+        self._sign_in = ShellSignIn(self._call_for_sign_in, address, server.bounds.attempts)
         self._channels: dict[int, ShellChannel] = {}
         self._over = False
         self.transport = ShellTransport(sock, self)
@@ -94,7 +94,7 @@ class Connection(paramiko.ServerInterface):
             self.transport.disconnect(TOO_MANY_CONNECTIONS, "There are too many sessions; close some, or try later")
             return
         tallies.add("shell_sign_ins", "accepted")
-        self.session = Session(login, self.address, self.server.calls, self.touch)
+        self.session = ShellSession(login, self.address, self.server.calls, self.touch)
         self.transport.set_keepalive(self.server.bounds.keepalive_seconds)
         log.info("ssh: %s signed in by %s from %s", quote(login.user.username), login.method, self.address)
         with contextlib.suppress(Exception):
@@ -231,7 +231,7 @@ def _window(width: int, height: int) -> tuple[int, int]:
     return min(width, 10_000), min(height, 10_000)
 
 
-def _note(login: Login, address: str) -> None:
+def _note(login: ShellLogin, address: str) -> None:
     """Record the sign-in, and the use of the key. With the database."""
     if login.key is not None:
         ssh_keys.used(login.key)

@@ -15,26 +15,28 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 FILE = "ssh-host-key"
 
 
-class HostKeyError(Exception):
+class HostKeyFileError(Exception):
     """The file of the host key cannot be used; the message says why."""
 
 
 def load_or_make(folder: Path) -> paramiko.Ed25519Key:
-    """The host key of this home; its public part is written beside it. Raises HostKeyError."""
+    """The host key of this home; its public part is written beside it. Raises HostKeyFileError."""
     file = folder / FILE
     try:
         if not file.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_new(file, new_private_key())
         if stat.S_IMODE(file.stat().st_mode) & 0o077:
-            raise HostKeyError(f"{file} is open to other accounts: chmod 600 it")
+            raise HostKeyFileError(f"{file} is open to other accounts: chmod 600 it")
         key = paramiko.Ed25519Key(filename=str(file))
         (folder / f"{FILE}.pub").write_text(f"{key.get_name()} {key.get_base64()}\n")
         return key
     except OSError as error:
-        raise HostKeyError(f"{file}: {error.strerror}") from None
+        raise HostKeyFileError(f"{file}: {error.strerror}") from None
     except paramiko.SSHException:
-        raise HostKeyError(f"{file} is not an ed25519 key without a passphrase: delete it to get a new one") from None
+        raise HostKeyFileError(
+            f"{file} is not an ed25519 key without a passphrase: delete it to get a new one"
+        ) from None
 
 
 def new_private_key() -> bytes:

@@ -10,7 +10,7 @@ from transferapi.shell.errors import DisconnectedError, InterruptedByUserError, 
 from transferapi.shell.words import MAX_LINE
 
 
-class Input:
+class ChannelInput:
     """One thread feeds it, and one reads. Octets that are held are bounded by the window of the channel."""
 
     def __init__(self) -> None:

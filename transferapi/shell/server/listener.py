@@ -14,10 +14,10 @@ import paramiko
 from identity.networks import network_of
 from transferapi.tasks.upkeep import tallies
 
-from .admission import Admission, Ticket
-from .bounds import Bounds
+from .admission import ShellConnectionLimits, Ticket
+from .bounds import ShellBounds
 from .calls import Calls
-from .connection import Connection
+from .connection import ShellConnection
 from .failure_log import FailureLog
 
 log = logging.getLogger(__name__)
@@ -32,16 +32,16 @@ _GOODBYE = "The service restarts; tasks go on"
 class Listener:
     """Accepts connections until `stop`."""
 
-    def __init__(self, host: str, port: int, host_key: paramiko.PKey, bounds: Bounds | None = None) -> None:
-        self.bounds = bounds or Bounds()
+    def __init__(self, host: str, port: int, host_key: paramiko.PKey, bounds: ShellBounds | None = None) -> None:
+        self.bounds = bounds or ShellBounds()
         self.host_key = host_key
-        self.admission = Admission(self.bounds)
+        self.admission = ShellConnectionLimits(self.bounds)
         self.failures = FailureLog()
         most = self.bounds
         self.calls = Calls(most.calls, most.calls_of_user, most.turn_seconds)
         of_network = most.calls_of_sign_ins_of_network
         self.sign_ins = Calls(most.calls_of_sign_ins, of_network, most.turn_seconds, "sign-ins")
-        self._connections: set[Connection] = set()
+        self._connections: set[ShellConnection] = set()
         self._stopping = threading.Event()
         self._socket = _listening(host, port)
         self.port: int = self._socket.getsockname()[1]
@@ -80,7 +80,7 @@ class Listener:
         self.calls.close()
         self.sign_ins.close()
 
-    def gone(self, connection: Connection, ticket: Ticket) -> None:
+    def gone(self, connection: ShellConnection, ticket: Ticket) -> None:
         self.admission.leave(ticket)
         self._connections.discard(connection)
 
@@ -89,7 +89,7 @@ class Listener:
         return {"shell_sessions": self.admission.sessions, "shell_strangers": self.admission.strangers}
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ShellConnection]:
         return list(self._connections)
 
     def _accept(self, sock: socket.socket, address: str) -> None:
@@ -100,7 +100,7 @@ class Listener:
             return
         try:
             _configure(sock)
-            connection = Connection(sock, address, self)
+            connection = ShellConnection(sock, address, self)
             connection.ticket = ticket
             self._connections.add(connection)
             connection.start()
@@ -121,7 +121,7 @@ class Listener:
                     threading.Thread(target=_end, args=(one, reason), daemon=True).start()
 
 
-def _end(connection: Connection, reason: str) -> None:
+def _end(connection: ShellConnection, reason: str) -> None:
     if reason:
         # The farewell may wait for a client that does not read.
         timer = threading.Timer(2.0, connection.end)

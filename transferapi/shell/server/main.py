@@ -15,7 +15,7 @@ from transferapi.tasks.upkeep.watch import Watch
 from transferapi.traces import exporting
 
 from . import host_key
-from .bounds import Bounds
+from .bounds import ShellBounds
 from .listener import Listener
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def serve(config: Config) -> int:
     try:
         key = host_key.load_or_make(config.home)
         server = Listener(config.ssh_host, config.ssh_port, key, _bounds(config))
-    except host_key.HostKeyError as error:
+    except host_key.HostKeyFileError as error:
         sys.stderr.write(f"waybill: {error}\n")
         return 1
     except OSError as error:
@@ -55,9 +55,9 @@ def serve(config: Config) -> int:
     os._exit(0)
 
 
-def _bounds(config: Config) -> Bounds:
+def _bounds(config: Config) -> ShellBounds:
     most = config.ssh_sessions
-    return Bounds(
+    return ShellBounds(
         sessions=most,
         sessions_of_network=max(1, most * 4 // 5),
         sessions_of_user=max(1, most // 2),

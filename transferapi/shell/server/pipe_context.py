@@ -10,7 +10,7 @@ from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError, ShellError
 
 from .protocol import ShellChannel
-from .session import Session
+from .session import ShellSession
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class PipeContext:
 
     interactive = False
 
-    def __init__(self, session: Session, channel: ShellChannel, *, has_input: bool) -> None:
+    def __init__(self, session: ShellSession, channel: ShellChannel, *, has_input: bool) -> None:
         self.has_input = has_input
         self.transport = session.transport
         self._session, self._channel = session, channel

@@ -34,11 +34,11 @@ from paramiko.ssh_exception import SSHException
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import DisconnectedError
 
-from .bounds import Bounds
-from .input import Input
+from .bounds import ShellBounds
+from .input import ChannelInput
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ShellConnection
 
 #: Without SHA-1, CBC, DSA, and Diffie-Hellman in prime fields, which costs the server much. OpenSSH has all of these
 #: since 6.5 (2014).
@@ -70,7 +70,7 @@ class BoundedPacketizer(Packetizer):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        self.bounds = Bounds()
+        self.bounds = ShellBounds()
         #: Octets that may still arrive; None: the client has signed in.
         self.left: int | None = self.bounds.before_sign_in
         self._banner_left = self.bounds.banner
@@ -107,10 +107,10 @@ class BoundedPacketizer(Packetizer):
 class ShellChannel(paramiko.Channel):
     """A session channel. Its input goes to `input`; the window opens as the input is read."""
 
-    def __init__(self, chanid: int, connection: Connection) -> None:
+    def __init__(self, chanid: int, connection: ShellConnection) -> None:
         super().__init__(chanid)
         self.connection = connection
-        self.input = Input()
+        self.input = ChannelInput()
         #: The terminal that the client asked for: name, columns and rows.
         self.term = ""
         self.has_terminal = False
@@ -125,14 +125,14 @@ class ShellChannel(paramiko.Channel):
     # ---- for the thread of the command
 
     def read(self, timeout: float | None) -> bytes | None:
-        """See `Input.read`."""
+        """See `ChannelInput.read`."""
         data = self.input.read(timeout)
         if data:
             self._took(len(data))
         return data
 
     def read_line(self) -> bytes | None:
-        """See `Input.line`."""
+        """See `ChannelInput.line`."""
         line, taken = self.input.line()
         self._took(taken)
         return line
@@ -257,7 +257,7 @@ class ShellTransport(paramiko.Transport):
         MSG_CHANNEL_CLOSE: paramiko.Channel._handle_close,  # type: ignore[attr-defined]
     }
 
-    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, sock: socket.socket, connection: ShellConnection) -> None:
         bounds = connection.server.bounds
         super().__init__(sock, bounds.window, bounds.packet, packetizer_class=BoundedPacketizer)
         self.connection = connection

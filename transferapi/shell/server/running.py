@@ -24,10 +24,10 @@ from transferapi.shell.words import MAX_LINE
 
 from .pipe_context import PipeContext
 from .protocol import ShellChannel
-from .session import Session
+from .session import ShellSession
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ShellConnection
 
 log = logging.getLogger(__name__)
 #: For a command that failed because of an error in our code.
@@ -46,7 +46,7 @@ NO_SUBSYSTEM = NoSubsystem()
 Command = bytes | NoSubsystem | None
 
 
-def begin(connection: Connection, channel: ShellChannel, command: Command) -> bool:
+def begin(connection: ShellConnection, channel: ShellChannel, command: Command) -> bool:
     """Prepare the thread of this channel, which starts after the answer; False: it has one, or nobody has signed in.
 
     command: the one command of the channel; None: the client asks for a shell.
@@ -59,7 +59,7 @@ def begin(connection: Connection, channel: ShellChannel, command: Command) -> bo
     return True
 
 
-def _run(session: Session, channel: ShellChannel, command: Command) -> None:
+def _run(session: ShellSession, channel: ShellChannel, command: Command) -> None:
     status = _FAILED
     try:
         status = _status(session, channel, command)
@@ -72,7 +72,7 @@ def _run(session: Session, channel: ShellChannel, command: Command) -> None:
         channel.ended()
 
 
-def _status(session: Session, channel: ShellChannel, command: Command) -> int:
+def _status(session: ShellSession, channel: ShellChannel, command: Command) -> int:
     if isinstance(command, NoSubsystem):
         channel.write_error(_NO_SUBSYSTEM)
         return _FAILED
@@ -87,7 +87,7 @@ def _status(session: Session, channel: ShellChannel, command: Command) -> int:
     return _list(session, channel)
 
 
-def _with_terminal(session: Session, channel: ShellChannel, line: str | None) -> int:
+def _with_terminal(session: ShellSession, channel: ShellChannel, line: str | None) -> int:
     if line is None:
         return terminal.run(channel, session, site=_site())
     return terminal.run_line(channel, session, line)
@@ -98,7 +98,7 @@ def _site() -> str:
     return urlsplit(settings.PUBLIC_URL).hostname or "Waybill"
 
 
-def _list(session: Session, channel: ShellChannel) -> int:
+def _list(session: ShellSession, channel: ShellChannel) -> int:
     """Run each line of the input; the exit status is that of the last command."""
     context = PipeContext(session, channel, has_input=False)
     status = OK

@@ -15,13 +15,13 @@ from endpoints.permissions import restricted_to
 from identity import user_names
 from identity.audit.origin import Origin, comes_from
 from identity.models import User
-from identity.sessions.proof import Proof, proven_by
+from identity.sessions.proof import SignInProof, proven_by
 from transferapi.rest.http import rate_limit
 from transferapi.rest.http.errors import TooManyRequests
 from transferapi.shell.errors import ShellError
 
 from .calls import Calls
-from .sign_in import Login
+from .sign_in import ShellLogin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,17 +37,17 @@ class _Admission:
     until: float = -math.inf
 
 
-class Session:
+class ShellSession:
     """The caller (`context.Caller`) of all commands of one connection. touch: called when a command works."""
 
     transport = "ssh"
 
-    def __init__(self, login: Login, address: str, calls: Calls, touch: Callable[[], object]) -> None:
+    def __init__(self, login: ShellLogin, address: str, calls: Calls, touch: Callable[[], object]) -> None:
         self.login = login
         self.user: User = login.user
         self.commands = 0
         self._address, self._calls, self._touch = address, calls, touch
-        self._proof = Proof(datetime.now(UTC), login.way, user_names.identity_name(login.user))
+        self._proof = SignInProof(datetime.now(UTC), login.way, user_names.identity_name(login.user))
         #: The admission of the command of this thread.
         self._thread = threading.local()
 

@@ -34,7 +34,7 @@ _CODE = "One-time code: "
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ShellLogin:
     """The user who has signed in, and the key; None for a password. with_code: a one-time code followed it."""
 
     user: User
@@ -51,12 +51,12 @@ class Login:
 
     @property
     def way(self) -> str:
-        """As in `identity.sessions.proof.Proof`: password and code are two factors here as on the pages."""
+        """As in `identity.sessions.proof.SignInProof`: password and code are two factors here as on the pages."""
         if self.key is not None:
             return "ssh key"
         return "code" if self.with_code else "ssh"
 
-    def renewed(self) -> Login | None:
+    def renewed(self) -> ShellLogin | None:
         """The same login as it is now; None: the user or the key is no longer valid. With the database.
 
         A key that was removed and added again, or that permits other commands now, begins new sessions only.
@@ -65,12 +65,12 @@ class Login:
             key = ssh_keys.find_again(self.key)
             if key is None or key.id != self.key.id or key.restrictions.commands != self.restrictions.commands:
                 return None
-            return Login(key.user, key)
+            return ShellLogin(key.user, key)
         user = User.objects.filter(pk=self.user.pk, is_active=True, password=self.user.password).first()
-        return None if user is None else Login(user, with_code=self.with_code)
+        return None if user is None else ShellLogin(user, with_code=self.with_code)
 
 
-class SignIn:
+class ShellSignIn:
     """The sign-in of one connection. `login` is the result of the last attempt.
 
     A client may ask whether a key would do before it signs with it; the transport verifies the signature after
@@ -84,7 +84,7 @@ class SignIn:
         #: It reads the answers to the questions that were asked; None: none were asked.
         self._expects: Callable[[Secret], Answer] | None = None
         self._answers = 0
-        self.login: Login | None = None
+        self.login: ShellLogin | None = None
         #: Too many attempts, or the service is busy: the connection ends with this text.
         self.refusal = ""
 
@@ -127,7 +127,7 @@ class SignIn:
         key = ssh_keys.find(user_name, blob)
         if key is None:
             return AUTH_FAILED
-        self.login = Login(key.user, key)
+        self.login = ShellLogin(key.user, key)
         return AUTH_SUCCESSFUL
 
     def _check(self, user_name: str, password: Secret) -> Answer:
@@ -147,7 +147,7 @@ class SignIn:
             return self._refuse(error)
 
     def _enter(self, user: User, *, with_code: bool = False) -> Answer:
-        self.login = Login(user, with_code=with_code)
+        self.login = ShellLogin(user, with_code=with_code)
         return AUTH_SUCCESSFUL
 
     def _refuse(self, error: password_sign_in.SignInError) -> Answer:

@@ -181,7 +181,7 @@ def _repeated(text: str) -> str:
 
 
 @dataclass
-class Side:
+class ListSide:
     """The source or the destination of a list: all lines name the same endpoint. word: as errors call it."""
 
     context: Context
@@ -258,8 +258,8 @@ class TransferLines:
     folders: int = 0
 
     def __post_init__(self) -> None:
-        self.source = Side(self.context, "source")
-        self.destination = Side(self.context, "destination")
+        self.source = ListSide(self.context, "source")
+        self.destination = ListSide(self.context, "destination")
         self._own_sync: int | None = None
 
     def take(self, line: ListLine) -> None:

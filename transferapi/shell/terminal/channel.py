@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Channel(Protocol):
+class TerminalChannel(Protocol):
     """Octets from and to a terminal, which the client has set to raw mode.
 
     Each method raises DisconnectedError where the connection has ended.

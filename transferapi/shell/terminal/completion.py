@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from transferapi.shell.command import COMMANDS, HELP, Command
+from transferapi.shell.command import COMMANDS, HELP, ShellCommand
 from transferapi.shell.commands import load
 from transferapi.shell.context import Caller
 from transferapi.shell.errors import UsageError
@@ -17,7 +17,7 @@ from transferapi.shell.output import FORM, FORMS
 from transferapi.shell.words import Word, escape, split
 
 from .editor import Completion
-from .places import Places, parts
+from .places import KnownPlaces, parts
 
 load()
 
@@ -43,7 +43,7 @@ class Candidate:
 class Completer:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._places = Places(caller)
+        self._places = KnownPlaces(caller)
 
     def complete(self, text: str) -> Completion | None:
         """text: the line up to the cursor."""
@@ -87,7 +87,7 @@ class Completer:
     def _commands(self) -> list[Candidate]:
         return [Candidate(one.name) for one in COMMANDS.values() if not one.hidden and self._caller.allows(one.name)]
 
-    def _operands(self, command: Command, word: str) -> Iterable[Candidate]:
+    def _operands(self, command: ShellCommand, word: str) -> Iterable[Candidate]:
         if _PATH.search(command.usage):
             return self._locations(command, word)
         if _ENDPOINT.search(command.usage):
@@ -99,7 +99,7 @@ class Completer:
     def _endpoints(self) -> list[str]:
         return self._places.endpoints() if self._caller.allows("endpoint-list") else []
 
-    def _locations(self, command: Command, word: str) -> Iterable[Candidate]:
+    def _locations(self, command: ShellCommand, word: str) -> Iterable[Candidate]:
         found = parts(word)
         if found is None:
             return [Candidate(f"{name}/", more=True) for name in self._endpoints()]
@@ -118,7 +118,7 @@ def _common(texts: Collection[str]) -> str:
     return first if at is None else first[:at]
 
 
-def _entries(places: Places, folder: str, begin: str, *, encode: bool) -> Iterable[Candidate]:
+def _entries(places: KnownPlaces, folder: str, begin: str, *, encode: bool) -> Iterable[Candidate]:
     """The entries of a folder; hidden ones where the name begins with a dot."""
     for name, is_folder in places.folder(folder):
         if name.startswith(".") and not begin.startswith("."):
@@ -128,7 +128,7 @@ def _entries(places: Places, folder: str, begin: str, *, encode: bool) -> Iterab
         yield Candidate(f"{folder}{written}{end}", more=is_folder, label=f"{name}{end}")
 
 
-def _options(command: Command) -> list[Candidate]:
+def _options(command: ShellCommand) -> list[Candidate]:
     options = (*command.options, HELP)
     return [Candidate(name) for one in options for name in one.names if name.startswith("--")] or [
         Candidate(name) for one in options for name in one.names

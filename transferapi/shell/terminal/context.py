@@ -10,7 +10,7 @@ from identity.models import User
 from transferapi.shell.context import Caller, Signal
 from transferapi.shell.errors import InterruptedByUserError
 
-from .channel import Channel
+from .channel import TerminalChannel
 from .editor import Complete, Editor
 from .keyboard import Keyboard
 
@@ -37,7 +37,7 @@ class TerminalContext:
     has_input = True
 
     def __init__(
-        self, channel: Channel, caller: Caller, keyboard: Keyboard, editor: Editor, typing: Typing | None = None
+        self, channel: TerminalChannel, caller: Caller, keyboard: Keyboard, editor: Editor, typing: Typing | None = None
     ) -> None:
         self.transport = caller.transport
         self._typing = typing or Typing()

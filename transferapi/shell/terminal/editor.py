@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from transferapi.shell.errors import InterruptedByUserError, UsageError
 
-from .channel import Channel
+from .channel import TerminalChannel
 from .display import Display
 from .history import History
 from .keyboard import Keyboard
-from .keys import Key, Text
+from .keys import TerminalKey, Text
 from .line import MAX_TYPED, Line
 from .widths import columns, shown
 
 _FAR = 1 << 20
 _MOST_CHOICES = 200
-_HISTORY_MOVES = {Key.UP: -1, Key.DOWN: 1, Key.OLDEST: -_FAR, Key.NEWEST: _FAR}
+_HISTORY_MOVES = {TerminalKey.UP: -1, TerminalKey.DOWN: 1, TerminalKey.OLDEST: -_FAR, TerminalKey.NEWEST: _FAR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ Complete = Callable[[str], Completion | None]
 class Editor:
     """idle: a line is waited for so many seconds after the last key; None: without end."""
 
-    def __init__(self, channel: Channel, keyboard: Keyboard, idle: float | None = None) -> None:
+    def __init__(self, channel: TerminalChannel, keyboard: Keyboard, idle: float | None = None) -> None:
         self._channel = channel
         self._keyboard = keyboard
         self._idle = idle
@@ -69,7 +69,7 @@ class _Reading:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: TerminalChannel,
         keyboard: Keyboard,
         display: Display,
         line: Line,
@@ -88,7 +88,7 @@ class _Reading:
     def run(self, idle: float | None) -> str:
         self._history.rewind()
         self._display.resize(self._channel.size())
-        while (key := self._key(idle)) is not Key.ENTER:
+        while (key := self._key(idle)) is not TerminalKey.ENTER:
             if self._search is None or self._searched(key):
                 self._handle(key)
         self._search = None
@@ -98,7 +98,7 @@ class _Reading:
             raise UsageError(f"a typed line has at most {MAX_TYPED} octets; nothing of it was run")
         return self._line.text
 
-    def _key(self, idle: float | None) -> Key | Text:
+    def _key(self, idle: float | None) -> TerminalKey | Text:
         """The next key; the line is drawn before we wait for one. Raises TimeoutError, EOFError."""
         deadline = None if idle is None else time.monotonic() + idle
         while True:
@@ -115,10 +115,10 @@ class _Reading:
                 raise TimeoutError
             self._display.resize(self._channel.size())
 
-    def _at_end(self) -> Key:
+    def _at_end(self) -> TerminalKey:
         """Input that ends within a line ends this line."""
         if self._line.text:
-            return Key.ENTER
+            return TerminalKey.ENTER
         self._display.finish()
         raise EOFError
 
@@ -130,14 +130,14 @@ class _Reading:
         else:
             self._display.show(self._prompt, self._line.text, self._line.cursor)
 
-    def _handle(self, key: Key | Text) -> None:
+    def _handle(self, key: TerminalKey | Text) -> None:
         if isinstance(key, Text):
             self._insert(key.text)
-        elif key is Key.LEAVE_OR_DELETE and not self._line.text:
+        elif key is TerminalKey.LEAVE_OR_DELETE and not self._line.text:
             self._show()
             self._display.finish()
             raise EOFError
-        elif key is Key.COMPLETE:
+        elif key is TerminalKey.COMPLETE:
             self._tab()
         elif key in _HISTORY_MOVES:
             self._recall(_HISTORY_MOVES[key])
@@ -150,17 +150,17 @@ class _Reading:
         if self._line.overflowed and not full:
             self._display.bell()
 
-    def _control(self, key: Key) -> None:
-        if key is Key.INTERRUPT:
+    def _control(self, key: TerminalKey) -> None:
+        if key is TerminalKey.INTERRUPT:
             self._show()
             self._display.finish("^C")
             raise InterruptedByUserError
-        if key is Key.REDRAW:
+        if key is TerminalKey.REDRAW:
             self._display.clear()
-        elif key is Key.SEARCH and self._echo:
+        elif key is TerminalKey.SEARCH and self._echo:
             self._search = _Search(self._history, self._line)
-        elif key in (Key.PASTE_BEGIN, Key.PASTE_END):
-            self._pasting = key is Key.PASTE_BEGIN
+        elif key in (TerminalKey.PASTE_BEGIN, TerminalKey.PASTE_END):
+            self._pasting = key is TerminalKey.PASTE_BEGIN
 
     def _recall(self, to: int) -> None:
         found = self._history.move(self._line.text, to) if self._echo else None
@@ -186,13 +186,13 @@ class _Reading:
         else:
             self._display.bell()
 
-    def _searched(self, key: Key | Text) -> bool:
+    def _searched(self, key: TerminalKey | Text) -> bool:
         """Whether the search has ended, and the key is one for the line."""
         search = self._search
         if search is None or search.take(key):
             return False
         self._search = None
-        if key in (Key.CANCEL, Key.INTERRUPT):
+        if key in (TerminalKey.CANCEL, TerminalKey.INTERRUPT):
             self._line.set(*search.before)
             return False
         return True
@@ -211,13 +211,13 @@ class _Search:
     def prompt(self) -> str:
         return f"({'failed ' if self._failed else ''}reverse-i-search)`{shown(self._text)}': "
 
-    def take(self, key: Key | Text) -> bool:
+    def take(self, key: TerminalKey | Text) -> bool:
         """Whether the key belongs to the search."""
         if isinstance(key, Text):
             self._find((self._text + key.text)[:200], None if self._at is None else self._at + 1)
-        elif key is Key.BACKSPACE:
+        elif key is TerminalKey.BACKSPACE:
             self._find(self._text[:-1], None)
-        elif key is Key.SEARCH:
+        elif key is TerminalKey.SEARCH:
             self._find(self._text, self._at)
         else:
             return False

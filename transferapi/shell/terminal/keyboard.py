@@ -9,8 +9,8 @@ from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError
 from transferapi.shell.words import MAX_LINE
 
-from .channel import Channel
-from .keys import Key, KeyReader, Text
+from .channel import TerminalChannel
+from .keys import KeyReader, TerminalKey, Text
 
 #: After the end of input, how often the connection is looked at.
 _LOOK_SECONDS = 0.25
@@ -19,10 +19,10 @@ _LOOK_SECONDS = 0.25
 class Keyboard:
     """At most MAX_LINE characters and keys are kept. More are dropped, all of them: no part of a line may be run."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: TerminalChannel) -> None:
         self._channel = channel
         self._reader = KeyReader()
-        self._keys: deque[Key | Text] = deque()
+        self._keys: deque[TerminalKey | Text] = deque()
         self._size = 0
         #: The client sends nothing more.
         self.ended = False
@@ -34,7 +34,7 @@ class Keyboard:
         """Whether a key can be taken at once."""
         return bool(self._keys)
 
-    def next(self, timeout: float | None) -> Key | Text | None:
+    def next(self, timeout: float | None) -> TerminalKey | Text | None:
         """The next key. None: the time is over, or the window has another size. Raises EOFError, DisconnectedError."""
         if not self._keys:
             if self.ended:
@@ -76,18 +76,18 @@ class Keyboard:
         return Signal.BACKGROUND if self._took_background() else None
 
     def _interrupted(self) -> bool:
-        if Key.INTERRUPT not in self._keys:
+        if TerminalKey.INTERRUPT not in self._keys:
             return False
-        while self._keys.popleft() is not Key.INTERRUPT:
+        while self._keys.popleft() is not TerminalKey.INTERRUPT:
             pass
         self._size = sum(map(_size, self._keys))
         return True
 
     def _took_background(self) -> bool:
         """Whether the first line that was typed ahead is `bg`; it is taken away."""
-        if Key.ENTER not in self._keys:
+        if TerminalKey.ENTER not in self._keys:
             return False
-        first = self._keys.index(Key.ENTER)
+        first = self._keys.index(TerminalKey.ENTER)
         if _typed(list(self._keys)[:first]).strip() != "bg":
             return False
         for _ in range(first + 1):
@@ -98,24 +98,24 @@ class Keyboard:
         if not data:
             self.ended = True
         for key in self._reader.feed(data):
-            if key is Key.INTERRUPT or not self.dropped:
+            if key is TerminalKey.INTERRUPT or not self.dropped:
                 self._keys.append(key)
                 self._size += _size(key)
         if self._size > MAX_LINE:
-            interrupted = Key.INTERRUPT in self._keys
-            self._keys = deque([Key.INTERRUPT] if interrupted else [])
+            interrupted = TerminalKey.INTERRUPT in self._keys
+            self._keys = deque([TerminalKey.INTERRUPT] if interrupted else [])
             self._size, self.dropped = len(self._keys), True
 
 
-def _size(key: Key | Text) -> int:
+def _size(key: TerminalKey | Text) -> int:
     return len(key.text) if isinstance(key, Text) else 1
 
 
-def _typed(keys: list[Key | Text]) -> str:
+def _typed(keys: list[TerminalKey | Text]) -> str:
     text = ""
     for key in keys:
         if isinstance(key, Text):
             text += key.text
-        elif key is Key.BACKSPACE:
+        elif key is TerminalKey.BACKSPACE:
             text = text[:-1]
     return text

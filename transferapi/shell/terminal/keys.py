@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 
-class Key(Enum):
+class TerminalKey(Enum):
     """The keys that the editor knows. Each other one is ignored."""
 
     ENTER = auto()
@@ -51,23 +51,26 @@ class Text:
 
 
 _CONTROL = {
-    0x01: Key.HOME, 0x02: Key.LEFT, 0x03: Key.INTERRUPT, 0x04: Key.LEAVE_OR_DELETE, 0x05: Key.END, 0x06: Key.RIGHT,
-    0x07: Key.CANCEL, 0x08: Key.BACKSPACE, 0x09: Key.COMPLETE, 0x0B: Key.KILL_TO_END, 0x0C: Key.REDRAW,
-    0x0E: Key.DOWN, 0x10: Key.UP, 0x12: Key.SEARCH, 0x14: Key.TRANSPOSE, 0x15: Key.KILL_TO_START,
-    0x17: Key.KILL_BLANK_WORD, 0x19: Key.YANK, 0x7F: Key.BACKSPACE,
+    0x01: TerminalKey.HOME, 0x02: TerminalKey.LEFT, 0x03: TerminalKey.INTERRUPT, 0x04: TerminalKey.LEAVE_OR_DELETE,
+    0x05: TerminalKey.END, 0x06: TerminalKey.RIGHT, 0x07: TerminalKey.CANCEL, 0x08: TerminalKey.BACKSPACE,
+    0x09: TerminalKey.COMPLETE, 0x0B: TerminalKey.KILL_TO_END, 0x0C: TerminalKey.REDRAW, 0x0E: TerminalKey.DOWN,
+    0x10: TerminalKey.UP, 0x12: TerminalKey.SEARCH, 0x14: TerminalKey.TRANSPOSE, 0x15: TerminalKey.KILL_TO_START,
+    0x17: TerminalKey.KILL_BLANK_WORD, 0x19: TerminalKey.YANK, 0x7F: TerminalKey.BACKSPACE,
 }  # fmt: skip
 _META = {
-    "b": Key.WORD_LEFT, "f": Key.WORD_RIGHT, "d": Key.KILL_WORD_RIGHT, "\x7f": Key.KILL_WORD_LEFT,
-    "\x08": Key.KILL_WORD_LEFT, "t": Key.TRANSPOSE_WORDS, "<": Key.OLDEST, ">": Key.NEWEST,
+    "b": TerminalKey.WORD_LEFT, "f": TerminalKey.WORD_RIGHT, "d": TerminalKey.KILL_WORD_RIGHT,
+    "\x7f": TerminalKey.KILL_WORD_LEFT, "\x08": TerminalKey.KILL_WORD_LEFT, "t": TerminalKey.TRANSPOSE_WORDS,
+    "<": TerminalKey.OLDEST, ">": TerminalKey.NEWEST,
 }  # fmt: skip
 _FINAL = {
-    "A": Key.UP, "B": Key.DOWN, "C": Key.RIGHT, "D": Key.LEFT, "H": Key.HOME, "F": Key.END,
+    "A": TerminalKey.UP, "B": TerminalKey.DOWN, "C": TerminalKey.RIGHT, "D": TerminalKey.LEFT, "H": TerminalKey.HOME,
+    "F": TerminalKey.END,
 }  # fmt: skip
 _TILDE = {
-    "1": Key.HOME, "3": Key.DELETE, "4": Key.END, "7": Key.HOME, "8": Key.END,
-    "200": Key.PASTE_BEGIN, "201": Key.PASTE_END,
+    "1": TerminalKey.HOME, "3": TerminalKey.DELETE, "4": TerminalKey.END, "7": TerminalKey.HOME, "8": TerminalKey.END,
+    "200": TerminalKey.PASTE_BEGIN, "201": TerminalKey.PASTE_END,
 }  # fmt: skip
-_WITH_WORDS = {Key.LEFT: Key.WORD_LEFT, Key.RIGHT: Key.WORD_RIGHT}
+_WITH_WORDS = {TerminalKey.LEFT: TerminalKey.WORD_LEFT, TerminalKey.RIGHT: TerminalKey.WORD_RIGHT}
 #: A longer sequence is not waited for.
 _LONGEST_SEQUENCE = 32
 _ESCAPE = "\x1b"
@@ -82,7 +85,7 @@ class KeyReader:
         self._sequence = ""
         self._after_return = False
 
-    def feed(self, data: bytes) -> Iterator[Key | Text]:
+    def feed(self, data: bytes) -> Iterator[TerminalKey | Text]:
         """The keys of these octets. Use up the iterator before the next call."""
         text = self._decoder.decode(data)
         at = 0
@@ -97,7 +100,7 @@ class KeyReader:
             if key is not None:
                 yield key
 
-    def _one(self, letter: str) -> Key | None:
+    def _one(self, letter: str) -> TerminalKey | None:
         if self._sequence:
             return self._in_sequence(letter)
         after_return, self._after_return = self._after_return, letter == "\r"
@@ -106,10 +109,10 @@ class KeyReader:
             return None
         if letter in "\r\n":
             # Enter is CR or LF; the two together are one Enter.
-            return None if letter == "\n" and after_return else Key.ENTER
+            return None if letter == "\n" and after_return else TerminalKey.ENTER
         return _CONTROL.get(ord(letter))
 
-    def _in_sequence(self, letter: str) -> Key | None:
+    def _in_sequence(self, letter: str) -> TerminalKey | None:
         if letter in "\x03\r\n\x1b":
             # A sequence that is cut short does not hide Ctrl-C, Enter, or the next sequence.
             self._sequence = ""

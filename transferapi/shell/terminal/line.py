@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .keys import Key
+from .keys import TerminalKey
 from .widths import width
 
 #: The most octets of a typed line: each key costs time in its length. Longer ones come through a pipe.
@@ -45,7 +45,7 @@ class Line:
         self._cutting = False
         self._replace(start, end, text)
 
-    def edit(self, key: Key) -> bool:
+    def edit(self, key: TerminalKey) -> bool:
         """Whether the key edits the line or moves its cursor."""
         cutting, self._cutting = self._cutting, False
         if key in _CUTS:
@@ -153,24 +153,24 @@ def _here(line: Line) -> int:
     return line.cursor
 
 
-_MOVES: dict[Key, Callable[[Line], None]] = {
-    Key.LEFT: _go(Line._before),
-    Key.RIGHT: _go(Line._behind),
-    Key.HOME: _go(lambda line: 0),
-    Key.END: _go(lambda line: len(line.text)),
-    Key.WORD_LEFT: _go(Line._word_left),
-    Key.WORD_RIGHT: _go(Line._word_right),
-    Key.BACKSPACE: _remove(Line._before, _here),
-    Key.DELETE: _remove(_here, Line._behind),
-    Key.LEAVE_OR_DELETE: _remove(_here, Line._behind),
-    Key.YANK: lambda line: line.insert(line.cut),
-    Key.TRANSPOSE: Line._transpose,
-    Key.TRANSPOSE_WORDS: Line._transpose_words,
+_MOVES: dict[TerminalKey, Callable[[Line], None]] = {
+    TerminalKey.LEFT: _go(Line._before),
+    TerminalKey.RIGHT: _go(Line._behind),
+    TerminalKey.HOME: _go(lambda line: 0),
+    TerminalKey.END: _go(lambda line: len(line.text)),
+    TerminalKey.WORD_LEFT: _go(Line._word_left),
+    TerminalKey.WORD_RIGHT: _go(Line._word_right),
+    TerminalKey.BACKSPACE: _remove(Line._before, _here),
+    TerminalKey.DELETE: _remove(_here, Line._behind),
+    TerminalKey.LEAVE_OR_DELETE: _remove(_here, Line._behind),
+    TerminalKey.YANK: lambda line: line.insert(line.cut),
+    TerminalKey.TRANSPOSE: Line._transpose,
+    TerminalKey.TRANSPOSE_WORDS: Line._transpose_words,
 }
-_CUTS: dict[Key, Callable[[Line], tuple[int, int]]] = {
-    Key.KILL_TO_END: lambda line: (line.cursor, len(line.text)),
-    Key.KILL_TO_START: lambda line: (0, line.cursor),
-    Key.KILL_WORD_LEFT: lambda line: (line._word_left(), line.cursor),
-    Key.KILL_WORD_RIGHT: lambda line: (line.cursor, line._word_right()),
-    Key.KILL_BLANK_WORD: lambda line: (line._blank_word_left(), line.cursor),
+_CUTS: dict[TerminalKey, Callable[[Line], tuple[int, int]]] = {
+    TerminalKey.KILL_TO_END: lambda line: (line.cursor, len(line.text)),
+    TerminalKey.KILL_TO_START: lambda line: (0, line.cursor),
+    TerminalKey.KILL_WORD_LEFT: lambda line: (line._word_left(), line.cursor),
+    TerminalKey.KILL_WORD_RIGHT: lambda line: (line.cursor, line._word_right()),
+    TerminalKey.KILL_BLANK_WORD: lambda line: (line._blank_word_left(), line.cursor),
 }

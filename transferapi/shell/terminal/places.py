@@ -31,7 +31,7 @@ _MOST_ANSWERS = 8
 Entry = tuple[str, bool]
 
 
-class Places:
+class KnownPlaces:
     """The places that one user knows. No method raises an error of a service: the command itself reports it."""
 
     def __init__(self, caller: Caller) -> None:

@@ -7,7 +7,7 @@ from transferapi.shell.context import Caller, Context
 from transferapi.shell.errors import OK, InterruptedByUserError, SessionEndedError, UsageError
 from transferapi.tasks import maintenance
 
-from .channel import Channel
+from .channel import TerminalChannel
 from .completion import Completer
 from .context import TerminalContext, Typing, encoded
 from .editor import Editor
@@ -19,7 +19,7 @@ _LIST_PROMPT = "> "
 _LIST_HINT = "Type one item a line. CTRL-D on an empty line ends the list, CTRL-C gives it up."
 
 
-def run(channel: Channel, caller: Caller, *, site: str, idle: float | None = None) -> int:
+def run(channel: TerminalChannel, caller: Caller, *, site: str, idle: float | None = None) -> int:
     """Read lines and run them until the user leaves. site: the name in the line of welcome.
 
     idle: the seconds at the prompt without a key after which the session ends.
@@ -28,7 +28,7 @@ def run(channel: Channel, caller: Caller, *, site: str, idle: float | None = Non
     return _Session(channel, caller, idle, interactive=True).run(site)
 
 
-def run_line(channel: Channel, caller: Caller, line: str, *, idle: float | None = None) -> int:
+def run_line(channel: TerminalChannel, caller: Caller, line: str, *, idle: float | None = None) -> int:
     """Run one line: no welcome, no prompt; CTRL-C, `bg` and questions as in the interactive mode.
 
     Returns the exit status. Raises DisconnectedError.
@@ -40,7 +40,7 @@ def run_line(channel: Channel, caller: Caller, line: str, *, idle: float | None 
 
 
 class _Session:
-    def __init__(self, channel: Channel, caller: Caller, idle: float | None, *, interactive: bool) -> None:
+    def __init__(self, channel: TerminalChannel, caller: Caller, idle: float | None, *, interactive: bool) -> None:
         self._channel = channel
         self._idle = idle
         self._keyboard = Keyboard(channel)

@@ -11,31 +11,31 @@ from django.db import connection
 
 from transferapi.tasks.upkeep import space
 
-from .rows import Row
+from .rows import CheckedItem
 
 _COLUMNS = "task_id, position, source_path, destination_path, recursive, attempts, extra"
 _WORDS = {None: "\\N", True: "t", False: "f"}
 
 
-class Written(NamedTuple):
+class CopiedRows(NamedTuple):
     """octets: of the paths in the rows."""
 
     rows: int
     octets: int
 
 
-def copy(task_id: uuid.UUID, rows: Iterable[Row]) -> Written:
+def copy(task_id: uuid.UUID, rows: Iterable[CheckedItem]) -> CopiedRows:
     """Write the items of a task, in this order."""
     lines = _Lines(task_id, rows)
     with connection.cursor() as cursor:
         cursor.copy_expert(f"COPY tasks_item ({_COLUMNS}) FROM STDIN", lines, 1 << 18)
-    return Written(lines.rows, lines.octets)
+    return CopiedRows(lines.rows, lines.octets)
 
 
 class _Lines:
     """A file for COPY to read, in its text format: tabs between columns, `\\N` for NULL, every backslash doubled."""
 
-    def __init__(self, task_id: uuid.UUID, rows: Iterable[Row]) -> None:
+    def __init__(self, task_id: uuid.UUID, rows: Iterable[CheckedItem]) -> None:
         self.rows = self.octets = 0
         self._lines = self._made(str(task_id), rows)
 
@@ -49,7 +49,7 @@ class _Lines:
                 break
         return b"".join(found)
 
-    def _made(self, task_id: str, rows: Iterable[Row]) -> Iterator[bytes]:
+    def _made(self, task_id: str, rows: Iterable[CheckedItem]) -> Iterator[bytes]:
         for row in rows:
             self.octets += space.octets(row.source, row.destination)
             destination = "\\N" if row.destination is None else _octets(row.destination)

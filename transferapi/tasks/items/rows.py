@@ -42,7 +42,7 @@ class TransferItem:
     symlink: bool = False
 
 
-class Row(NamedTuple):
+class CheckedItem(NamedTuple):
     """A checked item."""
 
     source: str
@@ -65,14 +65,14 @@ class TransferRows:
         self._source, self._destination = source, destination
         self._checked = False
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CheckedItem]:
         if self._checked:
             yield from (_transfer_row(number, item) for number, item in enumerate(self._items))
             return
         yield from self._check()
         self._checked = True
 
-    def _check(self) -> Iterator[Row]:
+    def _check(self) -> Iterator[CheckedItem]:
         same_servers = self._source.host.pk == self._destination.host.pk
         seen = SeenTexts(len(self._items))
         for number, item in enumerate(self._items):
@@ -103,13 +103,13 @@ class DeleteRows:
         self._source = source
         self._recursive = recursive
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CheckedItem]:
         for number, text in enumerate(self._paths):
             path = request_rules.path(text, f"DATA[{number}].path")
             if path in ("/", "/~/"):
                 raise RequestError(f"DATA[{number}].path", "The root of an endpoint or of a home cannot be deleted.")
             real(self._source, path, write=True)
-            yield Row(path, None, self._recursive)
+            yield CheckedItem(path, None, self._recursive)
 
 
 class SeenTexts:
@@ -156,13 +156,13 @@ def real(end: Access, path: str, *, write: bool) -> str:
     return path.rstrip("/")
 
 
-def _transfer_row(number: int, item: TransferItem) -> Row:
+def _transfer_row(number: int, item: TransferItem) -> CheckedItem:
     extra: dict[str, object] = {}
     if item.symlink:
         extra = {"symlink": True}
     elif item.external_checksum or item.checksum_algorithm:
         extra = _checksum(f"DATA[{number}]", item)
-    return Row(
+    return CheckedItem(
         request_rules.path(item.source_path, f"DATA[{number}].source_path"),
         request_rules.path(item.destination_path, f"DATA[{number}].destination_path"),
         item.recursive,

@@ -24,7 +24,7 @@ from identity.models import User
 from identity.single_row import query_rows
 from transferapi.tasks import moves, queries
 from transferapi.tasks.models import WITH_OWNERS, Task
-from transferapi.tasks.moves import PAUSED, QUEUED, Pause, state_of
+from transferapi.tasks.moves import PAUSED, QUEUED, PauseReason, state_of
 from transferapi.tasks.states import Phase, TaskType
 
 BY_RULE, BY_ADMIN, BY_OWNER, BY_OPERATOR = "PAUSED", "PAUSED_BY_ADMIN", "PAUSED_BY_OWNER", "PAUSED_BY_OPERATOR"
@@ -96,7 +96,7 @@ def info(user: User, task_id: uuid.UUID) -> tuple[Task, Causes]:
     return task, current(task)
 
 
-def why(task: Task, now: datetime | None = None) -> Pause | None:
+def why(task: Task, now: datetime | None = None) -> PauseReason | None:
     """The reason of the pause; None: nothing pauses the task."""
     return _reason(task, causes([task], now)[task.pk])
 
@@ -118,7 +118,7 @@ def look(task_ids: Collection[uuid.UUID], now: datetime | None = None) -> int:
         return sum(_look(task, _reason(task, found[task.pk]), now) for task in tasks)
 
 
-def _look(task: Task, reason: Pause | None, now: datetime) -> bool:
+def _look(task: Task, reason: PauseReason | None, now: datetime) -> bool:
     state = state_of(task)
     if state == QUEUED and reason:
         moves.pause(task.pk, QUEUED, reason, now)
@@ -139,7 +139,7 @@ def rules_changed(sender: object, **_: object) -> None:
 # ---- reasons
 
 
-def _reason(task: Task, found: Causes) -> Pause | None:
+def _reason(task: Task, found: Causes) -> PauseReason | None:
     if not found:
         return None
     ends = {"source": task.source, "destination": task.destination}
@@ -151,7 +151,7 @@ def _reason(task: Task, found: Causes) -> Pause | None:
     texts += [_by_rule(task, rule, is_source=is_source) for rule, is_source in found.rules]
     texts = list(dict.fromkeys(texts))
     more = [f"There are {len(texts) - TOLD} more reasons."] if len(texts) > TOLD else []
-    return Pause(_code(found), " ".join([*texts[:TOLD], *more]))
+    return PauseReason(_code(found), " ".join([*texts[:TOLD], *more]))
 
 
 def _code(found: Causes) -> str:

@@ -108,7 +108,7 @@ def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
     return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
 
 
-def _pause(task: Task, why: moves.Pause, now: datetime) -> LeaseRefusal:
+def _pause(task: Task, why: moves.PauseReason, now: datetime) -> LeaseRefusal:
     """Pause a task that was queued when a pause rule came, or whose worker was lost since."""
     lost = {"suspect_up_to": _last_file(task)} if task.phase == Phase.RUNNING else None
     try:

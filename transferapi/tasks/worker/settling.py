@@ -52,14 +52,14 @@ class _Changes(NamedTuple):
     rows: int = 0
 
 
-class Written(NamedTuple):
+class SettledCounts(NamedTuple):
     """The additions of a batch to its task: files that have arrived (or are deleted), and octets."""
 
     files: int
     octets: int
 
 
-def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | None = None) -> Written:
+def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | None = None) -> SettledCounts:
     """Write the batch, the task's counters and the events of its faults. Raises LeaseLostError.
 
     A file that is not pending any more is not changed and not counted again.
@@ -76,7 +76,7 @@ def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | Non
         retry_at = _earliest(file.retry_at for file in batch.faulted)
         _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed, retry_at=retry_at)
         _report(task_id, [(file.path, file.fault, _fate(file)) for file in batch.faulted], now)
-        return Written(total.transferred, total.moved)
+        return SettledCounts(total.transferred, total.moved)
 
 
 def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem], now: datetime | None = None) -> None:

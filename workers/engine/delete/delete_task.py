@@ -36,7 +36,7 @@ from workers.engine.scan.scanner import Scanner
 from workers.engine.scan.visits import Folder, FolderListing, request_fault
 from workers.engine.scan.walk import FOUND, Walk
 from workers.engine.settle.settlement_writer import SettlementWriter
-from workers.engine.tuning.plan import Plan, SizeClass, Summary
+from workers.engine.tuning.plan import ChunkSummary, Plan, SizeClass
 from workers.engine.work import LONGEST_WAIT, SliceContext
 
 from .tree_remover import BATCH, GONE, TreeRemover
@@ -45,7 +45,7 @@ NOT_RECURSIVE = "This is a folder; to delete it with its contents, recursive mus
 PLAN = Plan(1, 1, BATCH, "removals are pipelined on one session")
 
 
-def delete_plan(_kind: SizeClass, _chunk: Summary) -> Plan:
+def delete_plan(_kind: SizeClass, _chunk: ChunkSummary) -> Plan:
     """One session removes everything: the round trips take the time, and pipelining hides them."""
     return PLAN
 

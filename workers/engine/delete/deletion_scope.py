@@ -29,7 +29,7 @@ HIDDEN = (
 )
 
 
-class RefusedError(Exception):
+class DeletionRefusedError(Exception):
     """Nothing may be deleted. `reason` is a sentence for the user."""
 
     def __init__(self, reason: str) -> None:
@@ -51,12 +51,12 @@ class DeletionScope:
         self._parents: dict[Side, set[str]] = {Side.SOURCE: set(), Side.DESTINATION: set()}
 
     async def make(self) -> None:
-        """Raises RefusedError, FaultError."""
+        """Raises DeletionRefusedError, FaultError."""
         async for item, is_file in self._items():
             self._add_item(item, is_file)
         if self.roots:
             if not await self._work.control_sessions.ask(Side.DESTINATION, tells_links):
-                raise RefusedError(HIDDEN)
+                raise DeletionRefusedError(HIDDEN)
             self._check_names()
             await self._check_identities()
 
@@ -73,9 +73,9 @@ class DeletionScope:
             self._parents[Side.SOURCE].add(parent(source))
             self._parents[Side.DESTINATION].add(parent(destination))
         elif self.roots.setdefault(destination, source) != source:
-            raise RefusedError(f"Two items have the same destination folder: {destination or '/'}")
+            raise DeletionRefusedError(f"Two items have the same destination folder: {destination or '/'}")
         if len(self.roots) + sum(map(len, self._parents.values())) > MAX_FOLDERS:
-            raise RefusedError(f"The items of this task lie in more than {MAX_FOLDERS} folders.")
+            raise DeletionRefusedError(f"The items of this task lie in more than {MAX_FOLDERS} folders.")
 
     # ---- by name
 
@@ -101,7 +101,7 @@ class DeletionScope:
         for folder in folders:
             if folder in others:
                 name = others[folder] or "/"
-                raise RefusedError(f"The folders of the items lie in each other: {path or '/'} and {name}")
+                raise DeletionRefusedError(f"The folders of the items lie in each other: {path or '/'} and {name}")
 
     # ---- by identity
 
@@ -109,14 +109,16 @@ class DeletionScope:
         """Refuse folders that are one under two names, and exclude those that may appear later under another name."""
         roots = await self._identities(Side.DESTINATION, list(self.roots))
         if len(set(roots.values())) < len(roots):
-            raise RefusedError("Two destination folders of this task are one folder under two names.")
+            raise DeletionRefusedError("Two destination folders of this task are one folder under two names.")
         outside = [path for path in self._parents[Side.DESTINATION] if not self._is_in_a_root(path)]
         other_identities = set((await self._identities(Side.DESTINATION, outside)).values())
         if self._work.same_endpoint:
             sources = {*self.roots.values(), *self._parents[Side.SOURCE]}
             other_identities |= set((await self._identities(Side.SOURCE, list(sources))).values())
         if other_identities & set(roots.values()):
-            raise RefusedError("A destination folder of this task is also a folder of another item, by another name.")
+            raise DeletionRefusedError(
+                "A destination folder of this task is also a folder of another item, by another name."
+            )
         self.excluded = other_identities | set(roots.values())
 
     def _is_in_a_root(self, path: str) -> bool:

@@ -25,7 +25,7 @@ from workers.engine.scan.selection import Links, NameSelection
 from workers.engine.scan.walk import MAX_DEPTH
 from workers.engine.work import LONGEST_WAIT, Finished, Released, SliceContext
 
-from .deletion_scope import DeletionScope, RefusedError
+from .deletion_scope import DeletionRefusedError, DeletionScope
 from .tree_remover import EntriesToRemove, TreeRemover, is_folder, next_wave
 
 SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
@@ -107,7 +107,7 @@ class Extras:
             for destination, source in self._deletion_scope.roots.items():
                 await self._walk(_Pair(source, destination))
             await self._end(self._fault or self._tree_remover.fault)
-        except RefusedError as error:
+        except DeletionRefusedError as error:
             await self._skip(error.reason)
         except UnreachableError as error:
             await self._work.unreachable(error.fault)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from transferapi.tasks.records import FileRow
-from workers.engine.tuning.plan import Plan, SizeClass, Summary, lane_share, size_class
+from workers.engine.tuning.plan import ChunkSummary, Plan, SizeClass, lane_share, size_class
 
 #: Maximum number of files in memory, those under way and not yet written included (truth 7).
 CAPACITY = 5000
@@ -25,11 +25,11 @@ class FileQueue:
     make_plan: returns the plan for a chunk of this class, from the files of the class seen so far.
     """
 
-    def __init__(self, make_plan: Callable[[SizeClass, Summary], Plan]) -> None:
+    def __init__(self, make_plan: Callable[[SizeClass, ChunkSummary], Plan]) -> None:
         self._make_plan = make_plan
         self._queues: dict[SizeClass, list[FileRow]] = {kind: [] for kind in SizeClass}
         #: All files seen of a class, so that the few files near the end do not change the plan.
-        self._seen = {kind: Summary() for kind in SizeClass}
+        self._seen = {kind: ChunkSummary() for kind in SizeClass}
         self._files: deque[FileRow] = deque()
         self._plan: Plan | None = None
         self._waiting = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 
-from .plan import MAX_PARALLELISM, MAX_PIPELINING, Plan, Summary, make_plan
+from .plan import MAX_PARALLELISM, MAX_PIPELINING, ChunkSummary, Plan, make_plan
 
 #: More than any rule of the paper uses.
 MANY_SESSIONS = 1000
@@ -87,13 +87,13 @@ def _given(ends: list[TaskEndpoint], name: str) -> list[int]:
     return [value for end in ends if (value := getattr(end, name))]
 
 
-def paper_plan(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:
+def paper_plan(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps) -> Plan:
     """The plan by the rules of the paper and the options of the user, within the caps."""
     plan = make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=caps.lanes + 1)
     return _in_parts(within(plan, caps), chunk, caps)
 
 
-def _in_parts(plan: Plan, chunk: Summary, caps: Caps) -> Plan:
+def _in_parts(plan: Plan, chunk: ChunkSummary, caps: Caps) -> Plan:
     """The plan for files of which each goes over several streams; all lanes together have no more than before."""
     if not caps.parted or not chunk.count or chunk.total < PARTED_ABOVE * chunk.count:
         return plan
@@ -117,7 +117,7 @@ def _with(plan: Plan, numbers: Mapping[str, int], reason: str) -> Plan:
     return replace(plan, reason=reason, **changes)
 
 
-def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
+def opening_plan(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
     """The first plan when only the chunk and, perhaps, the round trip (in seconds) are known."""
     plan = _preferred(_rule(chunk, {}, caps), caps)
     if round_trip is not None and chunk.count and not caps.stream_only:
@@ -128,7 +128,7 @@ def opening_plan(chunk: Summary, options: Mapping[str, object], caps: Caps, roun
     return _in_parts(asked(plan, options, caps), chunk, caps)
 
 
-def _by_relay(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan | None:
+def _by_relay(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan | None:
     """Small files by kept connections to the relay; None where that is no gain over a connection for each file."""
     size = max(1, chunk.total // chunk.count)
     rate = RELAY_RATE if caps.relay_rate == 0 else min(caps.relay_rate or 0, RELAY_RATE)
@@ -144,7 +144,7 @@ def _by_relay(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan
     return Plan(lanes, 1, depth, f"{plan.reason}; {why}: {', '.join(words)}", relayed=True)
 
 
-def _many_to_agent(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
+def _many_to_agent(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan:
     """Each file takes its lane some round trips, whatever its size: lanes are all that helps."""
     if caps.preferred_concurrency or chunk.total >= PARTED_ABOVE * chunk.count:
         return plan
@@ -156,7 +156,7 @@ def _many_to_agent(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) ->
     return Plan(lanes, 1, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
 
 
-def _rule(chunk: Summary, options: Mapping[str, object], caps: Caps) -> Plan:
+def _rule(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps) -> Plan:
     """The plan of the paper, whatever the endpoints allow."""
     return make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
 
@@ -165,7 +165,7 @@ def asked(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
     """The plan with the numbers that the user asked for, within the caps."""
     names = [name for name in NUMBERS if pinned(options, name, caps)]
     if names:
-        wishes = _rule(Summary(), options, caps)
+        wishes = _rule(ChunkSummary(), options, caps)
         numbers = {NUMBERS[name]: int(getattr(wishes, NUMBERS[name])) for name in names}
         plan = _with(plan, numbers, f"{plan.reason}; {', '.join(names)} as asked")
     return within(plan, caps)
@@ -187,7 +187,7 @@ def _preferred(plan: Plan, caps: Caps) -> Plan:
     return Plan(lanes, streams, plan.pipelining, f"{plan.reason}; as the endpoints prefer")
 
 
-def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Plan:
+def _corrected(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan:
     size = max(1, chunk.total // chunk.count)
     lanes = _lanes(plan, chunk, caps, round_trip)
     streams = max(1, _streams(plan, size, min(lanes, chunk.count, caps.lanes), caps, round_trip))
@@ -204,7 +204,7 @@ def _corrected(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> Pla
     return Plan(lanes, streams, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
 
 
-def _lanes(plan: Plan, chunk: Summary, caps: Caps, round_trip: float) -> int:
+def _lanes(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> int:
     if caps.preferred_concurrency or round_trip < FAR:
         return plan.concurrency
     return max(plan.concurrency, min(_by_distance(LANES, round_trip), caps.lanes, chunk.count))

@@ -39,7 +39,7 @@ def size_class(size: int) -> SizeClass:
 
 
 @dataclass(slots=True)
-class Summary:
+class ChunkSummary:
     """The facts of a chunk that the rules use."""
 
     count: int = 0
@@ -75,7 +75,7 @@ class Plan:
     relayed: bool = False
 
 
-def make_plan(chunk: Summary, options: Mapping[str, object], *, stream_only: bool, max_sessions: int) -> Plan:
+def make_plan(chunk: ChunkSummary, options: Mapping[str, object], *, stream_only: bool, max_sessions: int) -> Plan:
     """The plan for a chunk.
 
     options: perf_cc, perf_p and perf_pp replace the rules. stream_only: the destination supports mode S only, or a
@@ -90,7 +90,7 @@ def make_plan(chunk: Summary, options: Mapping[str, object], *, stream_only: boo
     return plan
 
 
-def _rule(chunk: Summary) -> Plan:
+def _rule(chunk: ChunkSummary) -> Plan:
     if chunk.many_small:
         return Plan(2, 2, 20, "more than 100 files, under 50 MB on average")
     if chunk.all_large:
@@ -98,7 +98,7 @@ def _rule(chunk: Summary) -> Plan:
     return Plan(2, 4, 10, "neither more than 100 small files nor all larger than 250 MB")
 
 
-def _stream_only(plan: Plan, chunk: Summary) -> Plan:
+def _stream_only(plan: Plan, chunk: ChunkSummary) -> Plan:
     """Mode S has one stream, and a data connection for each file: only concurrency can be used."""
     concurrency = STREAM_CONCURRENCY if chunk.many_small else plan.concurrency
     return Plan(concurrency, 1, 1, f"{plan.reason}; one stream a file (mode S, or SFTP)")

@@ -14,7 +14,7 @@ from .experience import LONGEST_ROUND_TRIP, Experience, Numbers, decade, numbers
 from .hill_climb import ClimbStep, HillClimb
 from .meter import Rate, Sample
 from .opening import BLOCK, Caps, asked, depth_limit, opening_plan, paper_plan, pinned
-from .plan import Plan, SizeClass, Summary
+from .plan import ChunkSummary, Plan, SizeClass
 
 #: Seconds of a round trip that is not known: settling times and windows are computed with it.
 DEFAULT_ROUND_TRIP = 0.05
@@ -82,7 +82,7 @@ class Tuner:
         if 0 < seconds <= LONGEST_ROUND_TRIP:
             self.round_trip = seconds
 
-    def plan(self, kind: SizeClass, chunk: Summary) -> Plan:
+    def plan(self, kind: SizeClass, chunk: ChunkSummary) -> Plan:
         """The plan to begin a chunk of this class with; called again when more of the class is known."""
         if self._kind is not None and self._kind is not kind:
             self._class_plans[self._kind].climb.interrupted()
@@ -108,7 +108,7 @@ class Tuner:
     def _known_round_trip(self) -> float | None:
         return self._experience.round_trip if self.round_trip is None else self.round_trip
 
-    def _new_class_plan(self, kind: SizeClass, chunk: Summary) -> _ClassPlan:
+    def _new_class_plan(self, kind: SizeClass, chunk: ChunkSummary) -> _ClassPlan:
         size = chunk.total // chunk.count if chunk.count else 0
         key = decade(kind, size)
         rule = paper_plan(chunk, self._options, self._caps)
@@ -121,7 +121,7 @@ class Tuner:
         climb = HillClimb(plan, self._steps(max(1, size)), least, record)
         return _ClassPlan(climb, key, size, self._known_round_trip, numbers(rule))
 
-    def _opening(self, key: str, chunk: Summary) -> Plan:
+    def _opening(self, key: str, chunk: ChunkSummary) -> Plan:
         rule = opening_plan(chunk, self._options, self._caps, self._known_round_trip)
         better = self._experience.better(key, rule, self._fits)
         if better is None:

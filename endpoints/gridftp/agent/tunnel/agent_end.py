@@ -12,9 +12,9 @@ from . import frames, websocket
 from .bridge import CONTROL_WINDOW, DATA_WINDOW, Bridge, attach
 from .connection import TunnelConnection
 from .frames import FrameError
-from .multiplexer import Channel, ChannelHandler, Ended
+from .multiplexer import ChannelHandler, Ended, TunnelChannel
 from .service import ServiceAddress
-from .sign_in import VERSION, AgentIdentity, text_to_sign
+from .sign_in import VERSION, SigningIdentity, text_to_sign
 
 PATH = "/connect/tunnel"
 _MAX_HEAD = 16 << 10
@@ -37,7 +37,7 @@ class AgentFacts(NamedTuple):
     platform: str = ""
 
 
-class State:
+class TunnelState:
     """The part that outlives one tunnel of a running agent. instance: distinguishes it from a clone."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class AgentEnd(TunnelConnection):
     def __init__(
         self,
         service: ServiceAddress,
-        identity: AgentIdentity,
+        identity: SigningIdentity,
         facts: AgentFacts,
-        state: State,
+        state: TunnelState,
         on_control: Callable[[socket.socket], None],
     ) -> None:
         super().__init__(is_client=True)
@@ -148,7 +148,7 @@ class AgentEnd(TunnelConnection):
 
     # ---- channels
 
-    def channel_opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+    def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         if content.get("kind") != "control":
             channel.refuse(Ended.FORBIDDEN, "an agent accepts control channels only")
             return
@@ -156,7 +156,7 @@ class AgentEnd(TunnelConnection):
         self._servings.add(serving)
         serving.add_done_callback(self._servings.discard)
 
-    async def _serve(self, channel: Channel) -> None:
+    async def _serve(self, channel: TunnelChannel) -> None:
         near, far = socket.socketpair()
         try:
             await attach(Bridge(channel, CONTROL_WINDOW), near)

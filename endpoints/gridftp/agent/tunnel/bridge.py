@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from .frames import MAX_DATA
-from .multiplexer import Channel, ChannelHandler, Ended
+from .multiplexer import ChannelHandler, Ended, TunnelChannel
 
 #: Octets that a channel may have under way to us: those of a control channel, and those of a data channel.
 CONTROL_WINDOW = 64 << 10
@@ -23,7 +23,9 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
     socket where the channel is reset, by its code.
     """
 
-    def __init__(self, channel: Channel, window: int, last_words: Callable[[str], bytes] = lambda code: b"") -> None:
+    def __init__(
+        self, channel: TunnelChannel, window: int, last_words: Callable[[str], bytes] = lambda code: b""
+    ) -> None:
         self.channel = channel
         self.window = window
         self._last_words = last_words
@@ -151,7 +153,7 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
 
-class Opening(ChannelHandler):
+class BridgeOpening(ChannelHandler):
     """Waits for the answer of the other end to a channel that we open: `done`, which raises ChannelRefusedError."""
 
     def __init__(self) -> None:

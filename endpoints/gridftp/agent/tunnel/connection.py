@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from . import frames, websocket
 from .frames import FrameError
-from .multiplexer import Channel, Ended, Multiplexer
-from .websocket import CloseCode, Decoder, Opcode, WebSocketError
+from .multiplexer import Ended, Multiplexer, TunnelChannel
+from .websocket import CloseCode, MessageDecoder, Opcode, WebSocketError
 
 #: Seconds between two pings of the relay, and those without any octet after which either end gives the tunnel up.
 #: `gcp_connected` is true within 5 s because of these two.
@@ -28,7 +28,7 @@ class TunnelConnection(asyncio.Protocol):
 
     def __init__(self, *, is_client: bool) -> None:
         self._is_client = is_client
-        self._decoder = Decoder(from_client=not is_client, longest=frames.MAX_MESSAGE)
+        self._decoder = MessageDecoder(from_client=not is_client, longest=frames.MAX_MESSAGE)
         self.channels = Multiplexer(1 if is_client else 2, self._write_frame, self.channel_opened)
         self.transport: asyncio.Transport | None = None
         self._loop = asyncio.get_event_loop()
@@ -44,7 +44,7 @@ class TunnelConnection(asyncio.Protocol):
         """A message about the tunnel itself. Raises FrameError."""
         raise NotImplementedError
 
-    def channel_opened(self, channel: Channel, content: Mapping[str, Any]) -> None:
+    def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
     def tunnel_lost(self) -> None:

@@ -51,7 +51,7 @@ class Ended:
     IDLE = "idle"
 
 
-class Channel:
+class TunnelChannel:
     """One channel. `send`, `finish`, `grant`, `reset` may be called until the channel has ended."""
 
     def __init__(self, number: int, tunnel: Multiplexer) -> None:
@@ -167,7 +167,7 @@ class Multiplexer:
         self,
         first: int,
         write: Callable[[bytes], None],
-        opened: Callable[[Channel, Mapping[str, Any]], None],
+        opened: Callable[[TunnelChannel, Mapping[str, Any]], None],
         most: int = MAX_CHANNELS,
     ) -> None:
         self.write = write
@@ -176,14 +176,14 @@ class Multiplexer:
         self._next, self._parity = first, first % 2
         self._last_of_peer = 0
         self._theirs = 0
-        self.channels: dict[int, Channel] = {}
+        self.channels: dict[int, TunnelChannel] = {}
 
     def is_theirs(self, number: int) -> bool:
         return number % 2 != self._parity
 
-    def open(self, content: Mapping[str, Any], handler: ChannelHandler) -> Channel:
+    def open(self, content: Mapping[str, Any], handler: ChannelHandler) -> TunnelChannel:
         """Ask the peer for a channel; the handler learns the answer."""
-        channel = Channel(self._next, self)
+        channel = TunnelChannel(self._next, self)
         self._next += 2
         channel.handler = handler
         self.channels[channel.number] = channel
@@ -208,7 +208,7 @@ class Multiplexer:
             raise FrameError("the number of a new channel is not the peer's, or was used before")
         self._last_of_peer = frame.channel
         content = frames.parse_document(frame.payload)
-        channel = Channel(frame.channel, self)
+        channel = TunnelChannel(frame.channel, self)
         if self._theirs >= self._most:
             channel.refuse(Ended.BUSY, "too many channels are open")
             return
@@ -216,7 +216,7 @@ class Multiplexer:
         self.channels[frame.channel] = channel
         self._opened(channel, content)
 
-    def forget(self, channel: Channel) -> None:
+    def forget(self, channel: TunnelChannel) -> None:
         if self.channels.pop(channel.number, None) is not None and self.is_theirs(channel.number):
             self._theirs -= 1
 

@@ -20,7 +20,7 @@ NONCE_OCTETS = 32
 _PURPOSE = b"waybill tunnel 1\0"
 
 
-class AgentIdentity(Protocol):
+class SigningIdentity(Protocol):
     """The key pair and the certificate of an agent."""
 
     @property

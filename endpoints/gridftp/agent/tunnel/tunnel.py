@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .agent_end import AgentEnd, AgentFacts, State, TunnelEndedError
+from .agent_end import AgentEnd, AgentFacts, TunnelEndedError, TunnelState
 from .connection import DEAD_SECONDS, PING_SECONDS
 from .service import ServiceAddress, check_peer, open_tcp, tls_context
-from .sign_in import AgentIdentity, Refused
+from .sign_in import Refused, SigningIdentity
 
 #: Seconds for the connection, and for handshake and sign-in: many agents may come at the same time.
 CONNECT_SECONDS, WELCOME_SECONDS = 15.0, 40.0
@@ -55,14 +55,14 @@ class Tunnel:
     def __init__(
         self,
         service: ServiceAddress,
-        identity: AgentIdentity,
+        identity: SigningIdentity,
         on_control: Callable[[socket.socket], None],
         on_status: Callable[[str], None] = lambda status: None,
         facts: AgentFacts = AgentFacts(),  # noqa: B008 - immutable
     ) -> None:
         self._service, self._identity, self._facts = service, identity, facts
         self._on_control, self._on_status = on_control, on_status
-        self._state = State()
+        self._state = TunnelState()
         #: Made by `run`, or the one on which `keep` runs.
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Made on the loop: before Python 3.10 an event belongs to the loop on which it was made.

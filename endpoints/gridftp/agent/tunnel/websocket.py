@@ -90,7 +90,7 @@ def close_payload(code: CloseCode, reason: str) -> bytes:
     return int(code).to_bytes(2, "big") + reason.encode()[: MAX_CONTROL - 2]
 
 
-class Decoder:
+class MessageDecoder:
     """Turns octets into messages; holds at most one message and one frame.
 
     from_client: whether the peer is a client, and so must mask. longest: octets of a message.

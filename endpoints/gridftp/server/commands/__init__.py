@@ -7,10 +7,10 @@ To add a command, write its handler in a module of this package, an old or a new
         session.current = normalize(b"..", session.current)
         session.reply(250, "OK.")
 
-A handler replies with `session.reply` (one line) or `session.say` (the octets of a reply), or raises RefusedError with
-the reply's code and text, or OSError, which `os_error_reply` turns into a reply. It runs in the session's worker
-thread, and so may block. The options of `command` are in `table`; `site` and `options` register the words after SITE
-and OPTS. HELP and FEAT list the command by themselves.
+A handler replies with `session.reply` (one line) or `session.say` (the octets of a reply), or raises
+CommandRefusedError with the reply's code and text, or OSError, which `os_error_reply` turns into a reply. It runs in
+the session's worker thread, and so may block. The options of `command` are in `table`; `site` and `options` register
+the words after SITE and OPTS. HELP and FEAT list the command by themselves.
 
 All modules of this package are imported here, in the order of their names, and fill the tables.
 """

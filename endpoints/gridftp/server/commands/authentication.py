@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.security.certificates import CertificateError
 from endpoints.gridftp.server.security.control_security import ControlSecurity
 from endpoints.gridftp.server.security.gss import GssAcceptor, TlsEnd
@@ -30,9 +30,9 @@ def authenticate(session: ServerSession, argument: bytes) -> None:
             session.next_wire = TlsWire(session.limits.line, end, session.send_raw, session.authenticated)
             session.reply(234, "Using authentication type TLS.")
         else:
-            raise RefusedError(504, "AUTH must be GSSAPI or TLS.")
+            raise CommandRefusedError(504, "AUTH must be GSSAPI or TLS.")
     except CertificateError as error:
-        raise RefusedError(431, f"The server's certificate cannot be used: {error}.") from None
+        raise CommandRefusedError(431, f"The server's certificate cannot be used: {error}.") from None
 
 
 @command("ADAT", before_login=True)
@@ -40,12 +40,12 @@ def authentication_data(session: ServerSession, argument: bytes) -> None:
     """One token of the dialogue, in base64."""
     acceptor = session.acceptor
     if acceptor is None:
-        raise RefusedError(503, "ADAT must follow AUTH GSSAPI.")
+        raise CommandRefusedError(503, "ADAT must follow AUTH GSSAPI.")
     try:
         answer = acceptor.take(base64.b64decode(argument, validate=True))
     except (CertificateError, binascii.Error) as error:
         session.acceptor = None
-        raise RefusedError(535, f"Authentication failed: {error}.") from None
+        raise CommandRefusedError(535, f"Authentication failed: {error}.") from None
     if not acceptor.done:
         session.reply(335, f"ADAT={binascii.b2a_base64(answer, newline=False).decode('ascii')}")
         return
@@ -60,7 +60,7 @@ def authentication_data(session: ServerSession, argument: bytes) -> None:
 
 def _security(session: ServerSession) -> ControlSecurity:
     if session.service.security is None or session.vouched:
-        raise RefusedError(502, "AUTH: this server has no certificate.")
+        raise CommandRefusedError(502, "AUTH: this server has no certificate.")
     if session.protected:
-        raise RefusedError(503, "This session is protected already.")
+        raise CommandRefusedError(503, "This session is protected already.")
     return session.service.security

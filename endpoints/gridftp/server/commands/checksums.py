@@ -9,14 +9,14 @@ import zlib
 from collections.abc import Iterator
 from typing import Callable, Protocol
 
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.positions import read_at
 from endpoints.gridftp.server.session import ServerSession
 
 from .table import command
 
 
-class Digest(Protocol):
+class HashObject(Protocol):
     def update(self, data: memoryview, /) -> None: ...
     def hexdigest(self) -> str: ...
 
@@ -32,7 +32,7 @@ class _Adler32:
         return f"{self._value:08x}"
 
 
-def _not_for_security(name: str) -> Callable[[], Digest]:
+def _not_for_security(name: str) -> Callable[[], HashObject]:
     """Where the system allows only digests that are secure, Python 3.9 or later can say that this is no security."""
     try:
         hashlib.new(name, usedforsecurity=False)  # novermin
@@ -42,7 +42,7 @@ def _not_for_security(name: str) -> Callable[[], Digest]:
 
 
 #: Checksums against accidents, not against attacks: MD5 and SHA1 are among them.
-ALGORITHMS: dict[bytes, Callable[[], Digest]] = {
+ALGORITHMS: dict[bytes, Callable[[], HashObject]] = {
     b"MD5": _not_for_security("md5"),
     b"SHA1": _not_for_security("sha1"),
     b"SHA256": hashlib.sha256,
@@ -58,10 +58,10 @@ _MARKER = b"113-Status Marker\r\n Timestamp: %.1f\r\n Bytes Processed: %d\r\n113
 def checksum(session: ServerSession, argument: bytes) -> None:
     words = argument.split(b" ", 3)
     if len(words) != 4:
-        raise RefusedError(501, "CKSM: algorithm, offset, length and path are wanted.")
+        raise CommandRefusedError(501, "CKSM: expected algorithm, offset, length and path.")
     make = ALGORITHMS.get(words[0].upper())
     if make is None:
-        raise RefusedError(504, "CKSM: one of MD5, ADLER32, SHA1, SHA256, SHA512 is wanted.")
+        raise CommandRefusedError(504, "CKSM: expected one of MD5, ADLER32, SHA1, SHA256, SHA512.")
     offset, length = _integer(words[1], 0), _integer(words[2], -1)
     session.flush()
     with session.service.root.opened_file(session.path(words[3]), os.O_RDONLY) as (fd, _):
@@ -108,5 +108,5 @@ def _with_markers(session: ServerSession, pieces: Iterator[memoryview]) -> Itera
 def _integer(text: bytes, least: int) -> int:
     digits = text[1:] if least < 0 and text.startswith(b"-") else text
     if not digits.isdigit() or len(digits) > 18 or int(text) < least:
-        raise RefusedError(501, "CKSM: offset and length are whole numbers.")
+        raise CommandRefusedError(501, "CKSM: offset and length are whole numbers.")
     return int(text)

@@ -12,7 +12,7 @@ import re
 
 from endpoints.gridftp.commands import CommandError, format_host_port, parse_host_port
 from endpoints.gridftp.server.data.connector import Address
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.session import ServerSession
 
 from .table import command, site
@@ -41,7 +41,7 @@ def extended_passive(session: ServerSession, argument: bytes) -> None:
     _require_own_host(session)
     own = b"2" if ":" in session.local_host else b"1"
     if argument.upper() not in (b"", b"ALL", own):
-        raise RefusedError(522, f"Network protocol not supported, use ({own.decode()}).")
+        raise CommandRefusedError(522, f"Network protocol not supported, use ({own.decode()}).")
     if argument.upper() == b"ALL":
         session.reply(200, "EPSV ALL ok.")
         return
@@ -63,7 +63,7 @@ def connect_ahead(session: ServerSession, line: bytes) -> None:
     verb, _, argument = line.partition(b" ")
     parse = {b"PORT": _parse_host_port, b"EPRT": _parse_extended}.get(verb.upper())
     if parse and session.connects_ahead and session.logged_in and not session.blocks:
-        with contextlib.suppress(RefusedError, OSError):
+        with contextlib.suppress(CommandRefusedError, OSError):
             session.channel.early.begin(_checked(*parse(argument)))
 
 
@@ -72,7 +72,7 @@ def striped_active(session: ServerSession, argument: bytes) -> None:
     """The addresses of the destination's data nodes; this server can send to one."""
     addresses = argument.split()
     if len(addresses) != 1:
-        raise RefusedError(501, "SPOR takes one address here.")
+        raise CommandRefusedError(501, "SPOR takes one address here.")
     session.channel.set_target(_checked(*_parse_host_port(addresses[0])))
     session.reply(200, "SPOR Command successful.")
 
@@ -92,9 +92,9 @@ def waybill(session: ServerSession, argument: bytes) -> None:
     """
     word, *tokens = argument.split() or [b""]
     if word.upper() != b"DATA" or session.service.open_relayed is None:
-        raise RefusedError(502, "SITE WAYBILL: this server has no relay.")
+        raise CommandRefusedError(502, "SITE WAYBILL: this server has no relay.")
     if not 0 < len(tokens) <= session.limits.streams or not all(map(_TOKEN.fullmatch, tokens)):
-        raise RefusedError(501, "SITE WAYBILL DATA: tokens are wanted, one for each connection.")
+        raise CommandRefusedError(501, "SITE WAYBILL DATA: expected tokens, one for each connection.")
     session.channel.set_tokens([token.decode() for token in tokens])
     session.reply(200, "Data goes through the relay.")
 
@@ -103,13 +103,13 @@ def _require_own_host(session: ServerSession) -> None:
     """A refused PASV closes the cached data connections, as a granted one does: a client drains with it."""
     if not session.local_host:
         session.channel.close()
-        raise RefusedError(425, "Data connections cannot reach this server: use PORT.")
+        raise CommandRefusedError(425, "Data connections cannot reach this server: use PORT.")
 
 
 def _listen_ipv4(session: ServerSession) -> Address:
     _require_own_host(session)
     if ":" in session.local_host:
-        raise RefusedError(425, "This is an IPv6 connection: use EPSV.")
+        raise CommandRefusedError(425, "This is an IPv6 connection: use EPSV.")
     return session.channel.listen(session.local_host)
 
 
@@ -119,7 +119,7 @@ def _parse_host_port(argument: bytes) -> Address:
             raise CommandError("not an address", argument)
         return parse_host_port(argument)
     except CommandError:
-        raise RefusedError(501, "Not an address: h1,h2,h3,h4,p1,p2 is wanted.") from None
+        raise CommandRefusedError(501, "Not an address: expected h1,h2,h3,h4,p1,p2.") from None
 
 
 def _parse_extended(argument: bytes) -> Address:
@@ -130,14 +130,14 @@ def _parse_extended(argument: bytes) -> Address:
         if protocol != {4: "1", 6: "2"}[address.version] or not _DIGITS.fullmatch(port):
             raise ValueError(protocol)
     except ValueError:
-        raise RefusedError(501, "EPRT: not an address.") from None
+        raise CommandRefusedError(501, "EPRT: not an address.") from None
     return str(address), int(port)
 
 
 def _checked(host: str, port: int) -> Address:
     address = ipaddress.ip_address(host)
     if not _FIRST_PORT <= port < 65536:
-        raise RefusedError(504, f"Data goes to ports from {_FIRST_PORT} on.")
+        raise CommandRefusedError(504, f"Data goes to ports from {_FIRST_PORT} on.")
     if address.is_multicast or address.is_unspecified:
-        raise RefusedError(504, "Data goes to one host.")
+        raise CommandRefusedError(504, "Data goes to one host.")
     return host, port

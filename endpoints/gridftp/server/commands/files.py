@@ -8,7 +8,7 @@ import os
 from datetime import datetime, timezone
 
 from endpoints.gridftp.facts import format_time
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.restricted import RestrictedRoot, parse_allowed
 from endpoints.gridftp.server.roots.root import require_file
 from endpoints.gridftp.server.session import ServerSession
@@ -89,7 +89,7 @@ def rename_to(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     old, session.rename_from = session.rename_from, None
     if old is None:
-        raise RefusedError(503, "RNTO must follow a successful RNFR.")
+        raise CommandRefusedError(503, "RNTO must follow a successful RNFR.")
     root, new = session.service.root, session.path_to_change(argument)
     root.require_replaceable(new)
     with root.parent(old) as (old_folder, old_name), root.parent(new) as (folder, name):
@@ -104,7 +104,7 @@ def symlink_from(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     session.link_target = argument
     if not argument:
-        raise RefusedError(501, "SITE SYMLINKFROM: a target is wanted.")
+        raise CommandRefusedError(501, "SITE SYMLINKFROM: expected a target.")
     session.reply(350, "OK. Send SITE SYMLINKTO with symlink name.")
 
 
@@ -113,7 +113,7 @@ def symlink_to(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     target, session.link_target = session.link_target, b""
     if not target:
-        raise RefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
+        raise CommandRefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
     with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.symlink(target, name, dir_fd=folder)
     session.reply(250, "OK.")
@@ -125,7 +125,7 @@ def change_mode(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     digits, _, path = argument.partition(b" ")
     if not (0 < len(digits) < 5 and all(digit in b"01234567" for digit in digits) and int(digits, 8) <= 0o777):
-        raise RefusedError(501, "SITE CHMOD: an octal mode up to 777 is wanted.")
+        raise CommandRefusedError(501, "SITE CHMOD: expected an octal mode up to 777.")
     with session.service.root.opened_to_change(session.path_to_change(path)) as fd:
         os.chmod(fd, int(digits, 8))
     session.reply(250, "OK.")
@@ -137,7 +137,7 @@ def truncate(session: ServerSession, argument: bytes) -> None:
     session.require_writable()
     length, _, path = argument.partition(b" ")
     if not length.isdigit() or len(length) > 18:
-        raise RefusedError(501, "SITE TRNC: a length is wanted.")
+        raise CommandRefusedError(501, "SITE TRNC: expected a length.")
     with session.service.root.opened_file(session.path_to_change(path), os.O_WRONLY) as (fd, _status):
         os.ftruncate(fd, int(length))
     session.reply(250, "OK.")
@@ -147,7 +147,7 @@ def truncate(session: ServerSession, argument: bytes) -> None:
 def restrict(session: ServerSession, argument: bytes) -> None:
     """`SITE RESTRICT RW/a/b,R/c`: once in a session; it cannot be undone."""
     if isinstance(session.service.root, RestrictedRoot):
-        raise RefusedError(500, "Session restricted paths list already set.")
+        raise CommandRefusedError(500, "Session restricted paths list already set.")
     confined = RestrictedRoot(session.service.root, parse_allowed(argument))
     session.service = dataclasses.replace(session.service, root=confined)
     session.rename_from = None
@@ -162,4 +162,4 @@ def _parse_time(stamp: bytes) -> int:
             raise ValueError(text)
         return int(datetime.strptime(text + "+0000", "%Y%m%d%H%M%S%z").timestamp())
     except ValueError:
-        raise RefusedError(501, "A time is wanted: YYYYMMDDHHMMSS.") from None
+        raise CommandRefusedError(501, "Expected a time: YYYYMMDDHHMMSS.") from None

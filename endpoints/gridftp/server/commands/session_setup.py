@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeError, RangeSet
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.root import normalize
-from endpoints.gridftp.server.session import Restart, ServerSession
+from endpoints.gridftp.server.session import RestartMarker, ServerSession
 
 from .table import COMMANDS, FEATURES, OPTIONS, SITE, Handler, command, options, site
 
@@ -30,21 +30,21 @@ def password(session: ServerSession, _: bytes) -> None:
     """The password is of no importance: a user is anonymous, or has a certificate, or the program has let it in."""
     account = _account(session)
     if not account:
-        raise RefusedError(530, f"Login incorrect: {session.identity or 'this server knows anonymous only'}.")
+        raise CommandRefusedError(530, f"Login incorrect: {session.identity or 'this server knows anonymous only'}.")
     session.user = account.encode()
     session.logged_in = True
     session.reply(230, f"User {account} logged in.")
 
 
 def _account(session: ServerSession) -> str:
-    """The name that the user is logged in by; "": refused. Raises RefusedError."""
+    """The name that the user is logged in by; "": refused. Raises CommandRefusedError."""
     user_name, security = session.user.decode("utf-8", "replace"), session.service.security
     if session.vouched:
         return user_name or "anonymous"
     if security is None:
         return user_name if session.user in (b"anonymous", b"ftp") else ""
     if not session.identity:
-        raise RefusedError(530, "This server wants a certificate: AUTH GSSAPI or TLS.")
+        raise CommandRefusedError(530, "This server wants a certificate: AUTH GSSAPI or TLS.")
     account = security.account(session.identity)
     return account if user_name in (":globus-mapping:", account) else ""
 
@@ -119,7 +119,7 @@ def _lookup(table: dict[bytes, Handler], word: bytes, verb: str) -> Handler:
     try:
         return table[word.upper()]
     except KeyError:
-        raise RefusedError(501, f"{verb}: not understood.") from None
+        raise CommandRefusedError(501, f"{verb}: not understood.") from None
 
 
 # ---- representation and mode (RFC 959 section 3)
@@ -129,7 +129,7 @@ def _lookup(table: dict[bytes, Handler], word: bytes, verb: str) -> Handler:
 def type_(session: ServerSession, argument: bytes) -> None:
     """Both types move octets unchanged: line ends are those of the disk."""
     if argument.upper()[:1] not in (b"I", b"A", b"L"):
-        raise RefusedError(504, "TYPE must be I or A.")
+        raise CommandRefusedError(504, "TYPE must be I or A.")
     session.reply(200, f"Type set to {argument.upper()[:1].decode()}.")
 
 
@@ -137,7 +137,7 @@ def type_(session: ServerSession, argument: bytes) -> None:
 def mode(session: ServerSession, argument: bytes) -> None:
     wanted = argument.upper()
     if wanted not in (b"S", b"E"):
-        raise RefusedError(504, "MODE must be S or E.")
+        raise CommandRefusedError(504, "MODE must be S or E.")
     if session.blocks != (wanted == b"E"):
         session.blocks = wanted == b"E"
         if session.channel.reused:
@@ -148,7 +148,7 @@ def mode(session: ServerSession, argument: bytes) -> None:
 @command("STRU")
 def structure(session: ServerSession, argument: bytes) -> None:
     if argument.upper() != b"F":
-        raise RefusedError(504, "STRU must be F.")
+        raise CommandRefusedError(504, "STRU must be F.")
     session.reply(200, "STRU F ok.")
 
 
@@ -177,13 +177,13 @@ def restart(session: ServerSession, argument: bytes) -> None:
 
     After a refused REST the next transfer is refused too: both sides must leave out the same octets.
     """
-    session.restart = Restart(bad=True)
+    session.restart = RestartMarker(bad=True)
     try:
         text = argument.strip()
         ranges = RangeSet.parse(text if b"-" in text else b"0-" + text)
     except RangeError as error:
-        raise RefusedError(501, f"REST: {error}.") from error
-    session.restart = Restart(ranges)
+        raise CommandRefusedError(501, f"REST: {error}.") from error
+    session.restart = RestartMarker(ranges)
     session.reply(350, "Restart Marker OK. Send STOR or RETR to initiate transfer.")
 
 
@@ -197,7 +197,7 @@ def trigger_events(session: ServerSession, argument: bytes) -> None:
     elif word.upper() == b"PERF":
         session.intervals.perf = interval
     else:
-        raise RefusedError(501, "TREV must be RESTART or PERF.")
+        raise CommandRefusedError(501, "TREV must be RESTART or PERF.")
     session.intervals.asked = True
     session.reply(200, "Command Successful.")
 
@@ -261,14 +261,14 @@ def _pairs(argument: bytes) -> list[tuple[bytes, bytes]]:
     """`Name=value;Name=value;`, names in lower case."""
     pairs = [pair.partition(b"=") for pair in argument.split(b";") if pair.strip()]
     if not pairs or not all(separator for _, separator, _ in pairs):
-        raise RefusedError(501, "OPTS: name=value; is wanted.")
+        raise CommandRefusedError(501, "OPTS: expected name=value pairs, each with a semicolon.")
     return [(name.strip().lower(), value.strip()) for name, _, value in pairs]
 
 
 def _number(text: bytes, most: int) -> int:
     text = text.strip()
     if not text.isdigit() or len(text) > 20 or int(text) > most:
-        raise RefusedError(501, f"A number from 0 to {most} is wanted.")
+        raise CommandRefusedError(501, f"Expected a number from 0 to {most}.")
     return int(text)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from endpoints.gridftp.ranges import MAX_OFFSET, RangeSet
-from endpoints.gridftp.server.data.connection import Connection
+from endpoints.gridftp.server.data.connection import DataConnection
 from endpoints.gridftp.server.data.progress import MarkerIntervals, MarkerWriter
 from endpoints.gridftp.server.data.receive import Receiver, Sink
 from endpoints.gridftp.server.data.send import Sender, Source
-from endpoints.gridftp.server.errors import DataError, RefusedError, ServerError
+from endpoints.gridftp.server.errors import CommandRefusedError, DataError, ServerError
 from endpoints.gridftp.server.session import ServerSession
 
 from .table import command
@@ -25,7 +25,7 @@ def extended_retrieve(session: ServerSession, argument: bytes) -> None:
     """`ERET P offset length path` (GFD.20): a part of a file, sent like a whole file."""
     words = argument.split(b" ", 3)
     if len(words) != 4 or words[0].upper() != b"P":
-        raise RefusedError(501, "ERET: P, offset, length and path are wanted.")
+        raise CommandRefusedError(501, "ERET: expected P, offset, length and path.")
     offset, length = _offset(words[1]), _offset(words[2])
     _send_file(session, session.path(words[3]), offset, length)
 
@@ -40,7 +40,7 @@ def extended_store(session: ServerSession, argument: bytes) -> None:
     """`ESTO A offset path` (GFD.20): received offsets are relative to this one; the file is not truncated."""
     words = argument.split(b" ", 2)
     if len(words) != 3 or words[0].upper() != b"A":
-        raise RefusedError(501, "ESTO: A, offset and path are wanted.")
+        raise CommandRefusedError(501, "ESTO: expected A, offset and path.")
     _receive_file(session, session.path(words[2]), shift=_offset(words[1]))
 
 
@@ -70,19 +70,12 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
     session.service.root.require_writable(path)
     restart = session.take_restart()
     session.channel.require()
-    if not session.blocks:
-        _require_stream_restart(restart)
-    elif not session.channel.takes_blocks:
-        raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
+    _require_receivable(session, restart)
     with session.service.root.opened_file(path, os.O_WRONLY | os.O_CREAT) as (fd, status):
         replaces = shift is None and not at_end
         if replaces and not restart and status.st_size:
             os.ftruncate(fd, 0)
-        # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
-        # are for a client that has asked for them by TREV.
-        tells = session.blocks or session.intervals.asked
-        intervals = session.intervals if tells else MarkerIntervals(0, 0)
-        progress = MarkerWriter(session.say, intervals, session.tell_octets)
+        progress = _progress(session)
         sink = Sink(fd, status.st_size if at_end else shift or 0, progress)
         receiver = Receiver(session.channel, sink, session.limits, session.buffer)
         try:
@@ -99,6 +92,20 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
     complete(session)
 
 
+def _require_receivable(session: ServerSession, restart: RangeSet) -> None:
+    if not session.blocks:
+        _require_stream_restart(restart)
+    elif not session.channel.takes_blocks:
+        raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
+
+
+def _progress(session: ServerSession) -> MarkerWriter:
+    # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
+    # are for a client that has asked for them by TREV.
+    has_markers = session.blocks or session.intervals.asked
+    return MarkerWriter(session.say, session.intervals if has_markers else MarkerIntervals(0, 0), session.tell_octets)
+
+
 def _receive(session: ServerSession, receiver: Receiver, restart: RangeSet) -> None:
     _begin(session, reused=session.blocks and session.channel.reused)
     if session.blocks:
@@ -110,19 +117,19 @@ def _receive(session: ServerSession, receiver: Receiver, restart: RangeSet) -> N
 def _require_stream_restart(restart: RangeSet) -> None:
     """MODE S can leave out the beginning only (RFC 3659 section 5)."""
     if restart and not restart.covers(restart.total):
-        raise RefusedError(501, "In MODE S a restart is at one offset.")
+        raise CommandRefusedError(501, "In MODE S a restart is at one offset.")
 
 
 def _offset(text: bytes) -> int:
     if not text.isdigit() or len(text) > 19 or int(text) > MAX_OFFSET:
-        raise RefusedError(501, "An offset is a whole number.")
+        raise CommandRefusedError(501, "An offset is a whole number.")
     return int(text)
 
 
 # ---- shared by all commands that move data
 
 
-def outgoing(session: ServerSession) -> list[Connection]:
+def outgoing(session: ServerSession) -> list[DataConnection]:
     """The connections to send on, all in MODE E, one in MODE S; replies 150 or 125."""
     if not session.blocks:
         _begin(session)

@@ -13,12 +13,12 @@ from endpoints.gridftp.server.interrupt import Interrupt
 from endpoints.gridftp.server.limits import ServerLimits
 from endpoints.gridftp.server.peers import everybody
 from endpoints.gridftp.server.polling import POLLIN, POLLOUT, Poller
-from endpoints.gridftp.server.security.data_protection import DataProtection
+from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
-from .connection import Connection
+from .connection import DataConnection
 from .connector import Address, DataConnector, OpenRelayed
 from .early import EarlyConnections
-from .openings import Openings, steps
+from .openings import PendingConnections, steps
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
@@ -37,11 +37,11 @@ class DataChannel:
         interrupt: Interrupt,
         before_wait: Callable[[], None],
         connector: DataConnector,
-        protection: DataProtection,
+        protection: DataProtectionSettings,
         open_relayed: OpenRelayed | None = None,
         admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:
-        self.connections: list[Connection] = []
+        self.connections: list[DataConnection] = []
         self.buffer_size = 0
         self._limits = limits
         self._interrupt = interrupt
@@ -53,7 +53,7 @@ class DataChannel:
         self._admits = admits
         #: How connections that are opened from now on are protected.
         self.protection = protection
-        self._openings = Openings()
+        self._openings = PendingConnections()
         self._listener: socket.socket | None = None
         self._target: Address | None = None
         self._tokens: Sequence[str] = ()
@@ -129,7 +129,7 @@ class DataChannel:
 
     # ---- connections
 
-    def single(self, *, sending: bool) -> Connection:
+    def single(self, *, sending: bool) -> DataConnection:
         """The one connection of a MODE S transfer, opened by us or by the other side."""
         if not self._listener:
             self._open(1, self._limits.connect_seconds, sending=sending)
@@ -139,7 +139,7 @@ class DataChannel:
                 self.wait([], POLLIN, until, DataError.not_opened("timed out waiting for a connection"))
         return self.connections[0]
 
-    def outgoing(self, parallelism: int) -> list[Connection]:
+    def outgoing(self, parallelism: int) -> list[DataConnection]:
         """The connections of a MODE E sender, opened when there are none.
 
         All are opened before the first file and all are used for each file: if one were first used for a later file, a
@@ -150,7 +150,7 @@ class DataChannel:
             self._open(count, self._limits.connect_seconds)
         return self.connections
 
-    def incoming(self) -> list[Connection]:
+    def incoming(self) -> list[DataConnection]:
         """The connections of a MODE E receiver so far: those through a relay are opened here, others are accepted."""
         if self._tokens and not self.connections:
             self._open(len(self._tokens), self._limits.connect_seconds, sending=False)
@@ -160,37 +160,55 @@ class DataChannel:
         """Call between two pieces of work. Raises AbortedError when interrupted."""
         self._interrupt.check()
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: DataConnection) -> None:
         self.connections.remove(connection)
         connection.close()
 
     def wait(
-        self, connections: Iterable[Connection], event: int, until: float, late: DataError, wake_at: float | None = None
-    ) -> list[Connection]:
+        self,
+        connections: Iterable[DataConnection],
+        event: int,
+        until: float,
+        late: DataError,
+        wake_at: float = math.inf,
+    ) -> list[DataConnection]:
         """Sleep until some of the connections are ready, or new ones are open; return those.
 
         `until`, `wake_at`: monotonic seconds. Raises `late` at `until`, AbortedError when interrupted; returns nothing
         at `wake_at`.
         """
         self._before_wait()
-        by_fd: dict[int, Connection] = {}
+        by_fd: dict[int, DataConnection] = {}
         for connection in connections:
             if event == POLLIN and connection.holds_octets:
                 return [connection]
             by_fd[connection.fileno()] = connection
         accepting = self._listener if event == POLLIN else None
-        refused = self._openings.failure if accepting and not self.connections else None
-        if refused:
-            until, late = min(until, self._openings.patient_until), refused
-        found = self._poll(by_fd, event, accepting, until if wake_at is None else min(until, wake_at))
+        if accepting and not self.connections:
+            until, late = self._limit_after_failure(until, late)
+        found = self._poll(by_fd, event, accepting, min(until, wake_at))
         self._interrupt.check()
         if not found and monotonic() >= until:
             raise late
+        ready = [by_fd[fd] for fd in found & by_fd.keys()]
+        if accepting or self._openings:
+            ready += self._opened(found, accepting)
+        return ready
+
+    def _limit_after_failure(self, until: float, late: DataError) -> tuple[float, DataError]:
+        """Until when the first connection is waited for, and the error then: sooner where one has failed."""
+        failure = self._openings.failure
+        return (until, late) if failure is None else (min(until, self._openings.wait_until), failure)
+
+    def _opened(self, found: set[int], accepting: socket.socket | None) -> list[DataConnection]:
+        """The connections that are open now, also among those that are accepted here."""
         if accepting and accepting.fileno() in found:
             self._accept(accepting)
-        fresh = self._openings.advance(found, lenient=self.passive) if self._openings else []
+        if not self._openings:
+            return []
+        fresh = self._openings.advance(found, lenient=self.passive)
         self.connections += fresh
-        return [by_fd[fd] for fd in found if fd in by_fd] + fresh
+        return fresh
 
     def _poll(self, fds: Iterable[int], event: int, accepting: socket.socket | None, until: float) -> set[int]:
         poller = Poller()

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 
-from .mode_e import HEADER_SIZE, Decoder
+from .mode_e import HEADER_SIZE, BlockDecoder
 
 #: Octets read at once where several small files may follow.
 READ_AHEAD = 64 * 1024
@@ -17,7 +17,7 @@ _ABORTIVE = struct.pack("ii", 1, 0)
 _NOTHING = memoryview(b"")
 
 
-class Connection:
+class DataConnection:
     """Octets of the next file stay in `rest` until that file's command comes.
 
     encrypted: the socket is one of TLS, and neither sendfile nor splice may touch it.
@@ -31,7 +31,7 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         self.encrypted = isinstance(sock, ssl.SSLSocket)
-        self.decoder = Decoder()
+        self.decoder = BlockDecoder()
         self.rest = _NOTHING
         #: The sender has announced that it will close this connection.
         self.closing = False

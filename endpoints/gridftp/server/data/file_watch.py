@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.session import ServerSession
 
 from .files_moved import FileMoved, FileUnderWay
@@ -49,7 +49,7 @@ class FileWatch:
         words = self._argument.split(b" ", _WORDS[self._verb])
         try:
             return self._session.path(words[-1])
-        except RefusedError:
+        except CommandRefusedError:
             return words[-1]
 
     def _size(self, path: bytes) -> int:

@@ -71,7 +71,7 @@ def decode(octets: bytes | bytearray | memoryview) -> Header:
     return header
 
 
-class Decoder:
+class BlockDecoder:
     """The decoder of one stream, whose octets arrive in pieces of any size. Its only state is the current block.
 
     `remaining` octets of the current block have not arrived, and belong at `offset`. A caller that moves octets of the

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from endpoints.gridftp.server.errors import DataError
 from endpoints.gridftp.server.security.certificates import CertificateError
-from endpoints.gridftp.server.security.data_protection import DataProtection
+from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
-from .connection import Connection
+from .connection import DataConnection
 
 if TYPE_CHECKING:
     #: Yields the event of poll(2) that it waits for.
-    Steps = Generator[int, None, Connection]
+    Steps = Generator[int, None, DataConnection]
 
 T = TypeVar("T")
 _NO_DELEGATION = b"0"
 
 
-class Opening:
+class PendingConnection:
     """One connection on its way. deadline: monotonic seconds, after which it is given up."""
 
     def __init__(self, fd: int, steps: Steps, deadline: float) -> None:
@@ -40,7 +40,7 @@ class Opening:
         self.event = 0
         self._steps = steps
 
-    def step(self) -> Connection | None:
+    def step(self) -> DataConnection | None:
         """Go on as far as possible; the connection, once it is open. Raises DataError, and is closed then."""
         if monotonic() >= self.deadline:
             self.close()
@@ -48,7 +48,7 @@ class Opening:
         try:
             self.event = next(self._steps)
         except StopIteration as end:
-            found: Connection = end.value
+            found: DataConnection = end.value
             return found
         return None
 
@@ -56,29 +56,29 @@ class Opening:
         self._steps.close()
 
 
-class Openings:
+class PendingConnections:
     """All connections of a channel that are on their way. An accepted one that fails leaves its reason in `failure`.
 
     A stranger, who connects to the port and is not the agreed peer, must not end a transfer that is about to begin: the
-    wait goes on, but for `PATIENCE` only.
+    wait goes on, but for `PEER_TIMEOUT` only.
     """
 
     #: Seconds of waiting for the right peer after a wrong one.
-    PATIENCE = 10.0
+    PEER_TIMEOUT = 10.0
 
     def __init__(self) -> None:
-        self._all: list[Opening] = []
+        self._all: list[PendingConnection] = []
         self.failure: DataError | None = None
-        self.patient_until = 0.0
+        self.wait_until = 0.0
 
-    def __iter__(self) -> Iterator[Opening]:
+    def __iter__(self) -> Iterator[PendingConnection]:
         return iter(self._all)
 
     def __len__(self) -> int:
         return len(self._all)
 
     def begin(self, fd: int, steps: Steps, seconds: float) -> None:
-        self._all.append(Opening(fd, steps, monotonic() + seconds))
+        self._all.append(PendingConnection(fd, steps, monotonic() + seconds))
 
     def give_up_oldest(self) -> None:
         self._all.pop(0).close()
@@ -89,10 +89,10 @@ class Openings:
         self._all.clear()
         self.failure = None
 
-    def advance(self, ready: Collection[int], *, lenient: bool) -> list[Connection]:
+    def advance(self, ready: Collection[int], *, lenient: bool) -> list[DataConnection]:
         """Go on with those that can; return the connections that are open now. lenient: failures raise no DataError."""
         now = monotonic()
-        fresh: list[Connection] = []
+        fresh: list[DataConnection] = []
         for opening in list(self._all):
             if opening.event and opening.fd not in ready and now < opening.deadline:
                 continue
@@ -104,7 +104,7 @@ class Openings:
                     for one in fresh:
                         one.close()
                     raise
-                self.failure, self.patient_until = error, now + self.PATIENCE
+                self.failure, self.wait_until = error, now + self.PEER_TIMEOUT
             else:
                 if connection:
                     self._all.remove(opening)
@@ -112,14 +112,14 @@ class Openings:
         return fresh
 
 
-def steps(sock: socket.socket, protection: DataProtection, *, connecting: bool, as_client: bool) -> Steps:
+def steps(sock: socket.socket, protection: DataProtectionSettings, *, connecting: bool, as_client: bool) -> Steps:
     """The way of one socket, which is closed if it fails. as_client: of TLS. Raises DataError."""
     try:
         if connecting:
             yield select.POLLOUT
             _finish_connect(sock)
         if not protection.authenticates:
-            return Connection(sock)
+            return DataConnection(sock)
         sock.setblocking(False)
         sock = protection.context(server_side=not as_client).wrap_socket(
             sock, server_side=not as_client, do_handshake_on_connect=False
@@ -127,7 +127,7 @@ def steps(sock: socket.socket, protection: DataProtection, *, connecting: bool, 
         yield from _shake_hands(sock, protection, as_client=as_client)
         if not protection.encrypts:
             sock = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
-        return Connection(sock)
+        return DataConnection(sock)
     except CertificateError as error:
         sock.close()
         raise DataError.not_opened(str(error)) from error
@@ -139,7 +139,9 @@ def steps(sock: socket.socket, protection: DataProtection, *, connecting: bool, 
         raise
 
 
-def _shake_hands(tls: ssl.SSLSocket, protection: DataProtection, *, as_client: bool) -> Generator[int, None, None]:
+def _shake_hands(
+    tls: ssl.SSLSocket, protection: DataProtectionSettings, *, as_client: bool
+) -> Generator[int, None, None]:
     yield from _insist(tls.do_handshake)
     protection.check(tls)
     if protection.encrypts:

@@ -13,7 +13,7 @@ from endpoints.gridftp.server.polling import POLLIN
 from endpoints.gridftp.server.positions import write_at
 
 from .channel import DataChannel
-from .connection import READ_AHEAD, Connection
+from .connection import READ_AHEAD, DataConnection
 from .mode_e import CLOSE, EOD, EOF, Header, HeaderError, Payload
 from .progress import MarkerWriter
 
@@ -89,10 +89,10 @@ class Sink:
             view = view[written:]
         self.progress.add(start, offset)
 
-    def wants_splice(self, connection: Connection, length: int) -> bool:
+    def wants_splice(self, connection: DataConnection, length: int) -> bool:
         return self._can_splice and not connection.encrypted and length >= _SPLICE_MIN
 
-    def splice(self, connection: Connection, offset: int, most: int) -> int:
+    def splice(self, connection: DataConnection, offset: int, most: int) -> int:
         """Octets from connection to file; 0 at its end. Raises BlockingIOError, DataError, OSError of the file."""
         if self._pipe is None:
             self._pipe = Pipe()
@@ -156,7 +156,7 @@ class Receiver:
                 self._channel.check()
             self._wait([connection])
 
-    def _take_stream(self, connection: Connection, offset: int) -> int | None:
+    def _take_stream(self, connection: DataConnection, offset: int) -> int | None:
         try:
             if self._sink.wants_splice(connection, _PIPE_SIZE):
                 return self._sink.splice(connection, offset, _PIPE_SIZE)
@@ -181,7 +181,7 @@ class Receiver:
                 return
             ready = self._wait([connection for connection in connections if not connection.ended])
 
-    def _turn(self, connection: Connection) -> None:
+    def _turn(self, connection: DataConnection) -> None:
         """A limited piece of work for one connection, so that all connections make progress."""
         for _ in range(_TAKES_IN_TURN):
             if connection.ended or not self._take_blocks(connection):
@@ -196,7 +196,7 @@ class Receiver:
             self._channel.drop(connection)
         return True
 
-    def _take_blocks(self, connection: Connection) -> bool:
+    def _take_blocks(self, connection: DataConnection) -> bool:
         """Take the octets that have arrived on this connection; False when there are none."""
         decoder = connection.decoder
         try:
@@ -220,7 +220,7 @@ class Receiver:
         self._decode(connection, data)
         return True
 
-    def _decode(self, connection: Connection, data: memoryview) -> None:
+    def _decode(self, connection: DataConnection, data: memoryview) -> None:
         connection.touched = True
         decoder, at = connection.decoder, 0
         try:
@@ -239,7 +239,7 @@ class Receiver:
             # The beginning of the next file. It is copied out of the buffer, unless it was before.
             connection.rest = data[at:] if data.obj is not self._buffer.obj else memoryview(bytes(data[at:]))
 
-    def _header(self, connection: Connection, header: Header) -> None:
+    def _header(self, connection: DataConnection, header: Header) -> None:
         connection.expect_large_blocks(self._sink.wants_splice(connection, header.length))
         if header.descriptor & EOF:
             if not 0 < header.offset <= self._limits.streams:
@@ -250,12 +250,12 @@ class Receiver:
         if header.descriptor & CLOSE:
             connection.closing = True
 
-    def _end_if_due(self, connection: Connection) -> None:
+    def _end_if_due(self, connection: DataConnection) -> None:
         if connection.ending and not connection.decoder.remaining:
             connection.ended = True
             self._ended += 1
 
-    def _closed(self, connection: Connection) -> bool:
+    def _closed(self, connection: DataConnection) -> bool:
         """The end of a connection: allowed between two files if others remain, else the sender has failed."""
         clean = connection.decoder.at_boundary and not connection.touched
         self._channel.drop(connection)
@@ -265,7 +265,7 @@ class Receiver:
 
     # ---- both
 
-    def _read(self, connection: Connection, most: int) -> int:
+    def _read(self, connection: DataConnection, most: int) -> int:
         try:
             return connection.receive(self._buffer[:most])
         except BlockingIOError:
@@ -273,7 +273,7 @@ class Receiver:
         except OSError as error:
             raise DataError.broken(error) from error
 
-    def _wait(self, connections: list[Connection]) -> list[Connection]:
+    def _wait(self, connections: list[DataConnection]) -> list[DataConnection]:
         if self._channel.connections:
             late, seconds = self._late, self._limits.stall_seconds
         else:

@@ -14,7 +14,7 @@ from endpoints.gridftp.server.polling import POLLOUT
 from endpoints.gridftp.server.positions import read_at
 
 from .channel import DataChannel
-from .connection import ENCRYPT_SIZE, Connection
+from .connection import ENCRYPT_SIZE, DataConnection
 from .files_moved import TellOctets, tell_nobody
 from .mode_e import Header, end_of_data
 
@@ -58,14 +58,14 @@ class Source:
             data += self.read(offset + len(data), length - len(data))
         return data
 
-    def send(self, connection: Connection, offset: int, length: int) -> int:
+    def send(self, connection: DataConnection, offset: int, length: int) -> int:
         """Some octets from `offset` on. Raises BlockingIOError, DataError, ServerError, OSError of the file."""
         sent = self._send(connection, offset, length)
         self._sent += sent
         self._tell_octets(self._sent, self.octets)
         return sent
 
-    def _send(self, connection: Connection, offset: int, length: int) -> int:
+    def _send(self, connection: DataConnection, offset: int, length: int) -> int:
         if connection.encrypted:
             ours = b"again" if connection.insists else self.read(offset, min(length, ENCRYPT_SIZE))
             return send_octets(connection, ours)
@@ -91,7 +91,7 @@ def _shrank() -> ServerError:
     return ServerError(451, "The file has become shorter while it was sent.")
 
 
-def send_octets(connection: Connection, data: bytes | memoryview) -> int:
+def send_octets(connection: DataConnection, data: bytes | memoryview) -> int:
     """Send some of the octets. Raises BlockingIOError, DataError."""
     try:
         return connection.send(data)
@@ -106,7 +106,7 @@ class _Stream:
 
     __slots__ = ("at", "connection", "done", "end", "head")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: DataConnection) -> None:
         self.connection = connection
         self.head = memoryview(b"")
         self.at = self.end = 0
@@ -128,7 +128,7 @@ class Sender:
 
     # ---- MODE S (RFC 959 section 3.4.1)
 
-    def stream(self, connection: Connection, source: Source) -> None:
+    def stream(self, connection: DataConnection, source: Source) -> None:
         for start, end in source.pieces:
             at = start
             while at < end:
@@ -138,13 +138,13 @@ class Sender:
                 except BlockingIOError:
                     self._wait([connection])
 
-    def stream_octets(self, connection: Connection, chunks: Iterable[bytes]) -> None:
+    def stream_octets(self, connection: DataConnection, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             self._send_all(connection, chunk)
 
     # ---- MODE E (GFD.20)
 
-    def blocks(self, connections: list[Connection], source: Source) -> None:
+    def blocks(self, connections: list[DataConnection], source: Source) -> None:
         """The next block goes to the first connection that is ready."""
         streams = [_Stream(connection) for connection in connections]
         if source.octets <= _SMALL:
@@ -159,7 +159,7 @@ class Sender:
                 return
             ready = self._ready(busy)
 
-    def block_octets(self, connections: list[Connection], chunks: Iterable[bytes]) -> None:
+    def block_octets(self, connections: list[DataConnection], chunks: Iterable[bytes]) -> None:
         """Octets without ranges (a listing), on the first connection."""
         first, offset = connections[0], 0
         for chunk in chunks:
@@ -207,7 +207,7 @@ class Sender:
 
     # ---- both
 
-    def _send_all(self, connection: Connection, data: bytes) -> None:
+    def _send_all(self, connection: DataConnection, data: bytes) -> None:
         view = memoryview(data)
         while view:
             try:
@@ -219,6 +219,6 @@ class Sender:
         writable = self._wait([stream.connection for stream in streams])
         return [stream for stream in streams if stream.connection in writable]
 
-    def _wait(self, connections: list[Connection]) -> list[Connection]:
+    def _wait(self, connections: list[DataConnection]) -> list[DataConnection]:
         until = monotonic() + self._limits.stall_seconds
         return self._channel.wait(connections, POLLOUT, until, self._late)

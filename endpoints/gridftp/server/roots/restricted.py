@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from endpoints.gridftp.server.errors import RefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError
 
 from .root import Root, normalize
 from .several import SeveralRoots
@@ -31,12 +31,14 @@ class AllowedFolder(NamedTuple):
 
 
 def parse_allowed(argument: bytes) -> list[AllowedFolder]:
-    """`RW/a/b,R/c%2Cd`: paths are percent-encoded; no letter means RW, N no access. Raises RefusedError."""
+    """`RW/a/b,R/c%2Cd`: paths are percent-encoded; no letter means RW, N no access. Raises CommandRefusedError."""
     allowed_paths = []
     for entry in argument.split(b","):
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise RefusedError(500, "Path restriction entries must be full paths, prefixed only with R, W, or N.")
+            raise CommandRefusedError(
+                500, "Path restriction entries must be full paths, prefixed only with R, W, or N."
+            )
         letters = match[1] or b"RW"
         allowed_paths.append(AllowedFolder(normalize(unquote_to_bytes(match[2])), b"R" in letters, b"W" in letters))
     return allowed_paths

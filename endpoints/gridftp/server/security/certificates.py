@@ -66,7 +66,7 @@ def read(octets: bytes) -> Certificate:
         issuer, subject, extensions = fields[2], fields[4], [one for one in fields if one.tag == _EXTENSIONS]
         is_proxy = any(_is_proxy(one) for one in extensions)
         return Certificate(octets, name_text(subject.content), name_text(issuer.content), is_proxy)
-    except (der.DerError, IndexError, StopIteration, UnicodeDecodeError) as error:
+    except (der.NotDerError, IndexError, StopIteration, UnicodeDecodeError) as error:
         raise CertificateError("a certificate that cannot be read") from error
 
 

@@ -15,14 +15,14 @@ from .certificates import Certificate, CertificateError, identity, split_pem
 _ALLOW_PROXIES, _PARTIAL_CHAIN = 0x40, 0x80000
 
 
-class Credential(NamedTuple):
+class CertificateWithKey(NamedTuple):
     """Certificates, leaf first, and the key of the leaf in PEM."""
 
     certificates: list[Certificate]
     key: bytes
 
     @classmethod
-    def parse(cls, pem: bytes) -> Credential:
+    def parse(cls, pem: bytes) -> CertificateWithKey:
         """From PEM in any order of key and certificates, the leaf first. Raises CertificateError."""
         return cls(*split_pem(pem))
 
@@ -49,7 +49,7 @@ class Credential(NamedTuple):
 
 
 def tls_context(
-    credential: Credential, *, server_side: bool, trust: str = "", anchors: bytes = b"", verifies: bool = True
+    credential: CertificateWithKey, *, server_side: bool, trust: str = "", anchors: bytes = b"", verifies: bool = True
 ) -> ssl.SSLContext:
     """TLS 1.2 or later with certificates on both sides, also proxies. Names of hosts are not compared.
 

@@ -7,7 +7,7 @@ import re
 import ssl
 from pathlib import Path
 
-from .contexts import Credential, tls_context
+from .contexts import CertificateWithKey, tls_context
 from .delegation import DelegationKey
 from .revocation import RevocationLists
 
@@ -45,7 +45,7 @@ class ControlSecurity:
         pem = self._files[0].read_bytes()
         if self._files[0] != self._files[1]:
             pem += b"\n" + self._files[1].read_bytes()
-        return tls_context(Credential.parse(pem), server_side=True, trust=self.trust)
+        return tls_context(CertificateWithKey.parse(pem), server_side=True, trust=self.trust)
 
     def account(self, identity: str) -> str:
         """The account of this name in the gridmap; "": it is not served. Raises OSError."""

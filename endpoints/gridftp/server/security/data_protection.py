@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from endpoints.gridftp.server.errors import DataError
 
 from .certificates import CertificateError, identity, peer_chain
-from .contexts import Credential, tls_context
+from .contexts import CertificateWithKey, tls_context
 from .proxy_chain import verify
 
 
 @dataclass
-class DataProtection:
+class DataProtectionSettings:
     """The settings of one session; only its worker thread uses them.
 
     own: the credential that DCSC does not name: the user's delegated proxy, or None. trust: the folder of authorities.
     """
 
-    own: Credential | None = None
+    own: CertificateWithKey | None = None
     trust: str = ""
     authenticates: bool = False
     encrypts: bool = False
     #: The name that the other side must have (DCAU S); "": our own (DCAU A).
     subject: str = ""
     #: Of DCSC P; None: `own`.
-    given: Credential | None = None
+    given: CertificateWithKey | None = None
 
     def require(self) -> None:
-        """Raises DataError when data connections cannot be protected as it is wanted: never less than that."""
+        """Raises DataError when data connections cannot have the agreed protection: never less than that."""
         if self.encrypts and not self.authenticates:
             raise DataError.not_opened("PROT P needs DCAU A or S")
         if self.authenticates and self.credential is None:
             raise DataError.not_opened("DCAU needs a credential, delegated or given by DCSC")
 
     @property
-    def credential(self) -> Credential | None:
+    def credential(self) -> CertificateWithKey | None:
         return self.given or self.own
 
     def context(self, *, server_side: bool) -> ssl.SSLContext:

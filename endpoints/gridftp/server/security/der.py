@@ -9,7 +9,7 @@ INTEGER, BIT_STRING, OCTET_STRING, NULL, OBJECT, SEQUENCE, SET = 0x02, 0x03, 0x0
 UTF8_STRING, BMP_STRING, UNIVERSAL_STRING = 0x0C, 0x1E, 0x1C
 
 
-class DerError(ValueError):
+class NotDerError(ValueError):
     """Octets that are not DER."""
 
 
@@ -22,7 +22,7 @@ class Value(NamedTuple):
 
 
 def values(octets: bytes) -> Iterator[Value]:
-    """The values that lie one after another. Raises DerError."""
+    """The values that lie one after another. Raises NotDerError."""
     at = 0
     while at < len(octets):
         value = _value(octets, at)
@@ -31,23 +31,23 @@ def values(octets: bytes) -> Iterator[Value]:
 
 
 def one(octets: bytes) -> Value:
-    """The first value. Raises DerError."""
+    """The first value. Raises NotDerError."""
     return _value(octets, 0)
 
 
 def _value(octets: bytes, at: int) -> Value:
     header = octets[at : at + 2]
     if len(header) < 2:
-        raise DerError("a value without a length")
+        raise NotDerError("a value without a length")
     start, length = at + 2, header[1]
     if length & 0x80:
         count = length & 0x7F
         if not 0 < count <= 4:
-            raise DerError("a length that is not of DER")
+            raise NotDerError("a length that is not of DER")
         length = int.from_bytes(octets[start : start + count], "big")
         start += count
     if start + length > len(octets):
-        raise DerError("a value that is longer than its surroundings")
+        raise NotDerError("a value that is longer than its surroundings")
     return Value(header[0], octets[start : start + length], octets[at : start + length])
 
 
@@ -66,9 +66,9 @@ def integer(number: int) -> bytes:
 
 
 def object_name(content: bytes) -> str:
-    """An object identifier in dots. Raises DerError."""
+    """An object identifier in dots. Raises NotDerError."""
     if not content or content[-1] & 0x80:
-        raise DerError("an object identifier without end")
+        raise NotDerError("an object identifier without end")
     numbers, number = [], 0
     for octet in content:
         number = number << 7 | octet & 0x7F

@@ -11,7 +11,7 @@ import ssl
 from typing import Callable, Sequence
 
 from .certificates import Certificate, CertificateError, identity, peer_chain, read
-from .contexts import Credential
+from .contexts import CertificateWithKey
 from .delegation import DelegationKey
 
 CheckChain = Callable[[Sequence[Certificate]], None]
@@ -66,12 +66,12 @@ class TlsEnd:
     def is_newest(self) -> bool:
         return self._tls.version() == "TLSv1.3"
 
-    def credential(self, delegated: bytes, key: bytes) -> Credential:
+    def credential(self, delegated: bytes, key: bytes) -> CertificateWithKey:
         """The proxy that the client has signed for our key. Raises CertificateError."""
         proxy, chain = read(delegated), peer_chain(self._tls)
         if not proxy.is_proxy or not chain or proxy.issuer != chain[0].subject:
             raise CertificateError("the delegated certificate is not a proxy of the client's own")
-        return Credential([proxy, *(one for one in chain if not one.signs_itself)], key)
+        return CertificateWithKey([proxy, *(one for one in chain if not one.signs_itself)], key)
 
     def identity(self) -> str:
         """The name of the client. Raises CertificateError."""
@@ -87,7 +87,7 @@ class GssAcceptor:
         self.end = TlsEnd(context, check)
         self.identity = ""
         #: The proxy that the client has delegated.
-        self.delegated: Credential | None = None
+        self.delegated: CertificateWithKey | None = None
         self.done = False
         self._key = key
         self._asked = False

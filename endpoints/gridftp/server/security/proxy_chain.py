@@ -35,7 +35,7 @@ def verify(chain: Sequence[Certificate], owner: Certificate) -> None:
             verify_signature(proxy.octets, issuer)
         if chain[-1].octets != owner.octets:
             raise CertificateError("the other side shows no proxy of the agreed person")
-    except (der.DerError, IndexError, StopIteration, ValueError) as error:
+    except (der.NotDerError, IndexError, StopIteration, ValueError) as error:
         raise CertificateError(str(error) or "a proxy that cannot be read") from error
 
 

@@ -15,7 +15,7 @@ from identity.hidden import Secret
 from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import DONE, LENGTH
-from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument
+from transferapi.rest.openapi.document_types import Field, ListDocument, RequestDocument, ResponseDocument
 from transferapi.rest.transfer.endpoints.documents import ACTIVATION
 
 #: A private requirement never shows a value.
@@ -38,7 +38,7 @@ _STATUS = (
     *ACTIVATION.fields,
     Field[Any]("oauth_server", t.MAYBE_TEXT),
 )
-REQUIREMENTS = Page(
+REQUIREMENTS = ListDocument(
     "activation_requirements",
     REQUIREMENT,
     *_STATUS,
@@ -49,7 +49,7 @@ REQUIREMENTS = Page(
     ),
     LENGTH,
 )
-RESULT = Page(
+RESULT = ListDocument(
     "activation_result",
     REQUIREMENT,
     *DONE,

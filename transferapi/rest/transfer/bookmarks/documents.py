@@ -5,7 +5,14 @@ from __future__ import annotations
 from endpoints.models import Bookmark
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH
-from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, optional, part
+from transferapi.rest.openapi.document_types import (
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    optional,
+    part,
+)
 
 _ATTRIBUTES = (
     Field[Bookmark](
@@ -22,7 +29,7 @@ _PINNED_OR_NOT = optional(_PINNED)
 BOOKMARK = ResponseDocument[Bookmark](
     "bookmark", Field("id", t.UUID, "pk"), _NAME, Field("endpoint_id", t.UUID), _PATH, _PINNED
 )
-BOOKMARK_LIST = Page("bookmark_list", BOOKMARK, LENGTH)
+BOOKMARK_LIST = ListDocument("bookmark_list", BOOKMARK, LENGTH)
 BOOKMARK_REQUEST = RequestDocument(
     "bookmark",
     "name endpoint_id path",

@@ -13,7 +13,7 @@ from typing import Any
 from endpoints import endpoint_view
 from endpoints import fields as rules
 from endpoints.activation.status import ActivationStatus
-from endpoints.connect.setup_keys import SetupKey
+from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
@@ -26,7 +26,7 @@ from transferapi.rest.openapi.common import LENGTH, LISTED, done
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
-    Page,
+    ListDocument,
     RequestDocument,
     ResponseDocument,
     each,
@@ -68,7 +68,7 @@ SERVER = ResponseDocument[Server](
     *each("incoming_data_port_start incoming_data_port_end", t.MAYBE_NUMBER, Always(None)),
     *each("outgoing_data_port_start outgoing_data_port_end", t.MAYBE_NUMBER, Always(None)),
 )
-SERVER_LIST = Page("endpoint_server_list", SERVER, LENGTH, Field("endpoint", t.TEXT, example="go#ep1"))
+SERVER_LIST = ListDocument("endpoint_server_list", SERVER, LENGTH, Field("endpoint", t.TEXT, example="go#ep1"))
 SERVER_ADDED = done(
     "endpoint_server_add_result",
     Field("id", t.NUMBER, example=1),
@@ -293,7 +293,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
         [SERVER.example],
     ),
 )
-ENDPOINT_LIST = Page("endpoint_list", ENDPOINT, *LISTED, Field("has_next_page", t.FLAG))
+ENDPOINT_LIST = ListDocument("endpoint_list", ENDPOINT, *LISTED, Field("has_next_page", t.FLAG))
 ENDPOINT_CREATED = done(
     "endpoint_create_result",
     Field("id", t.UUID),
@@ -338,7 +338,7 @@ def _endpoint(shown: ShownEndpoint) -> dict[str, Any]:
     return ENDPOINT.document(shown) | ACTIVATION.values(shown.seen.activation_status)
 
 
-def created(endpoint: Endpoint, key: SetupKey | None = None) -> dict[str, Any]:
+def created(endpoint: Endpoint, key: IssuedSetupKey | None = None) -> dict[str, Any]:
     """The fields of the answer about a new endpoint."""
     text = key.text.value if key else None
     return {"id": str(endpoint.pk), "canonical_name": canonical_name(endpoint), "globus_connect_setup_key": text}

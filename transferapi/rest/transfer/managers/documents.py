@@ -13,7 +13,15 @@ from endpoints.registry import canonical_name
 from identity.linked import shown as shown_identity
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH
-from transferapi.rest.openapi.document_types import Field, Page, RequestDocument, ResponseDocument, any_list, each, part
+from transferapi.rest.openapi.document_types import (
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    any_list,
+    each,
+    part,
+)
 from transferapi.rest.transfer.endpoints.documents import shown_name
 from transferapi.rest.transfer.tasks.documents import TASK, task
 from transferapi.tasks.managers.actions import MAX_MESSAGE
@@ -63,8 +71,8 @@ PAUSE_RULE = ResponseDocument[ShownRule](
     Field("modified_by_id", t.MAYBE_UUID, "row.modified_by_id"),
     Field("editable", t.about("whether you may change and delete it", t.FLAG), example=True),
 )
-PAUSE_RULE_LIMITED_LIST = Page("pause_rule_limited_list", PAUSE_RULE_LIMITED, LENGTH)
-PAUSE_RULE_LIST = Page("pause_rule_list", PAUSE_RULE, LENGTH)
+PAUSE_RULE_LIMITED_LIST = ListDocument("pause_rule_limited_list", PAUSE_RULE_LIMITED, LENGTH)
+PAUSE_RULE_LIST = ListDocument("pause_rule_list", PAUSE_RULE, LENGTH)
 _WRITTEN = (
     Field[Any](
         "message",
@@ -174,7 +182,7 @@ MANAGED_TASK = ResponseDocument[ManagedTask](
         "is_paused": True,
     },
 )
-MANAGED_TASK_LIST = Page(
+MANAGED_TASK_LIST = ListDocument(
     "managed_task_list",
     MANAGED_TASK,
     LENGTH,

@@ -10,7 +10,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.registry import canonical_name
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LISTED, done
-from transferapi.rest.openapi.document_types import Always, Field, Page, RequestDocument, ResponseDocument, each
+from transferapi.rest.openapi.document_types import Always, Field, ListDocument, RequestDocument, ResponseDocument, each
 
 _ON = "/operation/endpoint/1d2f4f0b-7c2e-4f0c-8b0e-0c1f6a7e9b02"
 
@@ -38,7 +38,7 @@ FILE = ResponseDocument[Entry](
     Field("link_size", t.MAYBE_NUMBER, Always(None)),
     *each("link_user link_group link_last_modified", t.MAYBE_TEXT, Always(None)),
 )
-FILE_LIST = Page(
+FILE_LIST = ListDocument(
     "file_list",
     FILE,
     Field("endpoint", t.TEXT, example="go#ep1"),

@@ -28,7 +28,7 @@ from transferapi.rest.http.errors import ApiError, BadRequest
 from transferapi.rest.http.formats import Negotiation
 from transferapi.rest.openapi import description
 
-from .ranges import Span, UnsatisfiableError, asked_span, sent_part, tag_of
+from .ranges import ByteRange, UnsatisfiableError, asked_span, sent_part, tag_of
 from .views import query_path, refusal
 
 PIECE = 256 * 1024
@@ -142,7 +142,7 @@ def _answered(request: Request, download: Download) -> HttpResponseBase:
     except UnsatisfiableError:
         download.close()
         raise ApiError(416, "ClientError.RangeNotSatisfiable", f"The file has {entry.size} octets") from None
-    sent = span or Span(0, entry.size)
+    sent = span or ByteRange(0, entry.size)
     if request.method == "HEAD":
         answer: HttpResponseBase = _closed(download, HttpResponse())
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.utils.http import http_date
 
-from endpoints.files.uploads import Part
+from endpoints.files.uploads import UploadPart
 from endpoints.gridftp.facts import Entry
 from transferapi.rest.http.errors import BadRequest
 
@@ -18,7 +18,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 SETTLED = timedelta(seconds=2)
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """`length` octets of a file from `first` on."""
 
     first: int
@@ -37,7 +37,7 @@ def tag_of(entry: Entry, now: datetime | None = None) -> str:
     return f'{"" if is_settled else "W/"}"{entry.size:x}-{entry.modified.timestamp():.0f}"'
 
 
-def asked_span(value: str | None, if_range: str | None, entry: Entry) -> Span | None:
+def asked_span(value: str | None, if_range: str | None, entry: Entry) -> ByteRange | None:
     """The one range that is asked for; None: the whole file, as also for several ranges and for a malformed header.
 
     Raises UnsatisfiableError.
@@ -50,13 +50,13 @@ def asked_span(value: str | None, if_range: str | None, entry: Entry) -> Span | 
         length = min(int(last), entry.size)
         if not length:
             raise UnsatisfiableError
-        return Span(entry.size - length, length)
+        return ByteRange(entry.size - length, length)
     if last and int(last) < int(first):
         return None
     if int(first) >= entry.size:
         raise UnsatisfiableError
     end = min(int(last) + 1, entry.size) if last else entry.size
-    return Span(int(first), end - int(first))
+    return ByteRange(int(first), end - int(first))
 
 
 def _holds(if_range: str | None, entry: Entry) -> bool:
@@ -69,14 +69,14 @@ def _holds(if_range: str | None, entry: Entry) -> bool:
     return entry.modified is not None and if_range == http_date(entry.modified.timestamp()) and tag.startswith('"')
 
 
-def sent_part(content_range: str | None, length: int) -> Part:
+def sent_part(content_range: str | None, length: int) -> UploadPart:
     """The part of a file that a body of this length is; without Content-Range the whole file. Raises BadRequest."""
     if content_range is None:
-        return Part(0, length, length)
+        return UploadPart(0, length, length)
     match = _CONTENT_RANGE.fullmatch(content_range.strip())
     if match is None:
         raise BadRequest("Content-Range: expected bytes first-last/total")
     first, last, total = map(int, match.groups())
     if last < first or last >= total or last - first + 1 != length:
         raise BadRequest("Content-Range: does not fit to the length of the body, or to the total")
-    return Part(first, length, total)
+    return UploadPart(first, length, total)

@@ -129,7 +129,7 @@ class Mkdir(View):
         return answer
 
 
-class Rename(View):
+class RenameView(View):
     @description.operation("Rename a file or folder", body="rename", answer="result")
     def post(self, request: Request, endpoint: str) -> Response:
         given = _given(request, documents.RENAME)

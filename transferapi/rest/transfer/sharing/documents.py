@@ -9,7 +9,14 @@ from endpoints.permissions import RoleName
 from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, done
-from transferapi.rest.openapi.document_types import Always, Field, Page, RequestDocument, ResponseDocument, optional
+from transferapi.rest.openapi.document_types import (
+    Always,
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    optional,
+)
 from transferapi.rest.transfer.endpoints.documents import WRITABLE
 
 _BOB = "0b6d4f11-9d43-4d5b-8d5c-8a7a5c2f6e02"
@@ -70,7 +77,7 @@ ACCESS = ResponseDocument[AccessRule](
     Field("role_id", t.MAYBE_UUID, Always(None)),
     Field("role_type", t.maybe(t.one_of(RoleName.ADMINISTRATOR, RoleName.ACCESS_MANAGER)), Always(None)),
 )
-ACCESS_LIST = Page("access_list", ACCESS, LENGTH, Field("endpoint", t.UUID, example=_SHARE))
+ACCESS_LIST = ListDocument("access_list", ACCESS, LENGTH, Field("endpoint", t.UUID, example=_SHARE))
 ACCESS_CREATED = done(
     "access_create_result",
     Field("access_id", t.UUID),
@@ -125,5 +132,5 @@ _ROLE = (
     Field[Role]("role", t.one_of(*RoleName), lambda row: str(row.role), "access_manager"),
 )
 ROLE = ResponseDocument[Role]("role", Field("id", t.UUID, "pk"), *_ROLE)
-ROLE_LIST = Page("role_list", ROLE, LENGTH)
+ROLE_LIST = ListDocument("role_list", ROLE, LENGTH)
 ROLE_REQUEST = RequestDocument("role", "principal_type principal role", *_ROLE)

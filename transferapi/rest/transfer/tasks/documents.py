@@ -10,7 +10,15 @@ from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LISTED
-from transferapi.rest.openapi.document_types import Always, Field, Page, RequestDocument, ResponseDocument, each, part
+from transferapi.rest.openapi.document_types import (
+    Always,
+    Field,
+    ListDocument,
+    RequestDocument,
+    ResponseDocument,
+    each,
+    part,
+)
 from transferapi.rest.transfer.endpoints.documents import shown_name
 from transferapi.rest.transfer.submission.documents import DEADLINE, FILTER_RULE, LABEL
 from transferapi.tasks.forecast.model import Forecast
@@ -242,7 +250,7 @@ TASK = ResponseDocument[Task](
         "canceled_by_admin_message", t.MAYBE_TEXT, lambda row: row.canceled_by_admin_message if _canceled(row) else None
     ),
 )
-TASK_LIST = Page("task_list", TASK, *LISTED, Field("total", t.NUMBER, example=1))
+TASK_LIST = ListDocument("task_list", TASK, *LISTED, Field("total", t.NUMBER, example=1))
 TASK_CHANGE = RequestDocument(
     "task", "", LABEL, DEADLINE, example={"label": "a better label", "deadline": "2090-01-31T23:59:59+00:00"}
 )
@@ -264,7 +272,7 @@ EVENT = ResponseDocument[Event](
     Field("details", t.TEXT, example="connection refused"),
     Field("time", t.TIME),
 )
-EVENT_LIST = Page("event_list", EVENT, *LISTED, Field("total", t.NUMBER, example=1))
+EVENT_LIST = ListDocument("event_list", EVENT, *LISTED, Field("total", t.NUMBER, example=1))
 
 _SOURCE = Field[File]("source_path", t.PATH, example="/share/godata/file1.txt")
 _DESTINATION = Field[File]("destination_path", t.maybe(t.PATH), example="/copy/file1.txt")
@@ -293,15 +301,17 @@ _SKIPPED = (
 )
 SUCCESSFUL_TRANSFER = ResponseDocument[File]("successful_transfer", _SOURCE, _DESTINATION, *_MOVED)
 SKIPPED_ERROR = ResponseDocument[File]("skipped_error", _SOURCE, _DESTINATION, *_SKIPPED)
-SUCCESSFUL_TRANSFERS = Page("successful_transfers", SUCCESSFUL_TRANSFER, *_MARKERS)
-SKIPPED_ERRORS = Page("skipped_errors", SKIPPED_ERROR, *_MARKERS)
+SUCCESSFUL_TRANSFERS = ListDocument("successful_transfers", SUCCESSFUL_TRANSFER, *_MARKERS)
+SKIPPED_ERRORS = ListDocument("skipped_errors", SKIPPED_ERROR, *_MARKERS)
 MANAGED_SUCCESSFUL_TRANSFER = ResponseDocument[File](
     "managed_successful_transfer", *_MANAGED_PATHS, *_MOVED, data_type="successful_transfer"
 )
 MANAGED_SKIPPED_ERROR = ResponseDocument[File](
     "managed_skipped_error", *_MANAGED_PATHS, *_SKIPPED, data_type="skipped_error"
 )
-MANAGED_SUCCESSFUL_TRANSFERS = Page(
+MANAGED_SUCCESSFUL_TRANSFERS = ListDocument(
     "managed_successful_transfers", MANAGED_SUCCESSFUL_TRANSFER, *_MARKERS, data_type="successful_transfers"
 )
-MANAGED_SKIPPED_ERRORS = Page("managed_skipped_errors", MANAGED_SKIPPED_ERROR, *_MARKERS, data_type="skipped_errors")
+MANAGED_SKIPPED_ERRORS = ListDocument(
+    "managed_skipped_errors", MANAGED_SKIPPED_ERROR, *_MARKERS, data_type="skipped_errors"
+)

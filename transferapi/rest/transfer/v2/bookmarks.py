@@ -13,7 +13,7 @@ from transferapi.rest.transfer.bookmarks.views import bookmark_id
 from .jsonapi import JsonApiView, answered, operation
 
 
-class BookmarkList(JsonApiView):
+class JsonApiBookmarkList(JsonApiView):
     @operation("List your bookmarks", answer="bookmark_resources")
     def get(self, request: Request) -> Response:
         return answered(request, data=[documents.RESOURCE.document(row) for row in bookmarks.all_of(self.user)])
@@ -34,7 +34,7 @@ class BookmarkList(JsonApiView):
         return answered(request, 201, data=documents.RESOURCE.document(row))
 
 
-class BookmarkDetail(JsonApiView):
+class JsonApiBookmarkDetail(JsonApiView):
     @operation("Show a bookmark", answer="bookmark_resource")
     def get(self, request: Request, bookmark: str) -> Response:
         return answered(request, data=documents.RESOURCE.document(bookmarks.get(self.user, bookmark_id(bookmark))))

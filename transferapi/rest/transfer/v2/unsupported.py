@@ -40,7 +40,7 @@ class Tunnels(JsonApiView):
         _not_here("tunnels")
 
 
-class Tunnel(JsonApiView):
+class TunnelDetail(JsonApiView):
     @operation("Show a tunnel: there are none", answer="jsonapi_errors", status=501)
     def get(self, request: Request, tunnel: str) -> Response:
         _not_here("tunnels")

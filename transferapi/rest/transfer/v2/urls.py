@@ -7,10 +7,10 @@ from django.urls import path
 from . import bookmarks, unsupported
 
 urlpatterns = [
-    path("v2/bookmarks", bookmarks.BookmarkList.as_view()),
-    path("v2/bookmarks/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
+    path("v2/bookmarks", bookmarks.JsonApiBookmarkList.as_view()),
+    path("v2/bookmarks/<str:bookmark>", bookmarks.JsonApiBookmarkDetail.as_view()),
     path("v2/tunnels", unsupported.Tunnels.as_view()),
-    path("v2/tunnels/<str:tunnel>", unsupported.Tunnel.as_view()),
+    path("v2/tunnels/<str:tunnel>", unsupported.TunnelDetail.as_view()),
     path("v2/tunnels/<str:tunnel>/events", unsupported.TunnelEvents.as_view()),
     path("v2/stream_access_points", unsupported.StreamAccessPoints.as_view()),
     path("v2/stream_access_points/<str:stream>", unsupported.StreamAccessPoint.as_view()),

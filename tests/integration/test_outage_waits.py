@@ -19,11 +19,11 @@ from transferapi.outages.redis_link import CachePool, OneTry, Pool
 def test_waits_are_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, load: float, factor: float) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    assert bounded.patience_factor() == factor
+    assert bounded.load_factor() == factor
 
 
 def test_a_long_wait_gets_no_more_than_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "patience_factor", lambda: 5.0)
+    monkeypatch.setattr(bounded, "load_factor", lambda: 5.0)
     found: list[float] = []
     monkeypatch.setattr(bounded._Call, "result", lambda _, seconds: found.append(seconds))
     for seconds in (0.5, 10.0):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Patience:
+class ClientTimeouts:
     """Time limits in seconds, and the slowest rate in octets a second.
 
     reading: for a head, or a TLS handshake; also the time before the rate of a body or an answer counts. idle: between
@@ -19,4 +19,4 @@ class Patience:
     closing: float = 2.0
 
 
-__all__ = ["Patience"]
+__all__ = ["ClientTimeouts"]
