@@ -16,7 +16,7 @@ import pytest
 
 from endpoints.gridftp.agent.tunnel.service import CLOCK_SLACK
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
-from endpoints.gridftp.server.data.openings import PendingConnections
+from endpoints.gridftp.server.data.pending_connections import PendingConnections
 from endpoints.gridftp.streams.protection import context_of
 from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key

@@ -64,7 +64,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def test_the_cache_tries_until_a_probe_has_failed(server: Server) -> None:
     of_server = Outage("Redis", server.probe, "a test")
-    hasty, patient = OneTry(of_server), OneTry(of_server, patient=True)
+    hasty, patient = OneTry(of_server), OneTry(of_server, until_confirmed=True)
 
     def ask(retry: OneTry) -> int:
         return retry.call_with_retry(lambda: 7, lambda _: None)

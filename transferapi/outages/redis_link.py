@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: cache; and of commands. A request that meets a new outage waits for one or both of them; the later ones for none.
 CONNECT, REPLY = 0.1, 0.2
 CACHE_CONNECT, CACHE_REPLY = 1.0, 2.0
-PATIENT_CONNECT, PATIENT_REPLY = 2.0, 5.0
+COMMAND_CONNECT, COMMAND_REPLY = 2.0, 5.0
 _MEANWHILE = "requests are not counted, nobody signs in by password, and new tasks start up to 3 s later"
 _AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
 
@@ -49,19 +49,19 @@ def _probe(url: str) -> None:
 class OneTry(Retry):
     """Redis-py calls this with each command and each connection: it is tried once, or not at all in an outage.
 
-    patient: it is tried until a probe has confirmed the outage.
+    until_confirmed: it is tried until a probe has confirmed the outage.
     """
 
-    def __init__(self, outage: Outage, *, patient: bool = False) -> None:
+    def __init__(self, outage: Outage, *, until_confirmed: bool = False) -> None:
         super().__init__(NoBackoff(), 0)
-        self._outage, self._patient = outage, patient
+        self._outage, self._until_confirmed = outage, until_confirmed
 
     def __deepcopy__(self, memo: object) -> OneTry:
         """Redis-py copies it for each connection."""
         return self
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., Any], *words: Any, **named: Any) -> T:
-        if self._outage.is_confirmed if self._patient else self._outage.is_on:
+        if self._outage.is_confirmed if self._until_confirmed else self._outage.is_on:
             self._outage.refused()
             raise redis.ConnectionError("Redis does not answer")
         try:
@@ -83,7 +83,7 @@ class Pool(redis.ConnectionPool):
     """Connections with these bounds, for `client`: each request asks for the rate limit, and needs no answer."""
 
     serving = CONNECT, REPLY
-    patient = False
+    until_confirmed = False
 
     #: The pool in place of this one for an address with Sentinels.
     with_sentinels: type[SentinelPool] = SentinelPool
@@ -93,8 +93,8 @@ class Pool(redis.ConnectionPool):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Any:
-        connect, reply = cls.serving if is_watching() else (PATIENT_CONNECT, PATIENT_REPLY)
-        retry = OneTry(outage_of(url), patient=cls.patient)
+        connect, reply = cls.serving if is_watching() else (COMMAND_CONNECT, COMMAND_REPLY)
+        retry = OneTry(outage_of(url), until_confirmed=cls.until_confirmed)
         bounds = {"socket_connect_timeout": connect, "socket_timeout": reply, "retry": retry}
         if found := sentinels(url):
             return redis_client.sentinel_pool(cls.with_sentinels, found, connect, **bounds | options)
@@ -105,7 +105,7 @@ class CachePool(Pool):
     """Connections of Django's cache. Sign-in and uploads are refused without an answer, so they wait for a late one."""
 
     serving = CACHE_CONNECT, CACHE_REPLY
-    patient = True
+    until_confirmed = True
 
 
 def client(url: str) -> redis.Redis:

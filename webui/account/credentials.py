@@ -16,7 +16,7 @@ from identity.models import User
 from identity.vault import store as vault
 from identity.vault.store import CredentialInfo
 
-from .questions import asking
+from .confirmations import asking
 
 SECTION = "credentials"
 _SOON = timedelta(hours=2)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from identity.linked import services
 from identity.models import User
 
-from .questions import asking
+from .confirmations import asking
 from .recent_sign_in import recently_signed_in
 
 SECTION = "identities"

@@ -20,7 +20,7 @@ from webui.reasons import said
 from webui.sign_in.passkey_site import place
 from webui.sign_in.session_start import signed_in_recently
 
-from .questions import ask, asking
+from .confirmations import ask, asking
 from .recent_sign_in import again, recently_signed_in
 
 SECTION = "passkeys"

@@ -16,7 +16,7 @@ from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession
 from webui.page import problem
 
-from .questions import asking
+from .confirmations import asking
 from .recent_sign_in import recently_signed_in
 
 SECTION = "sessions"

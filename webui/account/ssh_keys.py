@@ -21,8 +21,8 @@ from webui.page import signed_in, user_of
 from webui.reasons import said
 
 from .answers import FieldRefusal
+from .confirmations import asking
 from .page import LIFETIMES, done, page
-from .questions import asking
 from .recent_sign_in import recently_signed_in
 
 SECTION = "ssh-keys"

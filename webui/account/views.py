@@ -33,8 +33,8 @@ from webui.reasons import said
 from webui.sign_in.session_start import device, refused
 
 from .answers import FieldRefusal, Shown
+from .confirmations import asking
 from .page import LIFETIMES, done, given_access, line, page, proven
-from .questions import asking
 from .recent_sign_in import recently_signed_in
 
 

@@ -17,7 +17,7 @@ from transferapi.tasks.notify import webhooks
 from transferapi.tasks.states import Status
 
 from .answers import Shown
-from .questions import asking
+from .confirmations import asking
 
 SECTION = "webhooks"
 #: The states of tasks, with the words of the pages.

@@ -24,8 +24,8 @@ from webui.page import to_sign_in, user_of
 from webui.sign_in.session_start import signed_in_recently
 
 from .page import USERS
+from .user_confirmations import CONFIRMATIONS
 from .user_page import page
-from .user_questions import QUESTIONS
 
 P = ParamSpec("P")
 _Change = Callable[Concatenate[HttpRequest, str, P], str | HttpResponse]
@@ -46,7 +46,7 @@ def _recent(change: _Change[P]) -> _Change[P]:
 
 def _asking(kind: str) -> Callable[[_Change[P]], _Change[P]]:
     """The question comes first: by a dialog, or by a page without scripts."""
-    one = QUESTIONS[kind]
+    one = CONFIRMATIONS[kind]
 
     def decorate(change: _Change[P]) -> _Change[P]:
         @functools.wraps(change)

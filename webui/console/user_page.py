@@ -19,7 +19,7 @@ from webui.account.page import given_access
 from webui.page import problem, signed_in, user_of
 
 from .page import USERS, show_section, staff_only
-from .user_questions import QUESTIONS
+from .user_confirmations import CONFIRMATIONS
 
 
 @signed_in
@@ -49,7 +49,7 @@ def page(
         "may_mail": found.is_active and bool(found.email) and recovery.is_offered(),
         "edited": _typed(request) if refusal and refusal[0] == "about" else _known(found),
         "most_name": MAX_FULL_NAME,
-        "asks": QUESTIONS,
+        "asks": CONFIRMATIONS,
         "now": timezone.now(),
         "refusal": refusal,
     }

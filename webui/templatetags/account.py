@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from webui.account.questions import QUESTIONS
+from webui.account.confirmations import CONFIRMATIONS
 
 register = template.Library()
 
@@ -14,6 +14,6 @@ register = template.Library()
 @register.simple_tag
 def asks(kind: str, name: object = "") -> SafeString:
     """The attributes of a form that asks before it acts: `dialogs.js` reads them."""
-    one = QUESTIONS[kind]
+    one = CONFIRMATIONS[kind]
     text = 'data-danger data-confirm="{}" data-confirm-text="{}" data-confirm-act="{}"'
     return format_html(text, one.title_of(str(name)), one.text, one.act)

@@ -18,7 +18,7 @@ from endpoints.gridftp.server.security.data_protection import DataProtectionSett
 from .connection import DataConnection
 from .connector import Address, DataConnector, OpenRelayed
 from .early import EarlyConnections
-from .openings import PendingConnections, steps
+from .pending_connections import PendingConnections, steps
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
@@ -53,7 +53,7 @@ class DataChannel:
         self._admits = admits
         #: How connections that are opened from now on are protected.
         self.protection = protection
-        self._openings = PendingConnections()
+        self._pending = PendingConnections()
         self._listener: socket.socket | None = None
         self._target: Address | None = None
         self._tokens: Sequence[str] = ()
@@ -85,7 +85,7 @@ class DataChannel:
         for connection in self.connections:
             connection.close()
         self.connections.clear()
-        self._openings.clear()
+        self._pending.clear()
         if self._listener:
             self._listener.close()
         if self._begun_early:
@@ -191,22 +191,22 @@ class DataChannel:
         if not found and monotonic() >= until:
             raise late
         ready = [by_fd[fd] for fd in found & by_fd.keys()]
-        if accepting or self._openings:
+        if accepting or self._pending:
             ready += self._opened(found, accepting)
         return ready
 
     def _limit_after_failure(self, until: float, late: DataError) -> tuple[float, DataError]:
         """Until when the first connection is waited for, and the error then: sooner where one has failed."""
-        failure = self._openings.failure
-        return (until, late) if failure is None else (min(until, self._openings.wait_until), failure)
+        failure = self._pending.failure
+        return (until, late) if failure is None else (min(until, self._pending.wait_until), failure)
 
     def _opened(self, found: set[int], accepting: socket.socket | None) -> list[DataConnection]:
         """The connections that are open now, also among those that are accepted here."""
         if accepting and accepting.fileno() in found:
             self._accept(accepting)
-        if not self._openings:
+        if not self._pending:
             return []
-        fresh = self._openings.advance(found, lenient=self.passive)
+        fresh = self._pending.advance(found, lenient=self.passive)
         self.connections += fresh
         return fresh
 
@@ -217,9 +217,9 @@ class DataChannel:
         poller.register(self._interrupt.fd, POLLIN)
         if accepting:
             poller.register(accepting.fileno(), POLLIN)
-        for opening in self._openings:
-            poller.register(opening.fd, opening.event)
-            until = min(until, opening.deadline)
+        for pending in self._pending:
+            poller.register(pending.fd, pending.event)
+            until = min(until, pending.deadline)
         return poller.poll(max(0.0, until - monotonic()))
 
     def _accept(self, listener: socket.socket) -> None:
@@ -230,13 +230,13 @@ class DataChannel:
         if len(self.connections) >= self._limits.streams or not self._admits(sock):
             sock.close()
             return
-        if len(self.connections) + len(self._openings) >= self._limits.streams:
-            self._openings.give_up_oldest()
+        if len(self.connections) + len(self._pending) >= self._limits.streams:
+            self._pending.give_up_oldest()
         self._begin(sock, connecting=False, as_client=False)
 
     def _begin(self, sock: socket.socket, *, connecting: bool, as_client: bool, seconds: float = math.inf) -> None:
         way = steps(sock, self.protection, connecting=connecting, as_client=as_client)
-        self._openings.begin(sock.fileno(), way, min(seconds, self._limits.handshake_seconds))
+        self._pending.begin(sock.fileno(), way, min(seconds, self._limits.handshake_seconds))
 
     def _open(self, count: int, seconds: float, *, sending: bool = True) -> None:
         """Open the data connections of our side, all at once. Raises DataError."""
@@ -244,13 +244,13 @@ class DataChannel:
         until = monotonic() + seconds
         try:
             self._begin_all(count, seconds, sending=sending)
-            self.connections += self._openings.advance((), lenient=False)
-            while self._openings:
+            self.connections += self._pending.advance((), lenient=False)
+            while self._pending:
                 self.wait([], POLLOUT, until, late)
         except OSError as error:
             raise DataError.not_opened(error.strerror or str(error)) from error
         finally:
-            self._openings.clear()
+            self._pending.clear()
 
     def _begin_all(self, count: int, seconds: float, *, sending: bool) -> None:
         """The side that connects is the client of TLS; where both connect to a relay, it is the sender."""

@@ -1,12 +1,12 @@
-"""The questions of the page of a user: each act on the account of somebody else is asked for, then confirmed."""
+"""The confirmations of the page of a user: each act on the account of somebody else is asked for, then confirmed."""
 
 from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
-from webui.account.questions import Confirmation
+from webui.account.confirmations import Confirmation
 
-QUESTIONS = {
+CONFIRMATIONS = {
     "unlink": Confirmation(
         "ways",
         _("Unlink this identity?"),

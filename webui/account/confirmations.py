@@ -1,4 +1,4 @@
-"""The questions that the account page asks before something is removed: by a dialog, or by a page without scripts."""
+"""Confirmations that the account page asks for before it removes something: in a dialog, or a page without scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Confirmation:
 
 
 _REMOVE = _("Remove")
-QUESTIONS = {
+CONFIRMATIONS = {
     "token": Confirmation("tokens", _("Revoke %(name)s?"), _("Scripts that use it stop working at once."), _("Revoke")),
     "app": Confirmation(
         "apps", _("Delete %(name)s?"), _("All of its tokens end, also those that other people gave it."), _("Delete")
@@ -86,7 +86,7 @@ QUESTIONS = {
 
 def ask(request: HttpRequest, kind: str) -> HttpResponse | None:
     """The page with the question; None where the reader has answered it."""
-    one = QUESTIONS[kind]
+    one = CONFIRMATIONS[kind]
     title = one.title_of(request.POST.get(CALLED, ""))
     return question(request, title, str(one.text), str(one.act), f"{ACCOUNT}#{one.section}")
 

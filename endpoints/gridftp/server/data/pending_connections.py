@@ -84,8 +84,8 @@ class PendingConnections:
         self._all.pop(0).close()
 
     def clear(self) -> None:
-        for opening in self._all:
-            opening.close()
+        for pending in self._all:
+            pending.close()
         self._all.clear()
         self.failure = None
 
@@ -93,13 +93,13 @@ class PendingConnections:
         """Go on with those that can; return the connections that are open now. lenient: failures raise no DataError."""
         now = monotonic()
         fresh: list[DataConnection] = []
-        for opening in list(self._all):
-            if opening.event and opening.fd not in ready and now < opening.deadline:
+        for pending in list(self._all):
+            if pending.event and pending.fd not in ready and now < pending.deadline:
                 continue
             try:
-                connection = opening.step()
+                connection = pending.step()
             except DataError as error:
-                self._all.remove(opening)
+                self._all.remove(pending)
                 if not lenient:
                     for one in fresh:
                         one.close()
@@ -107,7 +107,7 @@ class PendingConnections:
                 self.failure, self.wait_until = error, now + self.PEER_TIMEOUT
             else:
                 if connection:
-                    self._all.remove(opening)
+                    self._all.remove(pending)
                     fresh.append(connection)
         return fresh
 
