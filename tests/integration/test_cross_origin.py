@@ -189,7 +189,7 @@ def test_an_error_is_read_while_the_database_is_away(portal: str, monkeypatch: p
 @pytest.mark.parametrize("path", ["/v0.10/transfer", "/v2/groups"])
 def test_refusals_of_the_web_server_itself_are_read(portal: str, path: str) -> None:
     """They are made from the head of a request, without the application."""
-    asked = SimpleNamespace(path=path, headers=[("HOST", "testserver"), ("ORIGIN", portal)])
+    asked = SimpleNamespace(path=path, peer_addr="", headers=[("HOST", "testserver"), ("ORIGIN", portal)])
     refusal = early_refusal.refusal_of(asked, 1 << 20, shows_credential=False)
     assert refusal is not None
     # No origin is looked up in the database here.

@@ -160,7 +160,7 @@ def test_an_old_session_asks_for_no_address(browser: Browser, alice: User, serve
     session["signed_in_at"] -= RECENT + 1
     session.save()
     answer = browser.post(FORM, email="mallory@example.org")
-    assert answer.headers["Location"] == "/signin?next=%2Faccount%23mails&again=1"
+    assert answer.headers["Location"] == "/signin?next=%2Faccount%23mails&again=1&fresh=required"
     assert not AddressChange.objects.exists()
 
 

@@ -60,7 +60,7 @@ def test_an_old_session_makes_no_way_in_that_outlives_it(
     fields = {**fields, "public_key": new_line()} if section == "ssh-keys" else fields
     grow_old(browser)
     answer = browser.post(f"/account/{path.format(app=app.client_id)}", **fields)
-    assert answer.headers["Location"] == f"/signin?next=%2Faccount%23{section}&again=1"
+    assert answer.headers["Location"] == f"/signin?next=%2Faccount%23{section}&again=1&fresh=required"
     assert not ApiToken.objects.exists()
     assert not CertificateSubject.objects.exists()
     assert not SshPublicKey.objects.exists()

@@ -499,6 +499,7 @@ def test_a_page_of_endpoints_costs_one_look_into_the_vault(
     for number in range(4):
         make_endpoint(alice, f"gsi{number}", scheme="gsiftp")
         push(api, f"gsi{number}", proxy_of(alices))
-        with django_assert_num_queries(5):  # the token, the endpoints, their servers, the credentials, the tasks
+        # The token, the endpoints, their servers, the credentials, the tasks, the primary identities of the owners.
+        with django_assert_num_queries(6):
             rows = api.get("/endpoint_search", filter_scope="my-endpoints").body["DATA"]
         assert [row["activated"] for row in rows] == [True] * (number + 1)

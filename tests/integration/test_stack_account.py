@@ -17,7 +17,8 @@ FILES = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 
 #: Run in a mount namespace of its own: `useradd` renames its files, so the whole folder is covered.
 COVERED = 'mount --bind "$1" /etc && shift && exec "$@"'
-CREATE = "from deploy.stack.account import own_account; print(own_account().pw_uid, flush=True)"
+#: One write for the line: `print` makes two where Python does not buffer, and lines of processes would mix.
+CREATE = "import os; from deploy.stack.account import own_account; os.write(1, b'%d\\n' % own_account().pw_uid)"
 
 
 @pytest.fixture
