@@ -24,6 +24,7 @@ WITH_ANOTHER_INSTANCE = {
     "test_browser_providers.py",
     "test_browser_sign_in.py",
     "test_credentials.py",
+    "test_nat.py",
     "test_traces.py",
 }
 #: Journeys of programs and browsers. They and the others are two units, each with the shared instance of its process.
@@ -46,6 +47,7 @@ LONG = {
     "tests/conformance/test_ssh_endpoints.py": 1.2,
     "tests/conformance/test_ssh_tasks.py": 3.5,
     "tests/conformance/test_striped_servers.py": 1.0,
+    "tests/conformance/test_troubled_agents.py": 3.0,
     "tests/faults/test_data_faults.py": 3.0,
     "tests/faults/test_engine_faults.py": 3.0,
     "tests/integration/test_backup_commands.py": 7.0,
@@ -77,6 +79,7 @@ LONG = {
     "tests/journeys/test_browser_sign_in.py": 60.0,
     "tests/journeys/test_credentials.py": 10.0,
     "tests/journeys/test_make_up.py": 25.0,
+    "tests/journeys/test_nat.py": 12.0,
     "tests/journeys/test_vault_key.py": 40.0,
     "tests/unit/test_engine_faults.py": 0.4,
     "tests/unit/test_engine_run.py": 0.4,

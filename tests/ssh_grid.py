@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -31,6 +32,17 @@ NEEDS_SSHD = pytest.mark.skipif(not sshd.installed() and os.environ.get("CI") !=
 
 def key_pair(folder: Path, kind: str = "ed25519", *options: str, name: str = "key") -> Path:
     return make_key(folder / name, kind, "", *options)
+
+
+def only(server: SshServer, **programs: str) -> None:
+    """The account's PATH has the tools of the system, but no python except these: name=path."""
+    folder = server.home / "bin"
+    folder.mkdir(exist_ok=True)
+    for name in ("sh", "dd", "tail", "rm", "rmdir", "sleep", "cat"):
+        (folder / name).symlink_to(shutil.which(name) or name)
+    for name, path in programs.items():
+        (folder / name.replace("_", ".")).symlink_to(path)
+    server.set_profile(f"export PATH={folder}")
 
 
 def ssh_login(server: SshServer, key: Path, *, host_key: str | None = None, username: str = "") -> SshLogin:

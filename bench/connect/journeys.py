@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from bench.instance import Api, instance
 from bench.place import workplace
 from bench.wan.datasets import DataSet, hashes, octets_below
-from bench.wan.network import NETWORK, Network
+from bench.wan.network import GIGABIT, NETWORK, Network
 from bench.wan.tools import Pair, register
 from deploy.endpoint.toolkit import hand_over
 
@@ -59,8 +60,10 @@ class Journeys:
         (computer.folder / name).mkdir(exist_ok=True)
         return End(computer.endpoint, f"/{name}/", computer.folder / name)
 
-    def go(self, words: str, source: End, destination: End, meanwhile: threading.Thread | None = None) -> None:
-        """Transfer, compare hashes, and print how it went."""
+    def go(
+        self, words: str, source: End, destination: End, meanwhile: threading.Thread | None = None
+    ) -> dict[str, Any]:
+        """Transfer, compare hashes, and print how it went. Returns the task; `failed` counts what went wrong."""
         sent = hashes(source.folder)
         begun = time.monotonic()
         task_id = self.api.transfer(
@@ -74,22 +77,29 @@ class Journeys:
         good = task["status"] == "SUCCEEDED" and hashes(destination.folder) == sent
         self.failed += not good
         self._say(words, task, time.monotonic() - begun, good)
+        return task
+
+    def events(self, task: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those of a task, the first one first."""
+        return list(reversed(self.api.call("GET", f"/task/{task['task_id']}/event_list?limit=100")["DATA"]))
 
     def _say(self, words: str, task: dict[str, Any], seconds: float, good: bool) -> None:
-        events = self.api.call("GET", f"/task/{task['task_id']}/event_list?limit=100")["DATA"]
-        codes = [event["code"] for event in reversed(events)]
+        codes = [event["code"] for event in self.events(task)]
         how = "arrived" if good else f"WRONG ({task['status']} {task['fatal_error']})"
         sys.stdout.write(f"{words}: {how} in {seconds:.1f} s, {task['data_way']}, faults {task['faults']}: {codes}\n")
         sys.stdout.flush()
 
 
-def asleep(computer: ConnectedLaptop, arrived: Path, seconds: float) -> threading.Thread:
-    """Stops the agent in the middle of the file, and lets it go on at another address of its network."""
+def asleep(computer: ConnectedLaptop, arrived: Path, seconds: float, size: int = LARGE.size) -> threading.Thread:
+    """Stops the agent in the middle of the file, and lets it go on at another address of its network.
+
+    size: octets of the file that arrives in the folder `arrived`.
+    """
 
     def sleep() -> None:
         end = time.monotonic() + LIMIT
-        while octets_below(arrived) < LARGE.size // 4 and time.monotonic() < end:
-            time.sleep(0.1)
+        while octets_below(arrived) < size // 4 and time.monotonic() < end:
+            time.sleep(0.05)
         os.kill(computer.agent.pid, signal.SIGSTOP)
         time.sleep(seconds)
         computer.laptop.move()
@@ -98,30 +108,49 @@ def asleep(computer: ConnectedLaptop, arrived: Path, seconds: float) -> threadin
     return threading.Thread(target=sleep)
 
 
-def run(only: str, seconds: float) -> int:
-    """only: a word of the journeys to make, "" for all. seconds: of a sleep. Returns the number that went wrong."""
+@dataclass(frozen=True)
+class Surroundings:
+    """A service, one of the toolkit's servers, and two laptops, each behind a NAT of its own."""
+
+    net: Network
+    journeys: Journeys
+    server: str
+    first: ConnectedLaptop
+    second: ConnectedLaptop
+
+
+@contextmanager
+def two_laptops(
+    rtt: float, *, rate: float = GIGABIT, before: Callable[[Path], object] = lambda home: None
+) -> Iterator[Surroundings]:
+    """This thread is on the host of the service during the block. before: as for `instance`. Raises NetworkError."""
     with ExitStack() as stack:
         root = stack.enter_context(workplace())
         for name in ("first", "second", "home"):
             (root / name).mkdir()
         net = stack.enter_context(Network())
-        net.shape(rtt_ms=RTT)
+        net.shape(rtt_ms=rtt, rate=rate)
         pair = stack.enter_context(Pair(net, root))
         computers = [stack.enter_context(laptop(host)) for host in (net.destination, net.source)]
         stack.enter_context(net.inside("service"))
-        api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=f"127.0.0.1/32,{NETWORK}.0/24"))
+        allowed = f"127.0.0.1/32,{NETWORK}.0/24"
+        api = stack.enter_context(instance(before=before, WAYBILL_ALLOW_TARGETS=allowed))
         stack.enter_context(way_to_service(net, api))
         first, second = (
             stack.enter_context(connected(net, api, computer, name, root / name, root / "home"))
             for computer, name in zip(computers, ("first", "second"), strict=True)
         )
-        journeys = Journeys(api, root)
-        server = register(api, pair, "toolkit").source
+        yield Surroundings(net, Journeys(api, root), register(api, pair, "toolkit").source, first, second)
+
+
+def run(only: str, seconds: float) -> int:
+    """only: a word of the journeys to make, "" for all. seconds: of a sleep. Returns the number that went wrong."""
+    with two_laptops(RTT) as there:
         if only != "sleep":
-            move_both_ways(journeys, server, first, second)
+            move_both_ways(there.journeys, there.server, there.first, there.second)
         if only != "move":
-            sleep_both_ways(journeys, server, first, second, seconds)
-        return journeys.failed
+            sleep_both_ways(there.journeys, there.server, there.first, there.second, seconds)
+        return there.journeys.failed
 
 
 def move_both_ways(journeys: Journeys, server: str, first: ConnectedLaptop, second: ConnectedLaptop) -> None:

@@ -42,7 +42,7 @@ def main() -> int:
             stack.enter_context(ssh.ssh_server(net, host, keys[host.name]))
         stack.enter_context(net.inside("service"))
         api = stack.enter_context(instance(WAYBILL_ALLOW_TARGETS=ALLOWED))
-        ours = Endpoints(*(_endpoint(api, host, keys[host.name]) for host in (net.source, net.destination)))
+        ours = Endpoints(*(account_endpoint(api, host, keys[host.name]) for host in (net.source, net.destination)))
         theirs = {tool.name: tool.run for tool in tools.ssh_tools(net, keys["destination"])}
         net.shape(rtt_ms=options.rtt)
         for data, rival in (
@@ -80,7 +80,7 @@ def _timed(job: Job, run: Run, sent: dict[str, str]) -> float:
     return seconds
 
 
-def _endpoint(api: Api, host: Host, folder: Path) -> str:
+def account_endpoint(api: Api, host: Host, folder: Path) -> str:
     """Register the account on this host, and activate it with its key."""
     made = api.endpoint(f"bare-{host.name}", 22, host.address, scheme="ssh")
     values = {"username": "root", "private_key": (folder / "key").read_text()}

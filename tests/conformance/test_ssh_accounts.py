@@ -22,7 +22,7 @@ from endpoints.ssh_accounts.account_login import AccountLogin, OnlySftpError, re
 from endpoints.ssh_accounts.found import OWN, SFTP, TOOLKIT, AccountOffer
 from endpoints.ssh_accounts.program import program
 from tests.grid import open_session
-from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair
+from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, only
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 
@@ -134,17 +134,6 @@ async def test_an_endless_greeting_ends_the_login(bare, login):
 
 
 # ---- accounts without a fitting python3
-
-
-def only(server: SshServer, **programs: str) -> None:
-    """The account's PATH has the tools of the system, but no python except these: name=path."""
-    folder = server.home / "bin"
-    folder.mkdir(exist_ok=True)
-    for name in ("sh", "dd", "tail", "rm", "rmdir", "sleep", "cat"):
-        (folder / name).symlink_to(shutil.which(name) or name)
-    for name, path in programs.items():
-        (folder / name.replace("_", ".")).symlink_to(path)
-    server.set_profile(f"export PATH={folder}")
 
 
 async def test_an_account_without_python_has_sftp(bare, login):

@@ -69,6 +69,25 @@ async def test_an_agent_that_goes_in_a_large_file_loses_none_of_it() -> None:
     assert world.destination.files("/dst") == {"/large": bytes(range(100))}
 
 
+@pytest.mark.parametrize("absences", [2, 5])
+async def test_a_temporary_file_that_an_agent_keeps_when_it_goes_is_removed_when_it_is_back(absences: int) -> None:
+    """From the second loss on, the file is under a temporary name, which cannot be removed while the agent is away."""
+    world = World([("/src/", "/dst/", None)], chunk=5, trusted=False)
+    content = bytes(range(100))
+    world.source.write("/src/one", content)
+    lost = replace(AWAY, scope=FaultScope.SESSION)
+    for _ in range(absences):
+        world.script.rules.clear()
+        world.script.add("midway", "/src/one", lost, 1)
+        world.script.add("remove", "", lost, -1)
+        world.store.next_run_at = world.clock.now()
+        await world.slice()
+    world.script.rules.clear()
+    world.store.next_run_at = world.clock.now()
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == {"/one": content}
+
+
 async def test_a_deadline_passes_also_while_the_agent_is_away() -> None:
     world = large_file()
     world.script.add("open", "", AWAY, -1)

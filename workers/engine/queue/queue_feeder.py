@@ -27,6 +27,11 @@ T = TypeVar("T")
 
 #: The suffix of a temporary file's name when a partial file also lies under the final name.
 BEGUN = "-b"
+_PREFIX = ".waybill-"
+#: Between the marks in a name: its own, and those of the file's earlier names that could not be removed.
+_BETWEEN = "_"
+#: The most marks in a name.
+_MOST_MARKS = 5
 
 
 def has_begun(row: FileRow) -> bool:
@@ -40,8 +45,21 @@ def partials(row: FileRow) -> list[str]:
 
     A file that was there before, and that no server reported to have opened, is not among them.
     """
-    temporary = [row.temporary_path] if row.temporary_path else []
+    temporary = [row.temporary_path, *earlier_names(row)] if row.temporary_path else []
     return [*temporary, row.destination_path] if has_begun(row) and row.destination_path else temporary
+
+
+def earlier_names(row: FileRow) -> list[str]:
+    """The temporary paths that this file had when a computer went away, and kept what lay there."""
+    folder, _, _ = (row.temporary_path or "").rpartition("/")
+    marks = _marks(row)
+    older = [_BETWEEN.join(marks[number:]) for number in range(1, len(marks))]
+    return [f"{folder}/{_PREFIX}{one}{suffix}" for one in older for suffix in ("", BEGUN)]
+
+
+def _marks(row: FileRow) -> list[str]:
+    name = (row.temporary_path or "").rpartition("/")[2]
+    return name.removeprefix(_PREFIX).removesuffix(BEGUN).split(_BETWEEN) if name else []
 
 
 async def write_possible(write: Callable[[Sequence[T]], Awaitable[None]], found: Sequence[T]) -> list[tuple[T, Fault]]:
@@ -71,16 +89,23 @@ class TemporaryNames:
     def __init__(self) -> None:
         self._mark = secrets.token_hex(4)
 
-    def give(self, row: FileRow) -> FileRow:
-        """The same file, to be written from the start under a new name in the folder of its destination."""
+    def give(self, row: FileRow, *, stays: bool = False) -> FileRow:
+        """The same file, to be written from the start under a new name in the folder of its destination.
+
+        stays: its earlier temporary file could not be removed. The new name has the mark of that one, so that the next
+        worker finds it (`earlier_names`).
+        """
         folder = (row.destination_path or "").rpartition("/")[0]
-        name = f"{folder}/.waybill-{self._mark}{secrets.token_hex(8)}{BEGUN if has_begun(row) else ''}"
+        earlier = _marks(row) if stays else []
+        kept = earlier if len(earlier) < _MOST_MARKS else []
+        marks = _BETWEEN.join([self._mark + secrets.token_hex(8), *kept])
+        name = f"{folder}/{_PREFIX}{marks}{BEGUN if has_begun(row) else ''}"
         return replace(row, temporary_path=name, ranges="", suspect=False)
 
     def named_here(self, row: FileRow) -> bool:
         """Whether this slice gave the file its temporary name."""
         path = row.temporary_path
-        return path is not None and path.rpartition("/")[2].startswith(f".waybill-{self._mark}")
+        return path is not None and path.rpartition("/")[2].startswith(_PREFIX + self._mark)
 
 
 class QueueFeeder:
@@ -140,8 +165,8 @@ class QueueFeeder:
 
     async def rename(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """Give these files new temporary names, and record the names before anything is written under them."""
-        # Remove the old files first: after a SIGKILL no row names them. A late writer then writes into
-        # an unlinked file.
+        # Remove the old files first: after a SIGKILL nobody tries again. A late writer then writes into an unlinked
+        # file.
         await self.remove([row.temporary_path for row in rows if row.temporary_path])
         return await self._name(rows)
 
@@ -150,7 +175,8 @@ class QueueFeeder:
         return self._names.named_here(row) and not row.ranges and not has_begun(row)
 
     async def _name(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
-        renamed = [self._names.give(row) for row in rows]
+        staying = set(self.orphans)
+        renamed = [self._names.give(row, stays=row.temporary_path in staying) for row in rows]
         if renamed:
             await self._store.write_temporary_paths(renamed)
         return renamed
@@ -188,7 +214,8 @@ class QueueFeeder:
         self.more = self.more or len(rows) > room
         nameless = [row for row in rows[:room] if self._needs_name(row)]
         # Other files have no temporary file to remove, or continue in the one they have.
-        await self.remove([row.temporary_path for row in nameless if row.suspect and row.temporary_path])
+        old = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
+        await self.remove([*old, *(path for row in rows[:room] for path in earlier_names(row))])
         named = {row.id: row for row in await self._name(nameless)}
         if not self._file_queue.admit([named.get(row.id, row) for row in rows[:room]]):
             self.more = True
