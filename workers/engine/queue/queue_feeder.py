@@ -212,12 +212,11 @@ class QueueFeeder:
         """Load as many files as there is room for, under the names that they are written under."""
         room = self._file_queue.room
         self.more = self.more or len(rows) > room
-        nameless = [row for row in rows[:room] if self._needs_name(row)]
-        # Other files have no temporary file to remove, or continue in the one they have.
-        old = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
-        await self.remove([*old, *(path for row in rows[:room] for path in earlier_names(row))])
+        admitted = rows[:room]
+        nameless = [row for row in admitted if self._needs_name(row)]
+        await self.remove([*_left_behind(nameless), *(path for row in admitted for path in earlier_names(row))])
         named = {row.id: row for row in await self._name(nameless)}
-        if not self._file_queue.admit([named.get(row.id, row) for row in rows[:room]]):
+        if not self._file_queue.admit([named.get(row.id, row) for row in admitted]):
             self.more = True
         if rows:
             self._files_added()
@@ -230,3 +229,8 @@ class QueueFeeder:
         if row.ranges or row.link_target is not None:
             return False
         return self.aside or (row.suspect and not self._names.named_here(row))
+
+
+def _left_behind(nameless: Sequence[FileRow]) -> list[str]:
+    """Temporary files that a dead worker may have left. Other files have none, or continue in the one they have."""
+    return [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
