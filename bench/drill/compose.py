@@ -36,6 +36,8 @@ FAKETIME = {
     "FAKETIME_TIMESTAMP_FILE": f"{CLOCK_IN}/offset",
     "FAKETIME_CACHE_DURATION": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    # Its shared memory belongs to root, who starts PostgreSQL: PostgreSQL's own account may not open it.
+    "FAKETIME_DISABLE_SHM": "1",
 }
 #: The services of a role that has several.
 ROLES = {"web": ("web", "web2")}
