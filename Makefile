@@ -40,7 +40,7 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@$(MAKE) --no-print-directory lint
 	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
 
-check: venv-test ## lint and the unit tests, in less than a minute
+check: venv-test ## lint and the unit tests, in about a minute
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint unit
 
 unit: venv-test
