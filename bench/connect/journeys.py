@@ -80,7 +80,7 @@ class Journeys:
         return task
 
     def events(self, task: dict[str, Any]) -> list[dict[str, Any]]:
-        """Those of a task, the first one first."""
+        """Return the events of a task, the oldest first."""
         return list(reversed(self.api.call("GET", f"/task/{task['task_id']}/event_list?limit=100")["DATA"]))
 
     def _say(self, words: str, task: dict[str, Any], seconds: float, good: bool) -> None:

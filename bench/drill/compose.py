@@ -325,7 +325,7 @@ def _bind(folder: str) -> dict[str, str]:
 
 
 def commands(part: str) -> str:
-    """Those of the page with this mark. Raises LookupError."""
+    """Return the commands of the page that have this mark. Raises LookupError."""
     found = re.findall(rf"<!-- drilled: {part} -->\n```sh\n(.*?)```\n", PAGE.read_text(), re.DOTALL)
     if len(found) != 1:
         raise LookupError(f"{PAGE.name} has {len(found)} blocks with the mark {part}")

@@ -186,11 +186,11 @@ class Sampler:
         self._thread.join()
 
     def holders(self) -> dict[str, tuple[str, int]]:
-        """Those of the last sample."""
+        """Return the holders of tasks in the last sample."""
         return self.samples[-1].holders
 
     def lasting(self) -> dict[str, tuple[str, int]]:
-        """Those of the last sample that were the same in the samples of a second before."""
+        """Return the holders that have not changed in the samples of the last second."""
         recent = self.samples[-LASTING:]
         return {task: one for task, one in self.holders().items() if all(s.holders.get(task) == one for s in recent)}
 

@@ -39,7 +39,7 @@ def own() -> IdentityProvider:
 
 
 def find(viewer: User, ids: Collection[str] = (), domains: Collection[str] = ()) -> list[IdentityProvider]:
-    """Those with one of these ids, and one of these domains. Without both: this service, and what is configured."""
+    """Find providers by ids and by domains. Without both: this service, and the configured ones."""
     found = {one.id: one for one in (own(), *_configured())}
     if missing := set(ids) - found.keys():
         found |= {one.id: one for one in (*_of_user(viewer, missing), *_institutions_with_ids(missing))}

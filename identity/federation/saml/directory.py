@@ -132,7 +132,7 @@ def scopes_of(row: Institution) -> list[str]:
 
 
 def domains_among(texts: Iterable[str]) -> set[str]:
-    """Those of these texts, in lower case, that are domains of names which an institution may give."""
+    """Return which of the texts are domains of an institution, in lower case."""
     wanted = {text.lower() for text in texts if _DOMAIN.fullmatch(text.lower())} - {user_names.domain()}
     if not wanted:
         return set()

@@ -52,7 +52,7 @@ class RevocationList(NamedTuple):
 
 
 class RevocationLists:
-    """Those of a folder of authorities. Files are read again when they have changed. Used by threads of sessions."""
+    """The lists of a folder of authorities, read again when files have changed. Used by threads of sessions."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
