@@ -107,6 +107,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=how))
 
 
+_ENVIRONMENT = pytest.StashKey[dict[str, str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_ENVIRONMENT] = dict(os.environ)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that leaves a variable in this process: programs of later tests would use its database, say."""
+    yield
+    before, after = item.stash[_ENVIRONMENT], dict(os.environ)
+    names = (before.keys() | after.keys()) - {"PYTEST_CURRENT_TEST"}
+    changed = sorted(name for name in names if before.get(name) != after.get(name))
+    if changed:
+        os.environ.clear()
+        os.environ.update(before)
+        pytest.fail(f"the test changed variables of its own process: {', '.join(changed)}", pytrace=False)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print how to install what was missed after everything else, so that these are the last lines of the output."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")

@@ -89,6 +89,12 @@ def ssh_key(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.fixture
+def commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`waybill` commands, called in this process, use the database of the test in place of that of `make up`."""
+    monkeypatch.setattr("deploy.user_commands.use_embedded_stack", lambda: None)
+
+
+@pytest.fixture
 def passwords(alice: User, redis_server: Any, settings: Any) -> None:
     """alice has one, nobody has tried any, and hashing (which has a test of its own) takes no time."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -11,19 +11,13 @@ from identity.models import AuditEvent, User
 from identity.provider import clients
 from transferapi.config import load
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 ID = "8b8060fd-610e-4a74-885e-1051c71ad473"
 
 
 def waybill(*words: str) -> int:
     arguments = cli.parser().parse_args(words)
     return int(arguments.run(load({}), arguments))
-
-
-@pytest.fixture(autouse=True)
-def _database_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands would look for the stack of this checkout."""
-    monkeypatch.setattr("deploy.user_commands.use_embedded_stack", lambda: None)
 
 
 def test_a_program_is_admitted_by_its_id_and_removed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,12 +190,12 @@ def test_a_worker_that_runs_and_does_not_report_is_told_although_others_work(dat
     put_back("10 years")
     worker_processes.report(f"{host}:1", host)
     check_command._worker(there, [])
+    # This process must be older than its report in the table.
+    eventually(lambda: check_command._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
     for name in (f"{host}:{os.getpid()}", f"{host}:{dead.pid}"):
         worker_processes.report(name, host)
     put_back("30 seconds")
     worker_processes.report(f"{host}:1", host)
-    # This process is older than its report in the table.
-    eventually(lambda: check_command._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
     with pytest.raises(StackError, match=rf"runs and has not reported: process {os.getpid()} for \d+ s$"):
         check_command._worker(there, [])
 

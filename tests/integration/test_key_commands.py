@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from deploy import cli, user_commands
+from deploy import cli
 from deploy.stack.errors import StackError
 from endpoints.models import Endpoint
 from identity.models import AuditEvent, Passkey, User
@@ -20,13 +20,7 @@ from identity.ssh_keys import services as ssh_keys
 from tests.integration.test_ssh_keys import new_line
 from transferapi.config import load
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database of the tests, not that of `make up`."""
-    monkeypatch.setattr(user_commands, "use_embedded_stack", lambda: None)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 
 
 @pytest.fixture

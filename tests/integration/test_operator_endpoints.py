@@ -16,13 +16,7 @@ from tests.integration.cast import make_user, submit
 from tests.integration.rest import Api
 from tests.integration.test_operator_holds import waybill
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _database_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands would look for the stack of this checkout."""
-    monkeypatch.setattr("deploy.user_commands.use_embedded_stack", lambda: None)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

@@ -27,18 +27,12 @@ from transferapi.timers import running, services
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords", "commands_here")]
 
 
 def waybill(*words: str) -> int:
     arguments = cli.parser().parse_args(words)
     return int(arguments.run(load({}), arguments))
-
-
-@pytest.fixture(autouse=True)
-def _database_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands would look for the stack of this checkout."""
-    monkeypatch.setattr("deploy.user_commands.use_embedded_stack", lambda: None)
 
 
 @pytest.fixture

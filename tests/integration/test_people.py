@@ -7,25 +7,19 @@ from typing import Any
 
 import pytest
 
-from deploy import cli, user_commands
+from deploy import cli
 from deploy.stack.errors import StackError
 from identity import user_accounts
 from identity.models import User
 from identity.user_accounts import UserDetails, UserExistsError, UserInvalidError
 from transferapi.config import load
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 
 
 def waybill(*words: str) -> Any:
     arguments: argparse.Namespace = cli.parser().parse_args(["user", *words])
     return arguments.run(load({}), arguments)
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database of the tests, not that of `make up`."""
-    monkeypatch.setattr(user_commands, "use_embedded_stack", lambda: None)
 
 
 def test_the_address_of_a_user_who_is_there_is_set_changed_and_taken_away(alice: User, capsys: Any) -> None:

@@ -15,7 +15,7 @@ from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api
 from tests.integration.test_key_commands import waybill
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords", "commands_here")]
 USERS = "/v2/api/users"
 
 

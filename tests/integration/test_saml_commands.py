@@ -22,7 +22,7 @@ from tests.lying_saml import ENTITY, LyingInstitution, certificate_of, moment
 from transferapi.config import load
 from workers import runtime
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 OTHER = "https://other.example/idp"
 
 
@@ -32,9 +32,8 @@ def refresh() -> int:
 
 
 @pytest.fixture
-def file(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The metadata that this service reads. The command would look for the stack of this checkout."""
-    monkeypatch.setattr("deploy.user_commands.use_embedded_stack", lambda: None)
+def file(tmp_path: Path, settings: Any) -> Path:
+    """The metadata that this service reads."""
     file = tmp_path / "federation.xml"
     settings.SAML_METADATA, settings.SAML_CERTIFICATE = (str(file),), None
     return file

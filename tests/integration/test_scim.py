@@ -26,7 +26,7 @@ from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.scim import filters
 from transferapi.rest.scim.errors import MEDIA_TYPE, ScimRequestError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy import cli, user_commands
+from deploy import cli
 from deploy.stack.errors import StackError
 from identity import tokens
 from identity.audit.origin import OPERATOR, Origin, comes_from
@@ -18,19 +18,13 @@ from identity.models import AuditEvent, Passkey, RecoveryLink, User
 from tests.integration.provider import CALLBACK, make
 from transferapi.config import load
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 
 
 def waybill(*words: str) -> Any:
     arguments = cli.parser().parse_args(["user", *words])
     with comes_from(Origin(actor=OPERATOR)):
         return arguments.run(load({}), arguments)
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database of the tests, not that of `make up`."""
-    monkeypatch.setattr(user_commands, "use_embedded_stack", lambda: None)
 
 
 @pytest.fixture
