@@ -11,9 +11,11 @@ import json
 import os
 import re
 import shutil
+import signal
+import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg2
@@ -29,16 +31,9 @@ PROJECT = "drill"
 WORKERS = 3
 #: The disk of the database, on a loop device: it can be full without a disk of this machine being full.
 DISK, DISK_OCTETS = "/srv/postgres", 1_500_000_000
-#: The folder of the clock that `libfaketime` reads every second, in the engine and in the containers.
+#: The folder of the library that moves the clock, and of its offset, in the engine and in the containers.
 CLOCK, CLOCK_IN = "/srv/clock", "/drill"
-FAKETIME = {
-    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "FAKETIME_TIMESTAMP_FILE": f"{CLOCK_IN}/offset",
-    "FAKETIME_CACHE_DURATION": "1",
-    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    # Its shared memory belongs to root, who starts PostgreSQL: PostgreSQL's own account may not open it.
-    "FAKETIME_DISABLE_SHM": "1",
-}
+MOVED_CLOCK = {"LD_PRELOAD": f"{CLOCK_IN}/clock.so", "DRILL_CLOCK": f"{CLOCK_IN}/offset"}
 #: The services of a role that has several.
 ROLES = {"web": ("web", "web2")}
 CLONE_NEWNET = 0x40000000
@@ -107,6 +102,10 @@ class ComposeHost(Host):
     def kill_worker(self, name: str) -> None:
         self._kill([name.partition(":")[0]])
 
+    def signal_worker(self, name: str, number: signal.Signals) -> None:
+        pids = self.engine.docker("top", name.partition(":")[0], "-o", "pid").split()[1:]
+        self.engine.inside(["kill", f"-{number.value}", *pids])
+
     def restart(self, role: str) -> None:
         self.compose("restart", role)
 
@@ -168,17 +167,28 @@ class ComposeHost(Host):
         self.compose("exec", "-T", "standby", "gosu", "postgres", "pg_ctl", "promote", "--wait")
 
     def begin_clock(self) -> None:
-        (self.engine.root / CLOCK[1:]).mkdir(exist_ok=True)
-        self.set_clock(0)
+        folder = self.engine.root / CLOCK[1:]
+        folder.mkdir(exist_ok=True)
+        shutil.copy(Path(__file__).with_name("clock.c"), folder)
+        self.engine.inside(["gcc", "-O2", "-shared", "-fPIC", "-o", f"{CLOCK}/clock.so", f"{CLOCK}/clock.c"])
+        (folder / "offset").write_bytes(bytes(8))
         settings = json.loads(self.compose("config", "--format", "json"))["services"]
         faked = [name for name, one in settings.items() if one["image"] == "waybill" or name == "postgres"]
-        one = {"environment": FAKETIME, "volumes": [f"{CLOCK}:{CLOCK_IN}:ro"]}
+        one = {"environment": MOVED_CLOCK, "volumes": [f"{CLOCK}:{CLOCK_IN}:ro"]}
         self._override("clock", {"services": dict.fromkeys(faked, one)})
         self._files.append("/srv/clock.json")
         self.up()
 
     def set_clock(self, seconds: int) -> None:
-        (self.engine.root / CLOCK[1:] / "offset").write_text(f"{seconds:+d}\n")
+        # In place: the containers have mapped the file.
+        with (self.engine.root / CLOCK[1:] / "offset").open("r+b") as file:
+            file.write(struct.pack("=q", seconds))
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float")
+            [(found,)] = cursor.fetchall()
+        differs = found - time.time()
+        if abs(differs - seconds) > 60:
+            raise EngineError(f"the clock of PostgreSQL differs by {differs:.0f} s and not by {seconds} s")
 
     def end_clock(self) -> None:
         self._files.remove("/srv/clock.json")

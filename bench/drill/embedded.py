@@ -45,17 +45,21 @@ class EmbeddedHost(Host):
     def kill_worker(self, name: str) -> None:
         self._signal(int(name.rpartition(":")[2]), signal.SIGKILL)
 
+    def signal_worker(self, name: str, number: signal.Signals) -> None:
+        for pid in _with_children([int(name.rpartition(":")[2])]):
+            self._signal(pid, number)
+
     def restart(self, role: str) -> None:
         # SIGINT is the fast shutdown of PostgreSQL. The supervisor starts them again.
         for pid in self._pids(role):
             self._signal(pid, signal.SIGINT if role == "postgres" else signal.SIGTERM)
 
     def pause(self, role: str) -> None:
-        for pid in self._family(role):
+        for pid in _with_children(self._pids(role)):
             self._signal(pid, signal.SIGSTOP)
 
     def resume(self, role: str) -> None:
-        for pid in self._family(role):
+        for pid in _with_children(self._pids(role)):
             self._signal(pid, signal.SIGCONT)
 
     def empty_redis(self) -> None:
@@ -68,17 +72,18 @@ class EmbeddedHost(Host):
     def _pids(self, role: str) -> list[int]:
         return [pid for name, pid in self.api.connection["pids"].items() if name.rstrip("0123456789") == role]
 
-    def _family(self, role: str) -> list[int]:
-        """The processes of a role with their children; the parents first, so that no new child escapes."""
-        found = self._pids(role)
-        for pid in found:
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-            found += [int(child) for child in children.split()]
-        return found
-
     def _signal(self, pid: int, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def _with_children(pids: list[int]) -> list[int]:
+    """The parents first, so that no new child escapes a SIGSTOP."""
+    found = [*pids]
+    for pid in found:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        found += [int(child) for child in children.split()]
+    return found
 
 
 @contextmanager

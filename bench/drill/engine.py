@@ -19,12 +19,14 @@ from types import TracebackType
 from deploy.stack.child import Child, spawn, stop
 
 HERE = Path(__file__).parent
-#: Of Debian 13, for the engine.
-ENGINE_PACKAGES = "docker.io,docker-cli,docker-compose,docker-buildx,ca-certificates,e2fsprogs,iptables,iproute2,procps"
-#: The base systems: Debian's release, and packages. libfaketime is for the fault of the clock.
+#: Of Debian 13, for the engine. A compiler is for the fault of the clock.
+ENGINE_PACKAGES = (
+    "docker.io,docker-cli,docker-compose,docker-buildx,ca-certificates,e2fsprogs,iptables,iproute2,procps,gcc,libc6-dev"
+)
+#: The base systems: Debian's release, and packages.
 BASES = {
-    "python": ("bookworm", "python3,python3-pip,python-is-python3,ca-certificates,libfaketime"),
-    "postgres": ("trixie", "postgresql-17,gosu,libfaketime"),
+    "python": ("bookworm", "python3,python3-pip,python-is-python3,ca-certificates"),
+    "postgres": ("trixie", "postgresql-17,gosu"),
     "redis": ("bookworm", "redis-server,redis-tools,gosu"),
     "nginx": ("trixie", "nginx-light,gettext-base"),
 }
@@ -66,11 +68,12 @@ class Engine:
         if shutil.which("mmdebstrap") is None:
             _run(["apt-get", "install", "-y", "-q", "--no-install-recommends", "mmdebstrap"])
         (self.base / "tar").mkdir(parents=True, exist_ok=True)
-        if not (self.base / "installed").exists():
+        installed = self.base / "installed"
+        if not installed.exists() or installed.read_text() != ENGINE_PACKAGES:
             tell("installs Docker Engine and Compose from Debian 13")
             shutil.rmtree(self.root, ignore_errors=True)
             _debootstrap("trixie", ENGINE_PACKAGES, self.root)
-            (self.base / "installed").touch()
+            installed.write_text(ENGINE_PACKAGES)
         for name, (release, packages) in BASES.items():
             tar = self.base / "tar" / f"{name}.tar"
             if not tar.exists():

@@ -20,7 +20,8 @@ cd "$root"
 pivot_root . .old
 cd /
 umount -l /.old
-rm -f /run/docker.pid /run/docker.sock
+# A killed engine leaves the files of its process numbers, which belong to other processes in the new namespace.
+rm -f /run/docker.pid /run/docker.sock /run/docker/containerd/containerd.pid
 ip link set lo up 2>/dev/null || true
 # This process is the first of its namespace: it collects the processes that lose their parents.
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root /usr/sbin/dockerd -H unix:///run/docker.sock "$@" &

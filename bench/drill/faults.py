@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -73,10 +74,27 @@ class Scene:
 
     def note_leases(self, worker: str | None = None) -> None:
         """Of this worker; None: of all."""
-        held = self.sampler.samples[-1].holders
+        held = self.sampler.holders()
         self.lost = {task: holder for task, holder in held.items() if worker in (None, holder[0])}
         self.sampler.watched = frozenset(self.lost)
         self.begun = time.monotonic()
+
+    def stop_holder(self) -> str:
+        """SIGSTOP to a worker, so that none of its leases can end before the fault, and note them. Raises TimeoutError.
+
+        A takeover counts from before the signal.
+        """
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            name, begun = self.holder(), time.monotonic()
+            self.host.signal_worker(name, signal.SIGSTOP)
+            self.sampler.wait_for_another()
+            self.note_leases(name)
+            self.begun = begun
+            if self.lost:
+                return name
+            self.host.signal_worker(name, signal.SIGCONT)
+        raise TimeoutError("each worker that was stopped had just ended its tasks, for 60 s")
 
     def holder(self) -> str:
         """The worker with most leases that are a second old, once there is one: shorter ones end before a kill."""
@@ -114,9 +132,7 @@ class Fault:
 
 
 def worker(scene: Scene) -> None:
-    name = scene.holder()
-    scene.note_leases(name)
-    scene.host.kill_worker(name)
+    scene.host.kill_worker(scene.stop_holder())
 
 
 def workers(scene: Scene) -> None:
@@ -172,9 +188,9 @@ def full_disk(scene: Scene) -> None:
 
 
 def network(scene: Scene) -> None:
-    name = scene.holder()
-    scene.note_leases(name)
+    name = scene.stop_holder()
     scene.host.cut_network(name)
+    scene.host.signal_worker(name, signal.SIGCONT)
     try:
         time.sleep(scene.scale.away)
     finally:
@@ -204,9 +220,7 @@ def many_tasks(scene: Scene) -> None:
     batch.submit(scene.host, scene.scale.tasks, scene.host.users(-(-scene.scale.tasks // TASKS_OF_A_USER)))
     begun = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
-    name = scene.holder()
-    scene.note_leases(name)
-    scene.host.kill_worker(name)
+    scene.host.kill_worker(scene.stop_holder())
     for task, owner in batch.tasks.items():
         wait_done(owner, task)
     scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import signal
 import time
 import urllib.request
 from contextlib import suppress
@@ -42,6 +43,10 @@ class Host(abc.ABC):
     @abc.abstractmethod
     def kill_worker(self, name: str) -> None:
         """SIGKILL to the worker that leases name so."""
+
+    @abc.abstractmethod
+    def signal_worker(self, name: str, number: signal.Signals) -> None:
+        """The signal to all processes of this worker."""
 
     @abc.abstractmethod
     def restart(self, role: str) -> None:

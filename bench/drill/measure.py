@@ -72,10 +72,19 @@ class Sample:
     epochs: dict[str, int] = field(default_factory=dict)
 
 
+#: Seconds between two samples that say that the database was away between them; they are 0.1 s apart otherwise.
+GAP = 2.0
+
+
 def longest_stall(samples: Sequence[Sample]) -> float:
-    """Seconds: the longest time in which no file was settled although there was work; from sample to sample."""
+    """Seconds: the longest time in which no file was settled although there was work; from sample to sample.
+
+    A gap without samples counts as a whole: files that were settled before the first sample after it may be its last.
+    """
     longest, since = 0.0, None
     for before, now in pairwise(samples):
+        if before.active and now.at - before.at > GAP:
+            longest = max(longest, now.at - (before.at if since is None else since))
         if now.settled > before.settled or not now.active:
             since = None
         elif since is None:
@@ -188,6 +197,14 @@ class Sampler:
     def holders(self) -> dict[str, tuple[str, int]]:
         """Return the holders of tasks in the last sample."""
         return self.samples[-1].holders
+
+    def wait_for_another(self) -> None:
+        """Return after two more samples: the second of them began after this call. Raises TimeoutError after 10 s."""
+        wanted, until = len(self.samples) + 2, time.monotonic() + 10
+        while len(self.samples) < wanted:
+            if time.monotonic() > until:
+                raise TimeoutError("the database was not read for 10 s")
+            time.sleep(PERIOD / 4)
 
     def lasting(self) -> dict[str, tuple[str, int]]:
         """Return the holders that have not changed in the samples of the last second."""

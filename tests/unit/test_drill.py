@@ -62,6 +62,7 @@ def test_no_stall_is_counted_while_there_is_no_work() -> None:
 def test_samples_that_are_missing_while_the_database_is_away_count_as_a_stall() -> None:
     before, after = Sample(0.0, 7, 1, {}), Sample(30.0, 7, 1, {})
     assert longest_stall([before, after, Sample(30.1, 8, 1, {})]) == 30.0
+    assert longest_stall([before, Sample(30.0, 8, 1, {})]) == 30.0
 
 
 def test_a_takeover_ends_with_the_last_task_that_another_lease_holds() -> None:
