@@ -368,7 +368,9 @@ class GridFTPSession:
                 await self.connection.request("QUIT")
         except (TimeoutError, FaultError):
             pass
-        self.connection.abort()
+        finally:
+            # Also where the program ends and cancels this.
+            self.connection.abort()
 
 
 def _entry(reply: Reply) -> Entry:

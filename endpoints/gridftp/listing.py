@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -165,9 +165,12 @@ async def blocks_on_data(
     answer = asyncio.create_task(connection.request(verb, path))
     try:
         tls = connection.data_tls() if connection.data_tls is not None else None
-        async for lines in _read_lines(partial(ClientDataConnection.open, connection.peer_host, port, tls), answer):
-            _count(connection, allowance, lines)
-            yield lines
+        connect = partial(ClientDataConnection.open, connection.peer_host, port, tls)
+        # Closed here, also where the consumer leaves: the garbage collector would do it when the loop has ended.
+        async with aclosing(_read_lines(connect, answer)) as found:
+            async for lines in found:
+                _count(connection, allowance, lines)
+                yield lines
         reply = await answer
         if reply.is_error:
             raise FaultError(classify(reply))
