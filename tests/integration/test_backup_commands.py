@@ -18,7 +18,7 @@ import psycopg2
 import pytest
 
 from deploy.backup import archive
-from deploy.backup_commands import wait_until_stopped
+from deploy.commands.backup import wait_until_stopped
 from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
 from tests.database import first_row
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(240)
 #: A user with a credential, a session, a token and a timer, and a task that a worker has.
 FILL = """
 import datetime, uuid
-from deploy.user_commands import user_model
+from deploy.commands.user import user_model
 User = user_model()
 from identity import tokens
 from identity.models import UserSession

@@ -20,8 +20,8 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client, override_settings
 
-from deploy import check as check_command
 from deploy import cli
+from deploy.commands import check as check_command
 from deploy.stack.errors import StackError
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -213,7 +213,7 @@ def test_the_command_asks_the_database_itself(database_url: str, tmp_path: Path,
 def test_a_health_check_loads_neither_django_nor_the_configuration() -> None:
     """It runs every few seconds for each program, and a start of Django costs a second of processor."""
     program = (
-        "import sys; from deploy import check; status = check.main(['relay']); "
+        "import sys; from deploy.commands import check; status = check.main(['relay']); "
         "print(status, sorted({'django', 'asyncio', 'cryptography', 'transferapi.config.reading'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import psycopg2
 import pytest
 
-from deploy import roles
+from deploy.commands import run as roles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.redis import Redis

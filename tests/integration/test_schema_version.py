@@ -14,8 +14,8 @@ import pytest
 from django.db import IntegrityError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from deploy.commands.run import ROLES
 from deploy.endpoint.toolkit import free_port
-from deploy.roles import ROLES
 from deploy.stack.redis import Redis
 from endpoints import registry
 from endpoints.errors import EndpointExistsError

@@ -33,7 +33,7 @@ FILES = {f"{number}": random.Random(number).randbytes(1000 * number) for number 
 #: A user with a token and two endpoints.
 CAST = """
 import json, sys
-from deploy.user_commands import user_model
+from deploy.commands.user import user_model
 alice = user_model().objects.create(username="alice")
 from identity import tokens
 from endpoints import registry

@@ -17,9 +17,9 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from deploy.commands.run import EX_CONFIG, ROLES, WAIT_SECONDS
 from deploy.release.chart import pack
 from deploy.release.image import ACCOUNT
-from deploy.roles import EX_CONFIG, ROLES, WAIT_SECONDS
 from deploy.stack.roles import STOP_SECONDS
 from tests import chart
 from transferapi.config import CHECKOUT, SECRETS, load

@@ -21,6 +21,7 @@ from django.core.mail import get_connection
 from django.test import override_settings
 
 from deploy import cli
+from deploy.commands.doctor import NAMES, report
 from deploy.doctor import (
     authorities,
     disk,
@@ -37,7 +38,6 @@ from deploy.doctor import (
     versions,
 )
 from deploy.doctor.findings import Finding, Severity, error, good, warning
-from deploy.doctor_command import NAMES, report
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.home import new_rsa_key, write_private
 from identity.provider.signing_keys import key_file

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from celery.bin.worker import worker as celery_worker
 
-from deploy import cli, roles
+from deploy import cli
+from deploy.commands import run as roles
 from deploy.stack.roles import worker_words
 from deploy.web import gunicorn_conf
 from transferapi.config import CHECKOUT, load

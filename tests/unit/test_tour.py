@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.demo import differences, progress
+from deploy.stack.first_transfer import differences, progress
 from deploy.stack.sample import FOLDER, LARGE_SIZE, SMALL_FILES, make_sample_data, sizes
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import check, cli, roles
+from deploy import cli
 from deploy.backup import nightly
+from deploy.commands import check
+from deploy.commands import run as roles
 from deploy.stack.home import new_rsa_key
 from deploy.stack.roles import STOP_SECONDS
 from identity.vault.keys import new_key

@@ -6,11 +6,11 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare, user_model
+from .user import Declare, user_model
 
 if TYPE_CHECKING:
     from identity.federation.saml.directory import Kept

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from deploy.stack.embedded import use_embedded_stack
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.embedded import use_embedded_stack
-from .stack.errors import StackError
 from .up import say
 
 

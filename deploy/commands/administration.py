@@ -7,11 +7,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare, user_model, user_of
+from .user import Declare, user_model, user_of
 
 
 def declare_users(users: Any, command: Declare) -> None:

@@ -1,6 +1,6 @@
 """`make audit`: reports known vulnerabilities of the versions in the lock files, from the package index.
 
-    python -m deploy.audit [--index URL] [--strict] LOCK...
+    python -m deploy.release.audit [--index URL] [--strict] LOCK...
 
 An index with the JSON API of PyPI names the advisories of each release (the Open Source Vulnerabilities database).
 Nothing is installed. The index is PIP_INDEX_URL, else that of pip's configuration. Exit status: 0 no known advisory, 1
@@ -182,7 +182,7 @@ def report(found: Sequence[Advisory], strict: bool) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m deploy.audit", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m deploy.release.audit", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("locks", nargs="+", type=Path, metavar="LOCK")
     parser.add_argument("--index", metavar="URL", help="the simple API of an index (default: pip's)")
     parser.add_argument("--strict", action="store_true", help="status 2 where something could not be checked")

@@ -1,6 +1,6 @@
 """The first transfer: submits the sample folder through the REST API, shows the progress, and compares the files.
 
-    python -m deploy.demo HOME
+    python -m deploy.stack.first_transfer HOME
 
 This client uses the standard library only: it is also an example.
 """
@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .stack.home import Home
-from .stack.sample import FOLDER, sizes
-from .web.client_tls import client_context
+from deploy.web.client_tls import client_context
+
+from .home import Home
+from .sample import FOLDER, sizes
 
 SECONDS = 300.0
 PAUSE = 0.2

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare, user_model
+from .user import Declare, user_model
 
 
 def declare(commands: Any, command: Declare) -> None:

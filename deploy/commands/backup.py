@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deploy.stack.embedded import use_embedded_stack
+from deploy.stack.errors import StackError
+from deploy.stack.home import Home
+from deploy.stack.postgres import Postgres
 from transferapi.config import Config
 
-from .stack.embedded import use_embedded_stack
-from .stack.errors import StackError
-from .stack.home import Home
-from .stack.postgres import Postgres
 from .up import say
-from .user_commands import Declare, user_model
+from .user import Declare, user_model
 
 
 def declare(commands: Any, command: Declare) -> None:
@@ -41,9 +41,8 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_backup(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
+    from deploy.backup import dump
     from transferapi.tasks.upkeep import last_backup
-
-    from .backup import dump
 
     manifest, names = dump.back_up(config, arguments.file, arguments.keys)
     last_backup.record()
@@ -58,13 +57,13 @@ def run_backup(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_restore(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1 where all was restored, and some credentials cannot be opened."""
-    from .backup import archive
+    from deploy.backup import archive
 
     with archive.read(arguments.file) as backup:
         if arguments.verify:
             say(f"{arguments.file}: complete, of {backup.manifest['host']}, as of {backup.manifest['time']}")
             return 0
-        from .backup import keys
+        from deploy.backup import keys
 
         given = keys.read(arguments.keys, str(backup.manifest["id"])) if arguments.keys else {}
         if arguments.write_keys:
@@ -74,7 +73,7 @@ def run_restore(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def _write_keys(arguments: argparse.Namespace, given: dict[str, str]) -> int:
-    from .backup import keys
+    from deploy.backup import keys
 
     if not given:
         raise StackError("--write-keys needs the file of keys that belongs to the backup (--keys)")
@@ -84,12 +83,12 @@ def _write_keys(arguments: argparse.Namespace, given: dict[str, str]) -> int:
 
 
 def _restore(config: Config, arguments: argparse.Namespace, backup: Any, given: dict[str, str]) -> int:
-    from .backup import keys
+    from deploy.backup import keys
 
     _set_up()
     from django.db import OperationalError
 
-    from .backup import restore
+    from deploy.backup import restore
 
     migrate = restore.check_schema(backup)
     try:

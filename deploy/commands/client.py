@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import user_model, user_of
+from .user import user_model, user_of
 
 
 def declare(commands: Any, command: Any) -> None:

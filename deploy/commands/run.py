@@ -14,12 +14,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from deploy.stack.errors import PassingError
+from deploy.stack.roles import MIGRATING, WEB, worker_words
 from transferapi.config import CHECKOUT, Config
 
-from .stack.errors import PassingError
-from .stack.roles import MIGRATING, WEB, worker_words
-from .upgrade_commands import expand
-from .user_commands import Declare
+from .upgrade import expand
+from .user import Declare
 
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
@@ -76,7 +76,7 @@ def _missing(config: Config) -> list[str]:
 
 
 def _web(config: Config) -> int:
-    from .web.early_socket import gunicorn_words
+    from deploy.web.early_socket import gunicorn_words
 
     _become([*WEB, *gunicorn_words(config)])
 

@@ -13,10 +13,10 @@ from transferapi.config import Config, ConfigError, load
 
 from .check import running_here
 from .up import say
-from .user_commands import Declare
+from .user import Declare
 
 if TYPE_CHECKING:
-    from .doctor.findings import Check, Finding
+    from deploy.doctor.findings import Check, Finding
 
 _MARKS = ("ok", "warning", "ERROR")
 #: The names of the checks, in the order of the report.
@@ -45,7 +45,7 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
     import django
 
     django.setup()
-    from .doctor.run import run_all
+    from deploy.doctor.run import run_all
 
     wanted = arguments.checks or NAMES
     checks = {name: check for name, check in _checks(arguments.mail).items() if name in wanted}
@@ -53,7 +53,20 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def _checks(mail_to: str) -> dict[str, Check]:
-    from .doctor import authorities, disk, files, keys, limits, mail, names, ports, servers, settings, traces, versions
+    from deploy.doctor import (
+        authorities,
+        disk,
+        files,
+        keys,
+        limits,
+        mail,
+        names,
+        ports,
+        servers,
+        settings,
+        traces,
+        versions,
+    )
 
     found: tuple[Check, ...] = (
         settings.check, servers.check, servers.clock, keys.check, files.check, names.check, ports.check,
@@ -64,7 +77,7 @@ def _checks(mail_to: str) -> dict[str, Check]:
 
 def wrong_settings(arguments: argparse.Namespace) -> int:
     """Report the settings that cannot be read: nothing else can be looked at then. Status 0: all can."""
-    from .doctor.findings import error
+    from deploy.doctor.findings import error
 
     try:
         load()

@@ -6,12 +6,12 @@ import argparse
 import os
 from typing import Any
 
+from deploy.stack.embedded import use_embedded_stack
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.embedded import use_embedded_stack
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare
+from .user import Declare
 
 #: Seconds from which an open transaction is worth a line.
 LONG = 5.0
@@ -37,7 +37,7 @@ def run_upgrade(config: Config, arguments: argparse.Namespace) -> int:
     from django.db import OperationalError
 
     django.setup()
-    from .upgrade import plan, run
+    from deploy.upgrade import plan, run
 
     try:
         with run.alone():
@@ -51,13 +51,13 @@ def run_upgrade(config: Config, arguments: argparse.Namespace) -> int:
 
 def expand() -> None:
     """Run the expansions. Django must be set up. Raises StackError where others must be run, and cannot now."""
-    from .upgrade import plan, run
+    from deploy.upgrade import plan, run
 
     _run(plan.make(), run.processes(), contract=False)
 
 
 def _run(found: Any, running: Any, *, contract: bool) -> int:
-    from .upgrade import run
+    from deploy.upgrade import run
 
     steps = run.chosen(found, running, contract=contract)
     reason = run.may_run(found, running, contract=contract)
@@ -77,9 +77,8 @@ def _run(found: Any, running: Any, *, contract: bool) -> int:
 
 
 def _check(found: Any, running: Any, *, contract: bool) -> int:
+    from deploy.upgrade import plan, run
     from transferapi.tasks.upkeep.service_processes import known_changes
-
-    from .upgrade import plan, run
 
     words = {"expand": "expansion", "contract": "contraction", None: "needs a pause"}
     for step in found.steps:

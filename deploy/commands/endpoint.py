@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare, user_model
+from .user import Declare, user_model
 
 #: Rows of a listing that are read at once.
 PAGE = 500

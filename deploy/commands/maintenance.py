@@ -7,11 +7,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .stack.errors import StackError
 from .up import say
-from .user_commands import Declare, user_model
+from .user import Declare, user_model
 
 _SPAN = re.compile(r"(\d{1,4})([mh])")
 

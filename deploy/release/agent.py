@@ -9,7 +9,7 @@ from endpoints.connect.program import program
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m deploy.agent", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m deploy.release.agent", description=__doc__)
     parser.add_argument("path", type=Path, help="where to write it")
     path: Path = parser.parse_args().path
     made = program()

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
+from deploy.stack.errors import StackError
+from deploy.web.client_tls import client_context
 from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.hidden import Secret
@@ -26,13 +28,10 @@ from transferapi.config import urls, values
 from transferapi.config.secret_files import secret_text, variable_of
 from transferapi.tasks.upkeep.worker_reports import AGES, GONE_SECONDS
 
-from .stack.errors import StackError
-from .web.client_tls import client_context
-
 if TYPE_CHECKING:
     from transferapi.config import Config
 
-    from .user_commands import Declare
+    from .user import Declare
 
 #: Seconds for an answer: `/readyz` itself takes 2 s where something hangs.
 SECONDS = 5.0
@@ -40,7 +39,7 @@ SECONDS = 5.0
 MOST = 1 << 16
 #: Where it asks a server that listens at all addresses.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 _MEANING = "check that a program of this machine works; status 1: it does not"
 
 
@@ -149,10 +148,9 @@ def _database(environ: Mapping[str, str]) -> Secret | None:
 
 def running_here(config: Config) -> Config:
     """The configuration of what `make up` runs in this home, where it does; else the given one."""
+    from deploy.stack.embedded import use_embedded_stack
+    from deploy.stack.home import Home
     from transferapi.config import load_or_exit
-
-    from .stack.embedded import use_embedded_stack
-    from .stack.home import Home
 
     home = Home(config.home)
     connection: Any = home.read_json(home.connection)

@@ -12,13 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+from deploy.stack.embedded import use_embedded_stack
+from deploy.stack.errors import StackError
+from deploy.stack.home import new_rsa_key, write_private
 from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from transferapi.config import Config, load_or_exit
-
-from .stack.embedded import use_embedded_stack
-from .stack.errors import StackError
-from .stack.home import new_rsa_key, write_private
 
 #: Before a new key signs: longer than caches keep the published keys (1 h), and time to copy the file to other hosts.
 DELAY = timedelta(hours=2)
