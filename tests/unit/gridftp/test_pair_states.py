@@ -27,13 +27,13 @@ from endpoints.gridftp.third_party.pair_states import (
     ADDRESSED,
     FLOWING,
     TRANSITIONS,
-    ImpossibleInputError,
     PairAction,
     PairInput,
     PairState,
     transition,
 )
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
+from endpoints.gridftp.third_party.transitions import ImpossibleInputError
 
 ALL_PAIRS = list(itertools.product(PairState, PairInput))
 #: They queue commands for files, addresses or settings.
