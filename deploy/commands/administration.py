@@ -52,11 +52,11 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_user_list(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
-    from identity import user_accounts
+    from identity import users
 
     offset, total = 0, 1
     while offset < total:
-        rows, total = user_accounts.listed(None, arguments.text, offset=offset, limit=500)
+        rows, total = users.listed(None, arguments.text, offset=offset, limit=500)
         for row in rows:
             words = ["" if row.is_active else "deactivated", "staff" if row.is_staff else "", row.email]
             say("  ".join([row.username, str(row.pk), *filter(None, words)]))
@@ -66,7 +66,7 @@ def run_user_list(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import deactivation
+    from identity.administration import deactivation
 
     deactivation.deactivate(None, user, arguments.reason)
     say(f"{user.username} is not let in any more; tasks are canceled, tokens, keys and sessions have ended.")
@@ -75,7 +75,7 @@ def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_activate(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import deactivation
+    from identity.administration import deactivation
 
     deactivation.activate(None, user)
     say(f"{user.username} may sign in again.")
@@ -84,7 +84,7 @@ def run_user_activate(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_delete(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import deactivation
+    from identity.administration import deactivation
     from identity.error_categories import CategorizedError
 
     try:
@@ -97,9 +97,9 @@ def run_user_delete(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_show(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import administration
+    from identity.administration import user_account
 
-    seen = administration.overview(None, user)
+    seen = user_account.overview(None, user)
     words = ["active" if user.is_active else "deactivated", "staff" if user.is_staff else "", user.email]
     say("  ".join([user.username, str(user.pk), *filter(None, words)]))
     say(f"password  {'yes' if seen.has_password else 'no'}")
@@ -134,11 +134,11 @@ def _used(time: datetime | None) -> str:
 
 def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import administration
+    from identity.administration import user_account
     from identity.linked.errors import IdentityNotFoundError
 
     try:
-        administration.unlink(None, user, arguments.id)
+        user_account.unlink(None, user, arguments.id)
     except IdentityNotFoundError:
         raise StackError(f"{user.username} has no identity {arguments.id!r}: see `waybill user show`") from None
     say(f"The identity is not linked any more; all sessions of {user.username} have ended.")
@@ -147,11 +147,11 @@ def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_recover(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import administration
+    from identity.administration import user_account
     from identity.error_categories import CategorizedError
 
     try:
-        administration.send_recovery(None, user)
+        user_account.send_recovery(None, user)
     except CategorizedError as error:
         raise StackError(error.message) from None
     say(f"A mail to {user.email} is on its way; its link sets a new password, once.")
@@ -160,7 +160,7 @@ def run_user_recover(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_sessions(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.accounts import deactivation
+    from identity.administration import deactivation
     from identity.sessions import open_sessions
 
     if arguments.end:

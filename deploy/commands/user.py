@@ -75,16 +75,16 @@ def _declare_keys(commands: Any, command: Declare) -> None:
 
 def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
-    from identity import user_accounts
-    from identity.accounts import deactivation
+    from identity import users
+    from identity.administration import deactivation
 
     try:
-        user = user_accounts.add(arguments.name, _said(arguments))
+        user = users.add(arguments.name, _said(arguments))
         if arguments.active == "no":
             deactivation.deactivate(None, user)
-    except user_accounts.UserExistsError as error:
+    except users.UserExistsError as error:
         raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
-    except user_accounts.UserAccountError as error:
+    except users.UserAccountError as error:
         raise StackError(error.reason) from None
     say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
     return 0
@@ -92,18 +92,18 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity import user_accounts
-    from identity.accounts import deactivation
+    from identity import users
+    from identity.administration import deactivation
 
     said = _said(arguments)
-    if said == user_accounts.UserDetails() and arguments.active is None:
+    if said == users.UserDetails() and arguments.active is None:
         raise StackError("nothing was said: give --email, --full-name, --active or --staff")
     try:
-        if said != user_accounts.UserDetails():
-            user_accounts.change(user, said)
+        if said != users.UserDetails():
+            users.change(user, said)
         if arguments.active is not None:
             user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
-    except user_accounts.UserAccountError as error:
+    except users.UserAccountError as error:
         raise StackError(error.reason) from None
     known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
     say(f"{user.username}: {', '.join(filter(None, known))}")
@@ -111,10 +111,10 @@ def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def _said(arguments: argparse.Namespace) -> Any:
-    from identity import user_accounts
+    from identity import users
 
     staff = None if arguments.staff is None else arguments.staff == "yes"
-    return user_accounts.UserDetails(arguments.email, arguments.full_name, staff)
+    return users.UserDetails(arguments.email, arguments.full_name, staff)
 
 
 def run_token(config: Config, arguments: argparse.Namespace) -> int:
@@ -171,9 +171,9 @@ def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
 def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
     """The user signs in by password alone, and may enrol again."""
     user = user_of(arguments.name)
-    from identity.accounts import administration
+    from identity.administration import user_account
 
-    were_on = administration.turn_codes_off(None, user)
+    were_on = user_account.turn_codes_off(None, user)
     say(f"{user.username} signs in without one-time codes{'.' if were_on else ', as before.'}")
     return 0
 
@@ -181,9 +181,9 @@ def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
 def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> int:
     """The user signs in by password, and by one-time codes where they are on."""
     user = user_of(arguments.name)
-    from identity.accounts import administration
+    from identity.administration import user_account
 
-    say(f"{user.username} has no passkeys now; {administration.remove_passkeys(None, user)} removed.")
+    say(f"{user.username} has no passkeys now; {user_account.remove_passkeys(None, user)} removed.")
     return 0
 
 
@@ -273,9 +273,9 @@ def _expiry(text: str | None) -> datetime | None:
 def user_of(name: str) -> Any:
     """Raises StackError when there is none."""
     user_model()
-    from identity import user_accounts
+    from identity import users
 
-    user = user_accounts.named(name)
+    user = users.named(name)
     if user is None:
         raise StackError(f"there is no user {name!r}: `waybill user add {name}` makes one")
     return user

@@ -19,9 +19,9 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import Address, SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import Address, SessionPool
+from workers.sessions.server_addresses import Place, ServersBySide
 
 SPEC = TaskSpec("t", False, TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2"), {}, max_sessions=5)
 HOST = "127.0.0.1"

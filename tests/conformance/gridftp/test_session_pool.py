@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import workers.session_pool
+import workers.sessions.pool
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.login import ANONYMOUS, Login
 from endpoints.gridftp.server import GridFtpServer
-from workers.session_pool import IDLE_SECONDS, MAX_IDLE, MAX_IDLE_OF_ALL, Address, SessionKey, SessionPool
+from workers.sessions.pool import IDLE_SECONDS, MAX_IDLE, MAX_IDLE_OF_ALL, Address, SessionKey, SessionPool
 
 
 class Clock:
@@ -100,7 +100,7 @@ async def test_few_are_kept_of_each_login_and_of_all(pool: SessionPool, address:
 async def test_few_are_kept_to_all_servers_together(
     pool: SessionPool, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.session_pool, "MAX_IDLE_ANYWHERE", 3)
+    monkeypatch.setattr(workers.sessions.pool, "MAX_IDLE_ANYWHERE", 3)
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(GridFtpServer(tmp_path)) for _ in range(5)]
         doors = [door(Address("127.0.0.1", server.port), "alice") for server in servers]

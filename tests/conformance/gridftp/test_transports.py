@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import workers.engine.tuning.transport
-import workers.sessions
+import workers.session_factory
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.control import ControlChannel
@@ -27,9 +27,9 @@ from workers.engine.lanes.lane_pool import NO_UDT
 from workers.engine.ports import TCP, UDT, Lane, Transport
 from workers.engine.slice import SliceResult, run_slice
 from workers.engine.tuning.transport import KEY
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import REFUSED_SECONDS, SessionKey, SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import REFUSED_SECONDS, SessionKey, SessionPool
+from workers.sessions.server_addresses import Place, ServersBySide
 
 WHITELIST = ("-dc-whitelist", "udt,tcp,gsi")
 FILES = 8
@@ -164,7 +164,7 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It allows UDT, but runs without threads."""
-    monkeypatch.setattr(workers.sessions, "UDT_STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(workers.session_factory, "UDT_STALL_TIMEOUT", 2.0)
     good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
     bad = toolkit_server_factory(world.root, *WHITELIST)
     sessions = world.sessions(good.port, bad.port)
@@ -180,7 +180,7 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
 async def test_a_task_that_asked_for_udt_arrives_where_the_server_hangs_with_it(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.sessions, "UDT_STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(workers.session_factory, "UDT_STALL_TIMEOUT", 2.0)
     good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
     bad = toolkit_server_factory(world.root, *WHITELIST)
     store = await run_task(world, good.port, bad.port, options={"perf_udt": True})

@@ -13,7 +13,7 @@ from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.third_party import lane as lanes
 from endpoints.gridftp.third_party.data_security import DataSecurity
-from endpoints.ssh.login import SshLogin
+from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import PLAIN, HasPort, ProxiedPath, folder, move_all, secured, sessions
 from tests.data_proxy import DataProxy
 from tests.grid import login_of

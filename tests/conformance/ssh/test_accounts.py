@@ -15,12 +15,12 @@ import pytest
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.ssh.account import JumpHost, SshAccount
+from endpoints.ssh.accounts import account_login
+from endpoints.ssh.accounts.account_login import AccountLogin, OnlySftpError, remove_program
+from endpoints.ssh.accounts.offer import OWN, SFTP, TOOLKIT, AccountOffer
+from endpoints.ssh.accounts.packed_server import program
+from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from endpoints.ssh_accounts import account_login
-from endpoints.ssh_accounts.account_login import AccountLogin, OnlySftpError, remove_program
-from endpoints.ssh_accounts.found import OWN, SFTP, TOOLKIT, AccountOffer
-from endpoints.ssh_accounts.program import program
 from tests.grid import open_session
 from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, only
 

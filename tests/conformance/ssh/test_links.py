@@ -15,10 +15,10 @@ import pytest
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.ssh.account import SshAccount
+from endpoints.ssh.accounts import server_link
+from endpoints.ssh.accounts.account_login import AccountLogin
+from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from endpoints.ssh_accounts import server_link
-from endpoints.ssh_accounts.account_login import AccountLogin
 from tests.grid import open_session
 from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, until
 from tests.waiting import eventually

@@ -18,14 +18,14 @@ import pytest
 
 from deploy.endpoint.sshd import SshServer
 from deploy.endpoint.toolkit import ToolkitServer, hand_over
-from endpoints.ssh.account import JumpHost, SshAccount
+from endpoints.ssh.accounts import account_login
+from endpoints.ssh.accounts.account_login import AccountLogin
+from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from endpoints.ssh_accounts import account_login
-from endpoints.ssh_accounts.account_login import AccountLogin
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from tests.streamed_tasks import End, StreamedTask, tree
 from workers.agents.reach import ACCOUNT_REACH_SECONDS, ReachOfAccounts
-from workers.session_pool import DIRECT, Address
+from workers.sessions.pool import DIRECT, Address
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 VERIFIED = {"verify_checksum": True, "preserve_timestamp": True}

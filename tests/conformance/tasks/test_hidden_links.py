@@ -21,9 +21,9 @@ from workers.engine.delete.tree_remover import TreeRemover
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import run_slice
 from workers.engine.work import SliceContext
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import SessionPool
+from workers.sessions.server_addresses import Place, ServersBySide
 
 HIDING = tuple(fact for fact in FACTS if fact != "UNIX.slink")
 

@@ -11,7 +11,7 @@ import pytest
 from endpoints.gridftp.server import GridFtpServer
 from tests.ftp_servers import NAMES, NEEDS_FTP_SERVERS, FtpServer
 from tests.streamed_tasks import End, StreamedTask, tree
-from workers.session_pool import DIRECT, Address
+from workers.sessions.pool import DIRECT, Address
 
 pytestmark = NEEDS_FTP_SERVERS
 VERIFIED = {"verify_checksum": True, "preserve_timestamp": True}

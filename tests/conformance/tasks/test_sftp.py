@@ -12,9 +12,9 @@ import pytest
 
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.server import GridFtpServer
-from endpoints.sftp.login import SftpLogin
-from endpoints.ssh.account import SshAccount
+from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
+from endpoints.ssh.sftp.login import SftpLogin
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from tests.streamed_tasks import End, StreamedTask, tree
 from transferapi.config import CHECKOUT

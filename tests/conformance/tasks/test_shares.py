@@ -30,7 +30,7 @@ from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from transferapi.tasks.models import Event, File, Lease, Task
 from transferapi.tasks.worker import leases
 from workers import runtime
-from workers.session_pool import SessionPool
+from workers.sessions.pool import SessionPool
 from workers.store import close_connections
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ import pytest
 
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.faults import Kind
-from endpoints.sftp import files
-from endpoints.sftp.login import SftpLogin
-from endpoints.ssh.account import SshAccount
+from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
+from endpoints.ssh.sftp import files
+from endpoints.ssh.sftp.login import SftpLogin
 from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.lying_sftp import LyingSftp, full_disk, lying, never
 from tests.ssh_grid import NEEDS_SSHD, key_pair

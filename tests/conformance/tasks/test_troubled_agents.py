@@ -28,7 +28,7 @@ from tests.conformance.tasks.test_shares import in_thread, run, told
 from tests.relay_server import RelayServer, agent, make_identity
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
-from workers import sessions
+from workers import session_factory
 from workers.engine import retry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
@@ -79,7 +79,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         defaults = method.__kwdefaults__
         assert defaults is not None
         monkeypatch.setitem(defaults, name, 2.0)
-    monkeypatch.setattr(sessions, "STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(session_factory, "STALL_TIMEOUT", 2.0)
 
 
 def errors(task: Task) -> set[str]:

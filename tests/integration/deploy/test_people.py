@@ -9,9 +9,9 @@ import pytest
 
 from deploy import cli
 from deploy.stack.errors import StackError
-from identity import user_accounts
+from identity import users
 from identity.models import User
-from identity.user_accounts import UserDetails, UserExistsError, UserInvalidError
+from identity.users import UserDetails, UserExistsError, UserInvalidError
 from transferapi.config import load
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
@@ -55,9 +55,9 @@ def test_what_is_not_said_stays(alice: User) -> None:
 )
 def test_what_cannot_be_an_address_or_a_name_changes_nothing(alice: User, said: UserDetails) -> None:
     with pytest.raises(UserInvalidError):
-        user_accounts.change(User.objects.get(pk=alice.pk), said)
+        users.change(User.objects.get(pk=alice.pk), said)
     with pytest.raises(UserInvalidError):
-        user_accounts.add("bob", said)
+        users.add("bob", said)
     alice.refresh_from_db()
     assert (alice.email, alice.get_full_name()) == ("", "")
     assert not User.objects.filter(username="bob").exists()
@@ -65,7 +65,7 @@ def test_what_cannot_be_an_address_or_a_name_changes_nothing(alice: User, said: 
 
 def test_add_names_set_for_one_who_is_there(alice: User) -> None:
     with pytest.raises(UserExistsError):
-        user_accounts.add("alice", UserDetails())
+        users.add("alice", UserDetails())
     with pytest.raises(StackError, match="`waybill user set alice` changes"):
         waybill("add", "alice", "--email", "alice@example.org")
     with pytest.raises(StackError, match="there is no user 'bob'"):

@@ -18,7 +18,7 @@ from identity.audit.export import Selection
 from identity.audit.log import What
 from identity.clock import moment
 from identity.models import AuditEvent, User
-from identity.user_accounts import NotStaffError
+from identity.users import NotStaffError
 from tests.integration.pages import PASSWORD, Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

@@ -11,15 +11,15 @@ from oauth2_provider.models import AccessToken, Application
 
 from endpoints.models import Endpoint, Role
 from endpoints.sharing import roles
-from identity import bearer, password_sign_in, tokens, user_accounts
-from identity.accounts import deactivation
-from identity.accounts.deactivation import NotDeactivatedError, StaffStaysError
+from identity import bearer, password_sign_in, tokens, users
+from identity.administration import deactivation
+from identity.administration.deactivation import NotDeactivatedError, StaffStaysError
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import ApiToken, AuditEvent, SshPublicKey, User, UserSession
 from identity.provider import applications, issue, scopes
 from identity.ssh_keys import services as ssh_keys
-from identity.user_accounts import NotStaffError, OwnAccountError, UserNotFoundError
+from identity.users import NotStaffError, OwnAccountError, UserNotFoundError
 from tests.integration.cast import submit, take
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import PASSWORD, Browser
@@ -139,4 +139,4 @@ def test_a_deleted_user_leaves_the_id_and_the_audit_log(
     with pytest.raises(UserNotFoundError):
         deactivation.find(staff, alice.pk)
     # The name is free again, and nothing of the old account comes with it.
-    assert user_accounts.add("alice", user_accounts.UserDetails()).pk != row.pk
+    assert users.add("alice", users.UserDetails()).pk != row.pk

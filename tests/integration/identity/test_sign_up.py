@@ -19,7 +19,7 @@ from identity.password_sign_in import PasswordRefusedError, TooManyAttemptsError
 from identity.sign_up import errors, invitations, requests, rules
 from identity.sign_up.policy import SignUpPolicy, parse
 from identity.sign_up.rules import Applicant
-from identity.user_accounts import NotStaffError
+from identity.users import NotStaffError
 from tests.integration.cast import all_at_once
 from tests.integration.tasks.test_mails import configure
 from tests.mail_server import MailServer

@@ -11,7 +11,7 @@ import pytest
 from endpoints import registry
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
-from identity import password_sign_in, user_accounts, user_names
+from identity import password_sign_in, user_names, users
 from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
@@ -21,7 +21,7 @@ from identity.provider.authorization import AuthorizationRequest
 from identity.sessions.proof import SignInProof
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.public_keys import parse
-from identity.user_accounts import UserDetails
+from identity.users import UserDetails
 from tests.integration.expectations import SSH_KEY
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, HERE, make
@@ -68,7 +68,7 @@ def test_a_domain_that_is_none_is_refused(text: str) -> None:
 def test_another_domain_is_another_name(alice: User, text: str) -> None:
     assert user_names.local(text) == text
     assert identities.by_username([text]) == []
-    assert user_accounts.named(text) is None
+    assert users.named(text) is None
 
 
 def test_an_identity_has_one_name_and_both_forms_find_it(alice: User, bob: User) -> None:
@@ -76,24 +76,24 @@ def test_an_identity_has_one_name_and_both_forms_find_it(alice: User, bob: User)
     assert [(one["id"], one["username"]) for one in found] == [(str(alice.pk), "alice@example.org")]
     for form in FORMS:
         assert identities.by_username([form]) == [alice]
-        assert user_accounts.named(form) == alice
+        assert users.named(form) == alice
 
 
 def test_a_name_with_a_domain_of_its_own_stays(alice: User) -> None:
     """An operator may have given names that are mail addresses, also in our own domain: nobody gets another's."""
     own = User.objects.create(username="alice@example.org")
-    other = user_accounts.add("carol@uni.edu", UserDetails())
+    other = users.add("carol@uni.edu", UserDetails())
     assert user_names.identity_name(other) == "carol@uni.edu"
     assert identities.by_username(["alice@example.org", "alice", "carol@uni.edu"]) == [own, alice, other]
-    assert user_accounts.named("alice@example.org") == own
+    assert users.named("alice@example.org") == own
 
 
 def test_a_new_user_of_our_domain_has_the_name_before_it() -> None:
-    assert user_accounts.add("dora@Example.org", UserDetails()).username == "dora"
-    with pytest.raises(user_accounts.UserExistsError):
-        user_accounts.add("dora", UserDetails())
-    with pytest.raises(user_accounts.UserExistsError):
-        user_accounts.add("dora@example.org", UserDetails())
+    assert users.add("dora@Example.org", UserDetails()).username == "dora"
+    with pytest.raises(users.UserExistsError):
+        users.add("dora", UserDetails())
+    with pytest.raises(users.UserExistsError):
+        users.add("dora@example.org", UserDetails())
 
 
 @pytest.mark.usefixtures("passwords")

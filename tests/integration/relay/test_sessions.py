@@ -25,7 +25,7 @@ from identity.models import User
 from tests.integration.rest import Answer, Api
 from tests.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
 from transferapi.relay.relay import Relay
-from workers.targets import places
+from workers.sessions.address_gate import places
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(60)]
 

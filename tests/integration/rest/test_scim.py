@@ -13,7 +13,7 @@ from django.test import Client
 from deploy.stack.errors import StackError
 from deploy.stack.redis import Redis
 from identity import tokens
-from identity.accounts import deactivation
+from identity.administration import deactivation
 from identity.groups import memberships
 from identity.groups import services as groups
 from identity.groups.errors import GroupForbiddenError

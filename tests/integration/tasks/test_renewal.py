@@ -25,7 +25,7 @@ from transferapi.tasks.forecast.model import Forecast, ForecastWork
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.models import Event, Task
 from transferapi.tasks.records import SliceMeasurement
-from transferapi.tasks.worker import history, leases, renewal, slice_end
+from transferapi.tasks.worker import leases, measurements, renewal, slice_end
 
 #: Never used to log in: only its binding and its times matter here.
 SECRET = b"not a proxy"
@@ -334,7 +334,7 @@ def fast_before(alice: User, gsi1: Endpoint, gsi2: Endpoint, monkeypatch: pytest
     earlier = unchecked(alice, gsi1, gsi2)
     for number in range(1, 13):
         facts = SliceMeasurement(1 + number * 20.0, number * 10, int(number * 20 * HISTORY), 0, 0.05, 4, 2, 20, True)
-        history.learn(earlier.pk, None, facts)
+        measurements.learn(earlier.pk, None, facts)
 
 
 def warned(

@@ -23,7 +23,7 @@ from transferapi.tasks.items.copying import CopiedRows
 from transferapi.tasks.models import Event, File, Item, Space, Task
 from transferapi.tasks.records import FaultedFile, FileRow, FoundFile, SettledFile, Settlement, SkippedSource
 from transferapi.tasks.upkeep import retention, space
-from transferapi.tasks.worker import history, scan_results, settling, slice_end
+from transferapi.tasks.worker import measurements, scan_results, settling, slice_end
 from transferapi.tasks.worker.leases import Grant
 
 pytestmark = pytest.mark.django_db
@@ -148,7 +148,7 @@ def test_events_of_a_task_have_an_end_and_its_own_end_is_told(task: Task, monkey
     monkeypatch.setattr(space, "MAX_EVENTS", 3000)
     grant = take(task)
     for number in range(40):
-        history.add_event(task.pk, grant.epoch, NewEvent("PROGRESS", f"number {number}"))
+        measurements.add_event(task.pk, grant.epoch, NewEvent("PROGRESS", f"number {number}"))
     codes = list(Event.objects.filter(task=task).order_by("id").values_list("code", "description"))
     assert codes[-1] == ("LIMIT_EXCEEDED", events.ENOUGH)
     assert len(codes) < 20

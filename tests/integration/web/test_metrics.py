@@ -43,8 +43,9 @@ from transferapi.tasks.models import Tally
 from transferapi.tasks.records import FaultedItem, FoundFile, SettledFile, Settlement
 from transferapi.tasks.upkeep import figures, rounds, tallies, worker_processes
 from transferapi.tasks.worker import scan_results
-from workers import runtime, targets
+from workers import runtime
 from workers.rounds import Ticker
+from workers.sessions import address_gate
 from workers.store import PostgresTaskStore, close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_server")]
@@ -217,7 +218,7 @@ def test_a_worker_reports_its_numbers(monkeypatch: pytest.MonkeyPatch, alice: Us
         "workers": 1, "sessions_warm": 0, "sessions_in_use": 0, "slices_running": 1, "streams_running": 0,
     }  # fmt: skip
     assert read["slices"] == {(): 1.0}
-    assert (targets.kind(Access(ep1, ep1, alice.pk)), targets.kind(None)) == ("ftp", "none")
+    assert (address_gate.kind(Access(ep1, ep1, alice.pk)), address_gate.kind(None)) == ("ftp", "none")
 
 
 def test_a_locked_table_costs_its_own_metrics_only() -> None:

@@ -30,8 +30,8 @@ from transferapi.tasks.models import Event
 from transferapi.tasks.worker import renewal, slice_end
 from workers import credentials
 from workers.credentials import VaultCredentials
-from workers.server_addresses import Place
-from workers.session_pool import Address, SessionKey
+from workers.sessions.pool import Address, SessionKey
+from workers.sessions.server_addresses import Place
 from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusting")]

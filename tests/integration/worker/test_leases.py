@@ -16,7 +16,7 @@ from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, File, Item, Lease, Task
-from transferapi.tasks.worker import history, slice_end
+from transferapi.tasks.worker import measurements, slice_end
 from transferapi.tasks.worker.leases import TTL, Grant, LeaseRefusal, acquire, heartbeat, next_runnable
 
 T0 = datetime.now(UTC)
@@ -123,7 +123,7 @@ def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_
 def test_a_started_event_is_remembered_for_the_next_slice(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     grant = take(task)
-    history.add_event(task.pk, grant.epoch, NewEvent("STARTED", "begun", {"concurrency": 2}))
+    measurements.add_event(task.pk, grant.epoch, NewEvent("STARTED", "begun", {"concurrency": 2}))
     slice_end.release(task.pk, grant.epoch, datetime.now(UTC))
     assert take(task).spec.started
 

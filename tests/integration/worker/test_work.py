@@ -33,7 +33,7 @@ from transferapi.tasks.records import (
     TaskCounts,
 )
 from transferapi.tasks.states import FileState
-from transferapi.tasks.worker import history, leases, pending_files, scan_results, settling, slice_end
+from transferapi.tasks.worker import leases, measurements, pending_files, scan_results, settling, slice_end
 from transferapi.tasks.worker.leases import Grant
 
 DENIED = Fault(Kind.PERMISSION_DENIED, Side.SOURCE, advice="Change the permissions.", raw="550 Permission denied")
@@ -423,7 +423,7 @@ CALLS: dict[str, Callable[[Grant, FileRow, ItemRow], object]] = {
     "write settled": lambda g, f, i: write(g, settled=settled(f)),
     "write faulted": lambda g, f, i: write(g, faulted=[faulted(f)]),
     "write moved": lambda g, f, i: write(g, progress=[PartialFile(f, "0-1", 1)]),
-    "event": lambda g, f, i: history.add_event(g.task_id, g.epoch, NewEvent("X", "x")),
+    "event": lambda g, f, i: measurements.add_event(g.task_id, g.epoch, NewEvent("X", "x")),
     "counts": lambda g, f, i: pending_files.counts(g.task_id, g.epoch),
     "finish": lambda g, f, i: slice_end.finish(g.task_id, g.epoch),
     "fail": lambda g, f, i: slice_end.fail(g.task_id, g.epoch, "X", "x"),

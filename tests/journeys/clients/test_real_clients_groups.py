@@ -83,12 +83,12 @@ use_embedded_stack()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 import django
 django.setup()
-from identity import user_accounts
+from identity.administration import users
 from identity.linked import services
 from identity.linked.proven import Proven
 name, linked = sys.argv[1:]
 proven = Proven.of("saml:https://idp.example.edu", linked, linked, time.time())
-print(services.link(user_accounts.named(name), proven, time.time()).pk)
+print(services.link(users.named(name), proven, time.time()).pk)
 """
 
 

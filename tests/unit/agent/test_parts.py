@@ -14,7 +14,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, 
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned, FileSettled
 from transferapi.tasks.records import CLEAR, DataProtection, DataWay, FileRow
-from workers.agents import ways
+from workers.agents import agent_ways
 from workers.agents.parted_lane import PartedLane, Stream
 from workers.agents.parts import MIN_PART, FilePart, PartedFile, in_parts, split
 
@@ -83,7 +83,7 @@ class FakeStream:
 
     def __init__(self) -> None:
         self.protection = DataProtection(CLEAR)
-        self.data_way: DataWay | None = ways.TO_AGENT
+        self.data_way: DataWay | None = agent_ways.TO_AGENT
         self.alive = True
         self.begun: Sequence[FileRow] = []
         self.fed: list[FileRow | FilePart] = []
@@ -249,8 +249,8 @@ async def test_a_file_whose_size_cannot_be_set_is_no_arrival() -> None:
 def test_an_agent_may_name_its_own_network_to_the_other_agent_and_nothing_special(
     address: tuple[str, int], allowed: bool, local: bool
 ) -> None:
-    assert ways.accepts(address) is allowed
-    assert ways.accepts(address, local=True) is local
+    assert agent_ways.accepts(address) is allowed
+    assert agent_ways.accepts(address, local=True) is local
 
 
 async def test_small_files_wait_behind_each_other_on_one_stream_and_side_by_side_on_several() -> None:

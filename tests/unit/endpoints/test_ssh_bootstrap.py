@@ -15,8 +15,8 @@ import pytest
 
 from endpoints.gridftp.agent.tunnel import frames, octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameType
-from endpoints.ssh_accounts import bootstrap, remote_shell
-from endpoints.ssh_accounts.program import MODULE, closure, program
+from endpoints.ssh.accounts import bootstrap, remote_shell
+from endpoints.ssh.accounts.packed_server import MODULE, closure, program
 
 
 def _pythons() -> list[str]:

@@ -11,7 +11,7 @@ import paramiko
 import pytest
 
 from endpoints.ssh.channel import BridgeOptions, CommandBridge
-from endpoints.ssh.login import _end_of
+from endpoints.ssh.sshftp_login import _end_of
 
 WORDS = b"500 Server is not configured for SSHFTP connections.\r\n"
 

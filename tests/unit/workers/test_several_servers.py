@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.session_pool import (
+from workers.sessions.pool import (
     FIRST_ABSENCE,
     FORGET_SECONDS,
     LONGEST_ABSENCE,

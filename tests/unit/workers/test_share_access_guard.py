@@ -16,8 +16,8 @@ from endpoints.gridftp.restriction import AllowedPath
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
 from identity.models import User
-from workers.session_pool import Address, SessionKey
-from workers.share_access_guard import ShareAccessGuard
+from workers.sessions.pool import Address, SessionKey
+from workers.sessions.share_access_guard import ShareAccessGuard
 
 ADDRESS = Address("192.0.2.1", 2811)
 

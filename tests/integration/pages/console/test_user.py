@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from identity import certificate_subjects, tokens
-from identity.accounts import administration
+from identity.administration import user_account
 from identity.audit.log import What
 from identity.linked import services as linked
 from identity.linked.models import LinkedIdentity
@@ -18,7 +18,7 @@ from identity.linked.proven import Proven
 from identity.models import ApiToken, AuditEvent, OneTimeCodeSecret, Passkey, RecoveryLink, SignIn, User
 from identity.passwords import recovery
 from identity.sessions.proof import RECENT
-from identity.user_accounts import NotStaffError
+from identity.users import NotStaffError
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, make
@@ -131,7 +131,7 @@ def test_only_staff_see_the_page_and_use_its_forms(alice: User, charlie: User, p
         assert his.post(here(alice, form), confirmed="yes", name="alice", staff="on").status_code == 403, form
     assert his.post("/console/users", username="dora").status_code == 403
     with pytest.raises(NotStaffError):
-        administration.overview(charlie, alice)
+        user_account.overview(charlie, alice)
     alice.refresh_from_db()
     assert alice.is_active
     assert not alice.is_staff

@@ -38,7 +38,7 @@ from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, Task
 from transferapi.tasks.notify import feed
 from transferapi.tasks.notify.feed import Cursor, Snapshot
-from transferapi.tasks.worker import history, slice_end
+from transferapi.tasks.worker import measurements, slice_end
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -356,7 +356,7 @@ def test_progress_is_told_at_most_once_a_second_and_changes_of_state_at_once(ali
     grant = take(task)
     for files in range(50):
         Task.objects.filter(pk=task.pk).update(files=files)
-        history.add_event(task.pk, grant.epoch, NewEvent("PROGRESS", ""))
+        measurements.add_event(task.pk, grant.epoch, NewEvent("PROGRESS", ""))
     eventually(lambda: listener.codes.count("PROGRESS") == 50)
     eventually(lambda: any(one.data["files"] == 49 for one in listener.told if one.name == "task"))
     assert len(listener.statuses) < 25

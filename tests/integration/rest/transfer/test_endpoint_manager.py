@@ -24,7 +24,7 @@ from transferapi.tasks.managers import actions, managed_tasks, pauses
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS
 from transferapi.tasks.models import AdminCancel, Event, File, Item, Mail, Task
 from transferapi.tasks.upkeep import retention
-from transferapi.tasks.worker import history, leases, settling, slice_end
+from transferapi.tasks.worker import leases, measurements, settling, slice_end
 
 pytestmark = pytest.mark.django_db
 
@@ -276,9 +276,9 @@ def test_no_event_of_one_side_names_a_path_of_the_other(
         ("PROGRESS", {"files": 1, "paths": ["/secret/old"]}),
         ("PROGRESS", "1 thing under /secret/a"),
     ):
-        history.add_event(task.pk, grant.epoch, NewEvent(code, "Some things.", details))
+        measurements.add_event(task.pk, grant.epoch, NewEvent(code, "Some things.", details))
     said = "No access rule of the shared endpoint bob#share covers /secret/b any more"
-    history.add_event(task.pk, grant.epoch, NewEvent("TIMEOUT", f"{said}.", "", is_error=True))
+    measurements.add_event(task.pk, grant.epoch, NewEvent("TIMEOUT", f"{said}.", "", is_error=True))
     slice_end.fail(task.pk, grant.epoch, "ACL_CHANGED", f"{said}.")
     url = f"{M}/task/{task.pk}"
     for api in (alices, bobs):

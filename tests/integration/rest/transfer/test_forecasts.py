@@ -15,7 +15,7 @@ from tests.integration.rest import Answer, Api, assert_error
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, Item, Run, Task
 from transferapi.tasks.records import SliceMeasurement
-from transferapi.tasks.worker import history
+from transferapi.tasks.worker import measurements
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +48,7 @@ def remember(task: Task, count: int = 20) -> None:
     for number in range(1, count + 1):
         files, octets = number * 7 % 40 + 1, number * 13 % 30 * 20 * MB
         facts = SliceMeasurement(seconds_for(files, octets), files, octets, 0, 0.05, 4, 2, 20, True)
-        history.learn(task.pk, None, facts)
+        measurements.learn(task.pk, None, facts)
     assert task.destination is not None
     Run.objects.filter(task=task).update(task=submit(task.owner, task.source, task.destination))
 
@@ -161,7 +161,9 @@ def test_a_task_that_is_slower_than_its_forerunners_is_believed(api: Api, task: 
 def test_earlier_slices_say_how_fast_a_task_is_and_its_pauses_do_not(api: Api, task: Task) -> None:
     remember(task)
     started(task, 30 * 86400, files=40, files_transferred=20, bytes_total=2000 * MB, bytes_transferred=1000 * MB)
-    history.learn(task.pk, None, SliceMeasurement(seconds_for(20, 1000 * MB), 20, 1000 * MB, 0, 0.05, 4, 2, 20, False))
+    measurements.learn(
+        task.pk, None, SliceMeasurement(seconds_for(20, 1000 * MB), 20, 1000 * MB, 0, 0.05, 4, 2, 20, False)
+    )
     assert left(api, task)["forecast_seconds_left"]["expected"] < 60
 
 

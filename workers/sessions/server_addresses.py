@@ -11,7 +11,7 @@ from typing import NamedTuple
 from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Side
 
-from .session_pool import Address, tiers_of
+from .pool import Address, tiers_of
 
 #: Threads for names of data hosts, which may hang, and may be many: they must not delay other names or threads.
 _looking_up = ThreadPoolExecutor(2, thread_name_prefix="look-up")

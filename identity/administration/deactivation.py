@@ -38,7 +38,7 @@ from identity.models import (
 )
 from identity.sessions import open_sessions
 from identity.signals import user_deactivated, user_deleted
-from identity.user_accounts import DELETED, OwnAccountError, UserNotFoundError, check_staff
+from identity.users import DELETED, OwnAccountError, UserNotFoundError, check_staff
 from identity.vault import store as vault
 
 

@@ -13,7 +13,7 @@ from identity.models import User
 from tests.integration.cast import later, submit, submit_delete, take
 from transferapi.tasks.models import PathMemory, Run, Task
 from transferapi.tasks.records import SliceMeasurement
-from transferapi.tasks.worker import history
+from transferapi.tasks.worker import measurements
 from workers import store
 from workers.store import PostgresTaskStore
 
@@ -36,7 +36,7 @@ def measurement(run: Run) -> SliceMeasurement:
 
 
 def test_a_run_is_kept_with_its_pair_of_endpoints(task: Task, ep1: Endpoint, ep2: Endpoint) -> None:
-    history.learn(task.pk, None, FACTS)
+    measurements.learn(task.pk, None, FACTS)
     (run,) = runs_between(ep1, ep2)
     assert measurement(run) == FACTS
     assert run.task_id == task.pk
@@ -48,8 +48,8 @@ def test_the_next_task_of_the_pair_is_told_what_the_last_one_learned(
     alice: User, ep1: Endpoint, ep2: Endpoint, task: Task
 ) -> None:
     assert take(task).spec.knowledge == {}
-    history.learn(task.pk, {"lanes": 8, "old": True}, None)
-    history.learn(task.pk, {"lanes": 16}, None)
+    measurements.learn(task.pk, {"lanes": 8, "old": True}, None)
+    measurements.learn(task.pk, {"lanes": 16}, None)
     assert PathMemory.objects.count() == 1
     assert not Run.objects.exists()
     assert take(submit(alice, ep1, ep2)).spec.knowledge == {"lanes": 16}
@@ -58,7 +58,7 @@ def test_the_next_task_of_the_pair_is_told_what_the_last_one_learned(
 
 def test_a_delete_has_no_pair_to_learn_of(alice: User, ep1: Endpoint) -> None:
     task = submit_delete(alice, ep1, "/old")
-    history.learn(task.pk, {"lanes": 1}, FACTS)
+    measurements.learn(task.pk, {"lanes": 1}, FACTS)
     assert not Run.objects.exists()
     assert not PathMemory.objects.exists()
 
@@ -66,11 +66,11 @@ def test_a_delete_has_no_pair_to_learn_of(alice: User, ep1: Endpoint) -> None:
 def test_the_latest_runs_of_a_pair_are_kept_and_those_of_others_left_alone(
     alice: User, ep1: Endpoint, ep2: Endpoint, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "RUNS_KEPT", 3)
+    monkeypatch.setattr(measurements, "RUNS_KEPT", 3)
     other = submit(alice, ep2, ep1)
     for this in (other, task):
         for number in range(3 if this is other else 7):
-            history.learn(this.pk, None, replace(FACTS, files=number), later(number))
+            measurements.learn(this.pk, None, replace(FACTS, files=number), later(number))
     assert [run.files for run in runs_between(ep1, ep2)] == [4, 5, 6]
     assert [run.files for run in runs_between(ep2, ep1)] == [0, 1, 2]
 

@@ -14,7 +14,7 @@ from endpoints.gridftp.streams.digest import ALGORITHMS
 from endpoints.sessions.remote import RemoteSession
 from endpoints.sharing.confinement import resolved_path
 
-from .session_pool import Address, SessionKey
+from .pool import Address, SessionKey
 from .share_access_guard import ShareAccessGuard
 
 

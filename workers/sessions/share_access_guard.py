@@ -21,7 +21,7 @@ from endpoints.sessions.remote import RemoteSession
 from endpoints.sharing.access import Access
 from endpoints.sharing.confinement import Confinement, LeadsOutError, LinksNotReportedError, resolved_path
 
-from .session_pool import SessionKey
+from .pool import SessionKey
 
 #: Paths of files given to lanes: files under way may be finished, with their checksums.
 MAX_FED = 20_000

@@ -20,7 +20,7 @@ from identity.gsi.printable import error_text
 
 from .channel import FAMILIES
 from .keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key
-from .login import forget_family, known_families, remember_family, valid_fingerprint
+from .sshftp_login import forget_family, known_families, remember_family, valid_fingerprint
 
 #: Seconds between two messages that keep a connection through firewalls, and how many may stay unanswered.
 KEEPALIVE_SECONDS = 30

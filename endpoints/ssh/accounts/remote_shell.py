@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from . import bootstrap
-from .program import MODULE, ServerBlob
+from .packed_server import MODULE, ServerBlob
 
 #: SSH_FXP_INIT, version 3 (draft-ietf-secsh-filexfer-02, section 4), and how an answer to it begins (SSH_FXP_VERSION).
 SFTP_INIT = b"\0\0\0\5\1\0\0\0\3"

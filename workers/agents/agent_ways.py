@@ -13,9 +13,9 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import CommandError, parse_host_port
 from endpoints.gridftp.third_party.data_path import LAST_SYSTEM_PORT, DataAddress
 from transferapi.tasks.records import DIRECT, RELAYED, DataWay
-from workers.pooled_sessions import PooledSession
-from workers.session_pool import DIRECT as DIRECTLY
-from workers.session_pool import THROUGH_RELAY, SessionPool
+from workers.sessions.pool import DIRECT as DIRECTLY
+from workers.sessions.pool import THROUGH_RELAY, SessionPool
+from workers.sessions.pooled_sessions import PooledSession
 
 FROM_AGENT = DataWay(DIRECT, "The computer at the source connects to the server at the destination.")
 TO_AGENT = DataWay(DIRECT, "The computer at the destination connects to the server at the source.")

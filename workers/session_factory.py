@@ -17,23 +17,23 @@ from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.sessions.remote import RemoteSession
 from transferapi.tasks.records import AUTHENTICATED, CLEAR, ENCRYPTED, DataProtection, TaskSpec
-from workers.engine.ports import TCP, Session, Transport
 
-from .agents import ways
+from .agents import agent_ways
+from .agents.agent_ways import TO_AGENT, AgentWay, agent_way
 from .agents.entrances import RelayEntrances
 from .agents.parted_lane import PartedLane
 from .agents.reach import Reach, ReachOfAccounts, ReachOfRelay
-from .agents.ways import TO_AGENT, AgentWay, agent_way
+from .engine.ports import TCP, Session, Transport
 from .pooled_lane import PooledLane
-from .pooled_sessions import GuardedSession, PooledSession
-from .server_addresses import Place, ServerAddresses, ServersBySide
-from .session_pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool
-from .share_access_guard import ShareAccessGuard
-from .streaming import accounts
+from .sessions.pool import NOT_THE_SERVERS, THROUGH_RELAY, Address, SessionKey, SessionPool
+from .sessions.pooled_sessions import GuardedSession, PooledSession
+from .sessions.server_addresses import Place, ServerAddresses, ServersBySide
+from .sessions.share_access_guard import ShareAccessGuard
+from .sessions.trial import Trial
 from .streaming.host import TaskStreams
 from .streaming.lane import StreamedLane
-from .streaming.opening import LaneOpener, Trial, way_between
-from .streaming.way import Way
+from .streaming.opening import LaneOpener
+from .streaming.way import Way, on_trial, told, way_between
 
 #: Seconds without a reply after which a lane over UDT is lost: servers without threads accept UDT, and hang.
 UDT_STALL_TIMEOUT = 20.0
@@ -236,8 +236,8 @@ class RealSessions:
         self._pairs.add(lane)
         kind = self._trial(setup, source, destination)
         trial = kind(source, destination, self._pool) if kind else None
-        data_way = ways.told(agents, source, destination)
-        data_way = data_way or accounts.told(source, destination, self._pool, direct=True)
+        data_way = agent_ways.told(agents, source, destination)
+        data_way = data_way or told(source, destination, self._pool, direct=True)
         return PooledLane(source, destination, lane, self._pool, self.transport, setup.protection, trial, data_way)
 
     def _trial(self, setup: _LaneSetup, source: PooledSession, destination: PooledSession) -> type[Trial] | None:
@@ -246,7 +246,7 @@ class RealSessions:
             return ReachOfRelay
         if setup.agents is AgentWay.TRY_DIRECT:
             return Reach
-        if accounts.on_trial(source, destination, self._pool):
+        if on_trial(source, destination, self._pool):
             return ReachOfAccounts
         return Trial if setup.plain else None
 
@@ -275,7 +275,7 @@ class RealSessions:
     async def _accepts_for(self, agents: AgentWay, *, same: bool) -> Callable[[DataAddress], bool]:
         """The check of the listener's address. An agent's own address is for the other agent alone."""
         if agents is AgentWay.TRY_DIRECT:
-            return partial(ways.accepts, local=same)
+            return partial(agent_ways.accepts, local=same)
         if agents is AgentWay.SOURCE_CONNECTS:
             return lambda _: True  # it is our own relay that has named it
         return await self._registered(Side.SOURCE if agents is AgentWay.SOURCE_LISTENS else Side.DESTINATION)

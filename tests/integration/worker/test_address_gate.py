@@ -8,7 +8,7 @@ import pytest
 
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import Endpoint
-from workers import targets
+from workers.sessions import address_gate
 
 pytestmark = pytest.mark.django_db
 
@@ -19,11 +19,11 @@ def test_only_ssh_goes_through_a_jump_host_and_so_around_the_gate(ep1: Endpoint,
     ep1.servers.update(scheme=scheme)
     ep1.jump_host = ep2
     ep1.save()
-    assert {place.through_jump_host for place in targets.places(ep1)} == {scheme == "ssh"}
+    assert {place.through_jump_host for place in address_gate.places(ep1)} == {scheme == "ssh"}
 
 
 def test_a_place_that_is_connected_to_passes_the_gate(settings: Any) -> None:
     settings.ALLOW_TARGETS = ()
     with pytest.raises(FaultError, match=r"169\.254\.169\.254"):
-        targets.resolve("169.254.169.254", 21)
-    assert not targets.accepts(("169.254.169.254", 21))
+        address_gate.resolve("169.254.169.254", 21)
+    assert not address_gate.accepts(("169.254.169.254", 21))

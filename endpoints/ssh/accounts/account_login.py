@@ -1,7 +1,7 @@
 """Login to a host on which nothing need be installed: the scheme `ssh`.
 
 The login finds the toolkit's server (as sshftp does), or runs our own server by the account's `python3`, or finds that
-the account can do neither: then it has SFTP, which `endpoints.sftp` speaks on the same account.
+the account can do neither: then it has SFTP, which `endpoints.ssh.sftp` speaks on the same account.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, ses
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection
-from endpoints.sftp.login import begin_session
-from endpoints.sftp.session import SftpSession
-from endpoints.ssh.account import JumpHost, NoteHostKey, SshAccount, connect
+from endpoints.ssh.connection import JumpHost, NoteHostKey, SshAccount, connect
+from endpoints.ssh.sftp.login import begin_session
+from endpoints.ssh.sftp.session import SftpSession
 from identity.gsi.printable import readable
 
 from . import forwarded_data
-from .found import OWN, SFTP, TOOLKIT, AccountOffer
-from .program import ServerBlob, program
+from .offer import OWN, SFTP, TOOLKIT, AccountOffer
+from .packed_server import ServerBlob, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
 from .remote_shell import SFTP_INIT, cleaning, command
 from .server_link import ServerLink, shared_links

@@ -31,7 +31,7 @@ from identity.provider import clients, consents
 from identity.sessions import open_sessions
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.services import SshKey
-from identity.user_accounts import check_staff
+from identity.users import check_staff
 
 
 class OwnWaysError(CategorizedError):

@@ -11,7 +11,7 @@ import asyncssh
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.login import Login
-from endpoints.ssh.account import NoteHostKey, SshAccount, connect
+from endpoints.ssh.connection import NoteHostKey, SshAccount, connect
 
 from .session import SftpSession
 

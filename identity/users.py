@@ -1,6 +1,6 @@
-"""Create and change users, as staff and the operator do: mail address, full name, and whether the user is staff.
+"""Find, list, create and change users, as staff and the operator do: mail address, full name, staff or not.
 
-`identity.accounts.deactivation` deactivates users.
+`identity.administration.deactivation` deactivates users.
 
 UserAccountError
 |- UserExistsError(name)     a user of this name exists

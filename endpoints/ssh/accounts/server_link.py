@@ -19,7 +19,7 @@ from endpoints.gridftp.agent.tunnel import octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Multiplexer, TunnelChannel
 
-from .found import AccountOffer
+from .offer import AccountOffer
 from .remote_program import WINDOW, RemoteProgram
 
 #: Sessions of one link: one process of the account serves them all, and one Python has one processor.

@@ -13,7 +13,8 @@ from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import JUMP_SCHEMES
 from endpoints.sharing.access import Access
-from workers.server_addresses import Place
+
+from .server_addresses import Place
 
 
 def places(endpoint: Endpoint) -> list[Place]:
