@@ -56,7 +56,7 @@ map: venv-test ## write the pictures and tables of docs/architecture.md and the 
 	@$(PYTHON_IN_VENV) -m docs.draw
 
 agent: venv ## write waybill-connect.pyz, the agent in one file, and its SHA-256
-	@$(PYTHON_IN_VENV) -m deploy.agent waybill-connect.pyz
+	@$(PYTHON_IN_VENV) -m deploy.release.agent waybill-connect.pyz
 
 release: venv-test ## build the archives, the image and the SBOM of the newest commit into dist/, with their hashes
 	@$(PYTHON_IN_VENV) -m deploy.release $(RELEASE)
@@ -76,7 +76,7 @@ lock: venv-test ## write the lock files anew from pyproject.toml
 audit: venv ## ask the package index for holes known in what is pinned
 	@if [ -z "$${SSL_CERT_FILE:-}" ] && [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
 		export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; fi; \
-	exec $(PYTHON_IN_VENV) -m deploy.audit requirements.lock requirements-test.lock
+	exec $(PYTHON_IN_VENV) -m deploy.release.audit requirements.lock requirements-test.lock
 
 drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
 	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"

@@ -11,28 +11,28 @@ from typing import Any
 from identity.audit.origin import OPERATOR, Origin, comes_from
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from . import (
-    backup_commands,
-    check,
-    client_commands,
-    doctor_command,
-    endpoint_commands,
-    maintenance_commands,
-    oidc_commands,
-    people_commands,
-    roles,
-    saml_commands,
-    scim_commands,
-    task_commands,
-    upgrade_commands,
-    user_commands,
-)
 from .backup import nightly
+from .commands import (
+    administration,
+    backup,
+    check,
+    client,
+    doctor,
+    endpoint,
+    maintenance,
+    oidc,
+    run,
+    saml,
+    scim,
+    task,
+    upgrade,
+    user,
+)
+from .commands.up import logs, say, up
+from .commands.user import user_model
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
-from .up import logs, say, up
-from .user_commands import user_model
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         # A key can be created before there is any configuration: the configuration holds it.
         if arguments.run is run_vault_key:
             return int(arguments.run(arguments))
-        if arguments.run is doctor_command.run_doctor and (status := doctor_command.wrong_settings(arguments)):
+        if arguments.run is doctor.run_doctor and (status := doctor.wrong_settings(arguments)):
             return status
         config = load_or_exit()
         leave_root(config, arguments)
@@ -103,21 +103,21 @@ def parser() -> argparse.ArgumentParser:
     command(vault, "key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
     command(vault, "status", run_vault_status, "count what is kept, by key")
     command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
-    roles.declare(commands, command)
+    run.declare(commands, command)
     check.declare(commands, command)
-    doctor_command.declare(commands, command)
-    endpoint_commands.declare(commands, command)
-    client_commands.declare(commands, command)
-    oidc_commands.declare(commands, command)
-    user_commands.declare(commands, command, people_commands.declare_users)
-    people_commands.declare(commands, command)
-    saml_commands.declare(commands, command)
-    scim_commands.declare(commands, command)
-    task_commands.declare(commands, command)
-    backup_commands.declare(commands, command)
+    doctor.declare(commands, command)
+    endpoint.declare(commands, command)
+    client.declare(commands, command)
+    oidc.declare(commands, command)
+    user.declare(commands, command, administration.declare_users)
+    administration.declare(commands, command)
+    saml.declare(commands, command)
+    scim.declare(commands, command)
+    task.declare(commands, command)
+    backup.declare(commands, command)
     nightly.declare(commands, command)
-    upgrade_commands.declare(commands, command)
-    maintenance_commands.declare(commands, command)
+    upgrade.declare(commands, command)
+    maintenance.declare(commands, command)
     return main
 
 

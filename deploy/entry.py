@@ -10,7 +10,7 @@ def main() -> int:
     """Returns the exit status."""
     words = sys.argv[1:]
     if words[:1] == ["check"]:
-        from . import check
+        from .commands import check
 
         if not check.is_of_make_up(os.environ):
             return check.main(words[1:])

@@ -11,9 +11,9 @@ from typing import Any
 
 import asyncssh
 
-from endpoints.sftp.login import SftpLogin
-from endpoints.ssh.account import SshAccount
+from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import fingerprint_of, parse_ssh_key
+from endpoints.ssh.sftp.login import SftpLogin
 from tests.ssh_grid import key_pair
 from tests.streamed_tasks import End
 

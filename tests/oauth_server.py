@@ -21,10 +21,10 @@ from urllib.parse import urlencode, urljoin
 from deploy.endpoint.authority import Authority
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop, wait_ready
+from transferapi.config import CHECKOUT
 
 #: The identifier of a client that has a secret.
 CONFIDENTIAL = "oa4mp:/client_id/waybill"
-CHECKOUT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60
 BROWSER_SECONDS = 20
 

@@ -17,80 +17,80 @@ JOURNEYS = "tests/journeys"
 EACH_WITH_AN_INSTANCE = {"test_make_up.py", "test_vault_key.py", "test_backup.py"}
 #: Journeys that start an instance, or none, for the module.
 WITH_ANOTHER_INSTANCE = {
-    "test_box.py",
-    "test_box_activation.py",
-    "test_browser_account.py",
-    "test_browser_people.py",
-    "test_browser_providers.py",
-    "test_browser_sign_in.py",
+    "box/test_activation.py",
+    "box/test_box.py",
+    "browser/test_account.py",
+    "browser/test_people.py",
+    "browser/test_providers.py",
+    "browser/test_sign_in.py",
     "test_credentials.py",
     "test_nat.py",
     "test_traces.py",
 }
 #: Journeys of programs and browsers. They and the others are two units, each with the shared instance of its process.
-OF_CLIENTS = ("test_real_", "test_browser", "test_transfer_page")
+OF_CLIENTS = ("browser/", "clients/")
 CLIENTS = "tests/journeys of clients"
 #: Seconds of a test, roughly, by folder.
 SECONDS = {"tests/journeys": 4.0, "tests/faults": 0.4, "tests/conformance": 0.25, "tests/integration": 0.06}
 SHORT = 0.02
 #: Modules whose tests take far more or less time than their folder's do: seconds of a test.
 LONG = {
-    "tests/conformance/test_agents_in_tasks.py": 1.5,
-    "tests/conformance/test_own_server_dialogue.py": 0.05,
-    "tests/conformance/test_own_server_files.py": 0.05,
-    "tests/conformance/test_own_server_transfers.py": 0.05,
-    "tests/conformance/test_rest_activation.py": 1.0,
-    "tests/conformance/test_revocation.py": 1.2,
-    "tests/conformance/test_sftp_tasks.py": 3.0,
-    "tests/conformance/test_shares_in_tasks.py": 0.7,
-    "tests/conformance/test_ssh_accounts.py": 0.7,
-    "tests/conformance/test_ssh_endpoints.py": 1.2,
-    "tests/conformance/test_ssh_tasks.py": 3.5,
-    "tests/conformance/test_striped_servers.py": 1.0,
-    "tests/conformance/test_troubled_agents.py": 3.0,
+    "tests/conformance/gridftp/test_striped_servers.py": 1.0,
+    "tests/conformance/gsi/test_revocation.py": 1.2,
+    "tests/conformance/rest/test_activation.py": 1.0,
+    "tests/conformance/server/test_dialogue.py": 0.05,
+    "tests/conformance/server/test_files.py": 0.05,
+    "tests/conformance/server/test_transfers.py": 0.05,
+    "tests/conformance/ssh/test_accounts.py": 0.7,
+    "tests/conformance/ssh/test_endpoints.py": 1.2,
+    "tests/conformance/ssh/test_tasks.py": 3.5,
+    "tests/conformance/tasks/test_agents.py": 1.5,
+    "tests/conformance/tasks/test_sftp.py": 3.0,
+    "tests/conformance/tasks/test_shares.py": 0.7,
+    "tests/conformance/tasks/test_troubled_agents.py": 3.0,
     "tests/faults/test_data_faults.py": 3.0,
     "tests/faults/test_engine_faults.py": 3.0,
-    "tests/integration/test_backup_commands.py": 7.0,
-    "tests/integration/test_connect_program.py": 4.0,
-    "tests/integration/test_external_servers.py": 6.0,
-    "tests/integration/test_files_and_slow_clients.py": 4.0,
-    "tests/integration/test_front_server.py": 2.0,
-    "tests/integration/test_leases.py": 0.7,
-    "tests/integration/test_long_answers_to_clients.py": 2.0,
-    "tests/integration/test_maintenance.py": 2.0,
-    "tests/integration/test_paused_tasks.py": 0.6,
-    "tests/integration/test_relay_fronts.py": 3.0,
-    "tests/integration/test_rest_access.py": 0.03,
-    "tests/integration/test_rest_schemathesis.py": 0.2,
-    "tests/integration/test_roles.py": 4.0,
-    "tests/integration/test_rounds.py": 6.0,
-    "tests/integration/test_schema_version.py": 3.0,
-    "tests/integration/test_search_scopes.py": 0.6,
-    "tests/integration/test_slow_clients.py": 0.8,
-    "tests/integration/test_streams_in_gunicorn.py": 3.0,
-    "tests/integration/test_upgrade.py": 10.0,
-    "tests/integration/test_vault_rotation.py": 3.0,
-    "tests/integration/test_wide_area_network.py": 5.0,
-    "tests/integration/test_wide_area_runs.py": 10.0,
-    "tests/integration/test_work.py": 0.15,
-    "tests/journeys/test_box_activation.py": 30.0,
-    "tests/journeys/test_browser_account.py": 10.0,
-    "tests/journeys/test_browser_providers.py": 25.0,
-    "tests/journeys/test_browser_sign_in.py": 60.0,
+    "tests/integration/bench/test_wide_area_network.py": 5.0,
+    "tests/integration/bench/test_wide_area_runs.py": 10.0,
+    "tests/integration/deploy/test_backup.py": 7.0,
+    "tests/integration/deploy/test_external_servers.py": 6.0,
+    "tests/integration/deploy/test_maintenance.py": 2.0,
+    "tests/integration/deploy/test_roles.py": 4.0,
+    "tests/integration/deploy/test_schema_version.py": 3.0,
+    "tests/integration/deploy/test_upgrade.py": 10.0,
+    "tests/integration/identity/test_vault_rotation.py": 3.0,
+    "tests/integration/relay/test_connect_program.py": 4.0,
+    "tests/integration/relay/test_fronts.py": 3.0,
+    "tests/integration/rest/push/test_streams_in_gunicorn.py": 3.0,
+    "tests/integration/rest/test_access.py": 0.03,
+    "tests/integration/rest/test_schemathesis.py": 0.2,
+    "tests/integration/rest/transfer/test_search_scopes.py": 0.6,
+    "tests/integration/tasks/test_paused_tasks.py": 0.6,
+    "tests/integration/web/test_files_and_slow_clients.py": 4.0,
+    "tests/integration/web/test_front_server.py": 2.0,
+    "tests/integration/web/test_long_answers_to_clients.py": 2.0,
+    "tests/integration/web/test_slow_clients.py": 0.8,
+    "tests/integration/worker/test_leases.py": 0.7,
+    "tests/integration/worker/test_rounds.py": 6.0,
+    "tests/integration/worker/test_work.py": 0.15,
+    "tests/journeys/box/test_activation.py": 30.0,
+    "tests/journeys/browser/test_account.py": 10.0,
+    "tests/journeys/browser/test_providers.py": 25.0,
+    "tests/journeys/browser/test_sign_in.py": 60.0,
     "tests/journeys/test_credentials.py": 10.0,
     "tests/journeys/test_make_up.py": 25.0,
     "tests/journeys/test_nat.py": 12.0,
     "tests/journeys/test_vault_key.py": 40.0,
-    "tests/unit/test_engine_faults.py": 0.4,
-    "tests/unit/test_engine_run.py": 0.4,
+    "tests/unit/engine/test_faults.py": 0.4,
+    "tests/unit/engine/test_slice.py": 0.4,
 }
 
 
 def unit_of(test: str) -> str:
     """The name of the unit that this test belongs to: its module, journeys with one instance, or itself."""
     module = test.partition("::")[0]
-    folder, _, name = module.rpartition("/")
-    if folder != JOURNEYS or name in WITH_ANOTHER_INSTANCE:
+    name = module.removeprefix(f"{JOURNEYS}/")
+    if name == module or name in WITH_ANOTHER_INSTANCE:
         return module
     if name in EACH_WITH_AN_INSTANCE:
         return test
@@ -100,7 +100,8 @@ def unit_of(test: str) -> str:
 def seconds_of(unit: str, tests: int) -> float:
     """How long a unit of so many tests takes, roughly."""
     module = unit.partition("::")[0]
-    each = LONG.get(module) or SECONDS.get(module.rpartition("/")[0], SHORT)
+    folder = "/".join(module.split("/")[:2])
+    each = LONG.get(module) or SECONDS.get(folder, SHORT)
     return tests * (SECONDS[JOURNEYS] if unit in (JOURNEYS, CLIENTS) else each)
 
 

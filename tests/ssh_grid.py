@@ -22,7 +22,7 @@ from endpoints.gridftp.faults import Fault, FaultError
 from endpoints.gridftp.login import Login
 from endpoints.ssh.channel import CommandBridge
 from endpoints.ssh.keys import parse_ssh_key
-from endpoints.ssh.login import SshLogin
+from endpoints.ssh.sshftp_login import SshLogin
 from tests.grid import open_session
 from tests.waiting import eventually
 

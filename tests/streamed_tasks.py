@@ -16,9 +16,9 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.ports import Clock
 from workers.engine.slice import run_slice
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import Address, SessionKey, SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import Address, SessionKey, SessionPool
+from workers.sessions.server_addresses import Place, ServersBySide
 from workers.streaming.host import StreamingHost
 
 #: Seconds for a whole task, ours.

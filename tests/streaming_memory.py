@@ -20,9 +20,9 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 django.setup()
 
-from endpoints.sftp.login import SftpLogin  # noqa: E402
-from endpoints.ssh.account import SshAccount  # noqa: E402
+from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
+from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
 from tests.streamed_tasks import End, StreamedTask  # noqa: E402
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -59,8 +59,8 @@ def begin(sender: Any, **_: object) -> None:
     check_or_exit()
     database.watch(database.IN_BACKGROUND)
     switch.begin("worker")
-    from workers import runtime
-    from workers.rounds import Ticker
+    from . import runtime
+    from .rounds import Ticker
 
     runtime.begin(sender.concurrency, partial(_is_connected, sender))
     ticker = Ticker()
@@ -77,7 +77,7 @@ def _is_connected(worker: Any) -> bool:
 @worker_shutdown.connect
 def send_last_spans(**_: object) -> None:
     """After all slices have released their tasks; Celery has waited for those of its threads."""
-    from workers import runtime
+    from . import runtime
 
     runtime.join()
     exporting.stop()
@@ -86,6 +86,6 @@ def send_last_spans(**_: object) -> None:
 @worker_shutting_down.connect
 def yield_tasks(**_: object) -> None:
     """On SIGTERM every slice releases its task at once, for another worker to continue."""
-    from workers import runtime
+    from . import runtime
 
     runtime.stop()

@@ -18,11 +18,11 @@ from identity.vault.errors import VaultError, VaultKeyMissingError, VaultKeyNotC
 from identity.vault.store import CredentialInfo
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.worker import leases, renewal
-from workers.engine.credentials import CHECK_INTERVAL, CredentialStatus
-from workers.server_addresses import Place
-from workers.store import in_a_thread
 
-from .session_pool import Address, SessionKey
+from .engine.credentials import CHECK_INTERVAL, CredentialStatus
+from .sessions.pool import Address, SessionKey
+from .sessions.server_addresses import Place
+from .store import in_a_thread
 
 #: Seconds between two checks whether a credential lasts as long as the remaining work.
 FORESEE = 10.0

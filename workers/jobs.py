@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from workers import runtime
+from . import runtime
 
 
 @shared_task(name="workers.run")

@@ -18,13 +18,13 @@ from endpoints.gridftp.third_party.slots import (
     Transfer,
 )
 from transferapi.tasks.records import DataProtection, DataWay, FileRow
-from workers.engine.ports import TCP, Transport
 
 from .agents.parts import FilePart
 from .agents.reach import Reach
-from .pooled_sessions import PooledSession
-from .session_pool import SessionPool
-from .streaming.opening import Trial
+from .engine.ports import TCP, Transport
+from .sessions.pool import SessionPool
+from .sessions.pooled_sessions import PooledSession
+from .sessions.trial import Trial
 
 
 class PooledLane:

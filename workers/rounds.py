@@ -20,9 +20,9 @@ from transferapi.outages.log_filter import is_told
 from transferapi.tasks import maintenance
 from transferapi.tasks.upkeep import rounds, tallies, worker_processes
 from transferapi.tasks.upkeep.watch import Watch
-from workers.store import on_a_connection
 
 from . import runtime, webhook_sender
+from .store import on_a_connection
 
 log = logging.getLogger(__name__)
 

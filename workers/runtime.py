@@ -47,18 +47,18 @@ from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
-from workers.server_addresses import ServersBySide
-from workers.sessions import RealSessions
-from workers.store import PostgresTaskStore, bounds, on_a_connection
 
-from . import targets
 from .credentials import VaultCredentials
 from .engine.slice import SliceResult, run_slice
 from .engine.trace import NO_TRACE, Trace
-from .session_pool import SessionPool
-from .share_access_guard import ShareAccessGuard
+from .session_factory import RealSessions
+from .sessions import address_gate
+from .sessions.pool import SessionPool
+from .sessions.server_addresses import ServersBySide
+from .sessions.share_access_guard import ShareAccessGuard
 from .slices import trace as slice_trace
 from .slices.threads import SliceThreads
+from .store import PostgresTaskStore, bounds, on_a_connection
 from .streaming.host import StreamingHost, TaskStreams
 from .streaming.rate_share import RateShare
 
@@ -247,21 +247,21 @@ def prepare(
     sessions = RealSessions(
         spec,
         ServersBySide(
-            {side: targets.places(end.host) for side, end in ends.items()},
+            {side: address_gate.places(end.host) for side, end in ends.items()},
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
         pool,
         session_key=credential_provider.session_key,
-        resolve=targets.resolve,
-        accept_address=targets.accepts,
-        look_up=targets.look_up,
+        resolve=address_gate.resolve,
+        accept_address=address_gate.accepts,
+        look_up=address_gate.look_up,
         guards=guards,
         streams=streams,
         new_token=lambda: _relay_token(grant),
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
     store = PostgresTaskStore(
-        grant, beats, (targets.kind(ends.get(Side.SOURCE)), targets.kind(ends.get(Side.DESTINATION))), trace
+        grant, beats, (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION))), trace
     )
     slice_ = run_slice(
         spec,

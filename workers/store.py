@@ -35,8 +35,8 @@ from transferapi.tasks.records import (
 from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import (
     agent_waits,
-    history,
     leases,
+    measurements,
     pending_files,
     protection,
     scan_results,
@@ -44,8 +44,9 @@ from transferapi.tasks.worker import (
     slice_end,
     troubles,
 )
-from workers.engine.bounds import EngineBounds
-from workers.engine.trace import NO_TRACE, Trace
+
+from .engine.bounds import EngineBounds
+from .engine.trace import NO_TRACE, Trace
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class PostgresTaskStore:
         _tally(batch.faulted)
 
     async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
-        await self._call(history.add_event, NewEvent(code, description, details, is_error))
+        await self._call(measurements.add_event, NewEvent(code, description, details, is_error))
 
     async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
         await self._call(troubles.endpoint_failed, fault, retry_at, lanes=lanes)
@@ -174,7 +175,7 @@ class PostgresTaskStore:
         return await self._call(pending_files.counts)
 
     async def learn(self, knowledge: Mapping[str, object] | None, run: SliceMeasurement | None) -> None:
-        await self._call(lambda task_id, _: history.learn(task_id, knowledge, run))
+        await self._call(lambda task_id, _: measurements.learn(task_id, knowledge, run))
 
     async def finish(self) -> None:
         await self._call(slice_end.finish)

@@ -14,7 +14,8 @@ from django.utils import timezone
 from transferapi.tasks.notify import deliveries
 from transferapi.tasks.notify.deliveries import DeliveryJob
 from transferapi.tasks.tracing import task_spans
-from workers.store import on_a_connection
+
+from .store import on_a_connection
 
 log = logging.getLogger(__name__)
 

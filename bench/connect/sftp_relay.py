@@ -30,9 +30,9 @@ from bench.place import workplace  # noqa: E402
 from bench.wan.network import Host, Network  # noqa: E402
 from bench.wan.ssh import ssh_server  # noqa: E402
 from deploy.endpoint.sshd import fingerprint  # noqa: E402
-from endpoints.sftp.login import SftpLogin  # noqa: E402
-from endpoints.ssh.account import SshAccount  # noqa: E402
+from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
+from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
 from tests.streamed_tasks import End, StreamedTask, tree  # noqa: E402
 
 #: Name, number of files, octets of each.

@@ -34,7 +34,7 @@ from transferapi.config import CHECKOUT
 
 PROMOTED_AFTER, LIMIT, CONNECTIONS = 5.0, 300.0, 100
 _TOKEN = """
-from deploy.user_commands import user_model
+from deploy.commands.user import user_model
 alice = user_model().objects.create(username="alice")
 from identity import tokens
 print(tokens.issue(alice, "failover"))

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deploy.commands.user import Declare, user_model
 from deploy.stack.errors import StackError
-from deploy.user_commands import Declare, user_model
 from transferapi.config import Config
 
 #: Of a backup, of its keys (`KEYS` follows), and of a file that a killed backup has left (`.NAME.*.part`).

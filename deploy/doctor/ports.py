@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
-from deploy.check import CHECKS, MOST
+from deploy.commands.check import CHECKS, MOST
 from deploy.stack.errors import StackError
 from deploy.web.client_tls import client_context
 from transferapi.config import Config

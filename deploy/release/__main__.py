@@ -75,7 +75,7 @@ def release(commit: str, out: Path, parts: tuple[str, ...] | list[str], mirror: 
 
 def _agent(source: SourceCopy, out: Path) -> Path:
     path = out / f"waybill-connect-{source.version}.pyz"
-    run([sys.executable, "-m", "deploy.agent", path.resolve()], source.folder, source.environ)
+    run([sys.executable, "-m", "deploy.release.agent", path.resolve()], source.folder, source.environ)
     return path
 
 

@@ -1,4 +1,4 @@
-"""The programs of the roles, with their arguments: for `waybill run` (`deploy.roles`) and for `make up`."""
+"""The programs of the roles, with their arguments: for `waybill run` (`deploy.commands.run`) and for `make up`."""
 
 from __future__ import annotations
 

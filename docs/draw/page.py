@@ -24,6 +24,7 @@ PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "task moves": states.task_moves,
         "control": states.control,
         "pair": states.pair,
+        "listening": states.listening,
     },
     SHELL: {"commands": manual.commands},
     METRICS: {"metrics": metrics.table},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 from endpoints.gridftp.control import TRANSITIONS, ControlAction, ControlState
-from endpoints.gridftp.third_party import pair_states
+from endpoints.gridftp.third_party import listening_states, pair_states
 from transferapi.tasks.states import MOVES, Phase, Status
 
 _State = tuple[Status, Phase]
@@ -108,12 +109,21 @@ def control() -> str:
 
 def pair() -> str:
     """The states of a pair, without the inputs that keep the state and without LOSS."""
+    return _without_loss(pair_states.TRANSITIONS, pair_states.PairState.UNCONNECTED)
+
+
+def listening() -> str:
+    """The states of a file whose source listens, without LOSS."""
+    return _without_loss(listening_states.TRANSITIONS, listening_states.ListeningState.ASKED)
+
+
+def _without_loss(table: Mapping[Any, tuple[IntEnum, object]], first: IntEnum) -> str:
     edges = [
         (old.name, new.name, what.name)
-        for (old, what), (new, _) in pair_states.TRANSITIONS.items()
-        if old is not new and new is not pair_states.PairState.LOST
+        for (old, what), (new, _) in table.items()
+        if old is not new and what.name != "LOSS"
     ]
-    return _diagram([], [("[*]", pair_states.PairState.UNCONNECTED.name, ""), *edges])
+    return _diagram([], [("[*]", first.name, ""), *edges])
 
 
 def _diagram(declarations: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> str:

@@ -28,11 +28,11 @@ from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.ftp_tls.login import FtpTlsLogin
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
 from endpoints.models import Endpoint
-from endpoints.sftp.login import SftpLogin
-from endpoints.ssh.account import JumpHost, SshAccount
+from endpoints.ssh.accounts.account_login import AccountLogin
+from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.host_keys import note_host_key
-from endpoints.ssh.login import SshLogin
-from endpoints.ssh_accounts.account_login import AccountLogin
+from endpoints.ssh.sftp.login import SftpLogin
+from endpoints.ssh.sshftp_login import SshLogin
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from identity.vault import store as vault

@@ -13,7 +13,7 @@ import zipfile
 from importlib import metadata
 from typing import NamedTuple
 
-from endpoints.ssh_accounts.program import closure, source
+from endpoints.ssh.accounts.packed_server import closure, source
 
 NAME = "waybill-connect.pyz"
 #: Sent whole: the server finds the modules of its commands when it runs.

@@ -20,10 +20,11 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
-from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
-from endpoints.ssh.account import shown_host_key
+from endpoints.ssh.connection import shown_host_key
 from identity.models import User
 from identity.vault.errors import VaultError
+
+from .server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 
 
 def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSpec:

@@ -10,7 +10,7 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.sessions import opening
 from endpoints.sharing import access
-from endpoints.ssh_accounts.account_login import AccountLogin, remove_program
+from endpoints.ssh.accounts.account_login import AccountLogin, remove_program
 from identity.models import User
 
 

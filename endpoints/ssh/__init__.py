@@ -1,1 +1,1 @@
-"""GridFTP over ssh (sshftp): the keys, the login, and the channel to the remote command."""
+"""Servers over ssh: keys, host keys, connections, and the login to a GridFTP server (sshftp)."""

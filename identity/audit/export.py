@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 
 from identity.clock import moment
 from identity.models import AuditEvent, User
-from identity.user_accounts import check_staff
+from identity.users import check_staff
 
 from . import log
 from .log import What

@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from identity import user_accounts, user_names
+from identity import user_names, users
 from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import User
@@ -75,7 +75,7 @@ def sign_up(proven: Proven, username: str, invitation: Secret | None = None, now
     with transaction.atomic():
         if _row_of(proven) is not None:
             raise IdentityTakenError
-        full_name = proven.name[: user_accounts.MAX_FULL_NAME]
+        full_name = proven.name[: users.MAX_FULL_NAME]
         person = Applicant(username, full_name, proven.email, is_proven=proven.email_verified)
         user = rules.sign_up(person, invitation)
         _insert(user, proven, primary=True)

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from identity import user_accounts, user_names
-from identity.accounts import deactivation
+from identity import user_names, users
+from identity.administration import deactivation
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.conflicts import unless_taken
 from identity.models import Membership, User
 from identity.sign_up.rules import RESERVED
-from identity.user_accounts import DELETED, UserDetails
+from identity.users import DELETED, UserDetails
 
 from .errors import (
     ScimImmutableError,
@@ -144,7 +144,7 @@ def _added(client: ScimClient, name: str, change: UserChange) -> ScimUser:
     """Raises ScimError, UserAccountError."""
     if name.lower() in RESERVED or name.lower().startswith(DELETED):
         raise ScimInvalidError("userName", "This name is reserved.")
-    made = user_accounts.add(name, UserDetails(change.email or "", change.full_name or ""))
+    made = users.add(name, UserDetails(change.email or "", change.full_name or ""))
     return ScimUser(user=made, client=client)
 
 
@@ -164,7 +164,7 @@ def _apply(row: ScimUser, change: UserChange) -> None:
     if full_name is not None and full_name == user.get_full_name():
         full_name = None
     if email is not None or full_name is not None:
-        user_accounts.change(user, UserDetails(email, full_name))
+        users.change(user, UserDetails(email, full_name))
     if change.external_id is not None:
         if len(change.external_id) > MAX_EXTERNAL_ID or "\0" in change.external_id:
             raise ScimInvalidError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")

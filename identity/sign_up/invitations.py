@@ -14,7 +14,7 @@ from identity.audit.log import What
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import Invitation, User
-from identity.user_accounts import check_staff
+from identity.users import check_staff
 
 from . import rules
 from .errors import (

@@ -26,7 +26,7 @@ from identity.conflicts import unless_taken
 from identity.hidden import Secret
 from identity.models import Invitation, User
 from identity.signals import signed_up
-from identity.user_accounts import MAX_FULL_NAME, ONE_NAME
+from identity.users import MAX_FULL_NAME, ONE_NAME
 
 from .errors import (
     AccountExistsError,

@@ -26,9 +26,9 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.fakes.clock import EPOCH
 from workers.engine.slice import run_slice
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import SessionKey, SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import SessionKey, SessionPool
+from workers.sessions.server_addresses import Place, ServersBySide
 
 #: Seconds of the task in one of ours: backoff is not what is tried here.
 FASTER = 25.0

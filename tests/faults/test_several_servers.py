@@ -18,10 +18,10 @@ from endpoints.gridftp.server import GridFtpServer
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import SliceResult, run_slice
-from workers.pooled_sessions import PooledSession
-from workers.server_addresses import Place, ServersBySide
-from workers.session_pool import LONGEST_ABSENCE, Address, SessionPool
-from workers.sessions import RealSessions
+from workers.session_factory import RealSessions
+from workers.sessions.pool import LONGEST_ABSENCE, Address, SessionPool
+from workers.sessions.pooled_sessions import PooledSession
+from workers.sessions.server_addresses import Place, ServersBySide
 
 FILES = 1500
 FEW = 300

@@ -1,4 +1,4 @@
-"""Expected status of each user at each route: the table of `test_rest_access`. Routes without a line fail the suite.
+"""Expected status of each user at each route: the table of `rest/test_access.py`. Routes without a line fail the suite.
 
 A new route is one line in `EXPECTED`; a new kind of variable in a path (`<str:thing>`) is one line in `things_of`.
 """

@@ -27,9 +27,9 @@ import pytest
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.sample import FOLDER
 from tests.waiting import children_of, eventually, is_alive
+from transferapi.config import CHECKOUT
 
 pytestmark = pytest.mark.timeout(240)
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Waybill:

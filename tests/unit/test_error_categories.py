@@ -15,8 +15,8 @@ from endpoints.connect import errors as connect
 from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission
 from identity import certificate_subjects as subjects
-from identity import error_categories, tokens, user_accounts
-from identity.accounts import administration, deactivation
+from identity import error_categories, tokens, users
+from identity.administration import deactivation, user_account
 from identity.audit import log as audit
 from identity.error_categories import CategorizedError, Category
 from identity.federation import errors as federation
@@ -221,24 +221,24 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     *(
         (error(), 409, "Conflict", error.reason)
         for error in (
-            administration.OwnWaysError, administration.NoMailError, administration.UserInactiveError,
-            administration.MailWaitsError,
+            user_account.OwnWaysError, user_account.NoMailError, user_account.UserInactiveError,
+            user_account.MailWaitsError,
         )
     ),
     (subjects.LastSubjectError(), 409, "Conflict", subjects.LastSubjectError.reason),
-    (administration.ApplicationNotFoundError("x"), 404, "ClientError.NotFound", "No such application of this user 'x'"),
+    (user_account.ApplicationNotFoundError("x"), 404, "ClientError.NotFound", "No such application of this user 'x'"),
     (deactivation.NotDeactivatedError(), 409, "Conflict", deactivation.NotDeactivatedError.reason),
-    (user_accounts.UserExistsError("u"), 409, "Exists", "there is a user u already"),
-    (user_accounts.UserInvalidError(WHY), 400, BAD, WHY),
+    (users.UserExistsError("u"), 409, "Exists", "there is a user u already"),
+    (users.UserInvalidError(WHY), 400, BAD, WHY),
     (
         registry.StepUpRequiredError(EP, User(username="alice"), ["a.org"], 5, second_factor=True),
         403, "AuthorizationRequired",
         "This endpoint asks that you have signed in with an identity of a.org not longer than 5 minutes ago, by a "
         "passkey or by a one-time code after the password. Sign in again.",
     ),
-    (user_accounts.NotStaffError(""), 403, "PermissionDenied", user_accounts.NotStaffError.reason),
-    (user_accounts.OwnAccountError(""), 409, "Conflict", user_accounts.OwnAccountError.reason),
-    (user_accounts.UserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
+    (users.NotStaffError(""), 403, "PermissionDenied", users.NotStaffError.reason),
+    (users.OwnAccountError(""), 409, "Conflict", users.OwnAccountError.reason),
+    (users.UserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
     (scim.ScimUserNotFoundError("u"), 404, MISSING, "No such user 'u'"),
     (scim.ScimGroupNotFoundError("g"), 404, MISSING, "No such group 'g'"),
     (scim.ScimTakenError(WHY), 409, "Exists", WHY),

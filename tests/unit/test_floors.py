@@ -82,7 +82,10 @@ PURE = (
         for stem in ("replies", "commands", "control", "faults", "facts", "features", "markers", "ranges")
     ),
     "endpoints.gridftp.server.data.mode_e",
-    *(f"endpoints.gridftp.third_party.{stem}" for stem in ("pair", "pair_states", "slots", "steps", "outcomes")),
+    *(
+        f"endpoints.gridftp.third_party.{stem}"
+        for stem in ("pair", "pair_states", "listening_source", "listening_states", "slots", "steps", "outcomes")
+    ),
     *(f"identity.gsi.{stem}" for stem in ("der", "distinguished_names", "x509", "signing_policy", "name_constraints")),
     *("identity.gsi.certificate_path", "identity.gsi.host_check", "identity.gsi.name_parsing"),
 )

@@ -9,16 +9,18 @@ import pytest
 from tests import schedule
 
 TESTS = Path(__file__).resolve().parents[1]
+JOURNEYS = TESTS / "journeys"
 
 
 @pytest.mark.parametrize(
     ("test", "unit"),
     [
-        ("tests/unit/test_words.py::test_a[x::y]", "tests/unit/test_words.py"),
-        ("tests/integration/test_tls.py::test_a", "tests/integration/test_tls.py"),
+        ("tests/unit/gridftp/test_words.py::test_a[x::y]", "tests/unit/gridftp/test_words.py"),
+        ("tests/integration/web/test_tls.py::test_a", "tests/integration/web/test_tls.py"),
+        ("tests/journeys/box/test_box.py::test_a", "tests/journeys/box/test_box.py"),
         ("tests/journeys/test_sync.py::test_a", "tests/journeys"),
-        ("tests/journeys/test_real_cli.py::test_a", "tests/journeys of clients"),
-        ("tests/journeys/test_browser.py::test_a", "tests/journeys of clients"),
+        ("tests/journeys/clients/test_real_cli.py::test_a", "tests/journeys of clients"),
+        ("tests/journeys/browser/test_pages.py::test_a", "tests/journeys of clients"),
         ("tests/journeys/test_credentials.py::test_a", "tests/journeys/test_credentials.py"),
         ("tests/journeys/test_make_up.py::test_a", "tests/journeys/test_make_up.py::test_a"),
     ],
@@ -28,14 +30,16 @@ def test_the_unit_of_a_test(test: str, unit: str) -> None:
 
 
 def test_the_modules_that_are_named_exist() -> None:
-    there = {path.name for path in TESTS.rglob("test_*.py")}
+    there = {str(path.relative_to(JOURNEYS)) for path in JOURNEYS.rglob("test_*.py")}
     assert there >= schedule.WITH_ANOTHER_INSTANCE | schedule.EACH_WITH_AN_INSTANCE
     assert {name for name in schedule.LONG if not (TESTS.parent / name).is_file()} == set()
 
 
 def test_each_journey_with_an_instance_of_its_own_is_named() -> None:
     """Else the instance that the others share would be up beside it, without use."""
-    own = {path.name for path in (TESTS / "journeys").glob("test_*.py") if _has_an_instance(path.read_text())}
+    own = {
+        str(path.relative_to(JOURNEYS)) for path in JOURNEYS.rglob("test_*.py") if _has_an_instance(path.read_text())
+    }
     assert own
     assert own <= schedule.WITH_ANOTHER_INSTANCE | schedule.EACH_WITH_AN_INSTANCE
 
@@ -63,7 +67,7 @@ def test_the_longest_units_come_first_and_each_test_comes_once(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pytestconfig.option, "tx", ["popen"])
-    tests = [f"tests/unit/test_words.py::test_{number}" for number in range(30)]
+    tests = [f"tests/unit/gridftp/test_words.py::test_{number}" for number in range(30)]
     tests += ["tests/faults/test_resume.py::test_a", "tests/faults/test_resume.py::test_b"]
     tests += ["tests/journeys/test_make_up.py::test_a", "tests/journeys/test_sync.py::test_a"]
     node = Node()

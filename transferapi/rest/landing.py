@@ -20,7 +20,7 @@ from rest_framework.response import Response
 from transferapi.version import service_version
 
 from .http.base import View
-from .http.formats import LeanJSONRenderer
+from .http.content_negotiation import LeanJSONRenderer
 from .transfer import VERSION
 
 

@@ -27,8 +27,8 @@ from identity.models import User
 from identity.provider import scopes
 from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.http.base import View
+from transferapi.rest.http.content_negotiation import LeanJSONRenderer
 from transferapi.rest.http.errors import RequestTooLarge
-from transferapi.rest.http.formats import LeanJSONRenderer
 from transferapi.rest.http.trusted_proxies import address_of
 from transferapi.rest.openapi.types import NUMBER, TEXT, object_of, ref
 

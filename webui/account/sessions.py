@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from identity.accounts import deactivation
+from identity.administration import deactivation
 from identity.models import User
 from identity.sessions import open_sessions
 from identity.sessions.open_sessions import OpenSession

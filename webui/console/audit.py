@@ -13,12 +13,12 @@ from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from identity import user_accounts
+from identity import users
 from identity.audit import export
 from identity.audit.export import Selection
 from identity.error_categories import CategorizedError
 from identity.models import AuditEvent
-from identity.user_accounts import check_staff
+from identity.users import check_staff
 from transferapi.rest.http.long_answers import paced
 from transferapi.tasks.errors import RequestError
 from webui.forms import refused
@@ -111,7 +111,7 @@ def _user_id(text: str) -> uuid.UUID | None:
     """The user with this name or id; the id finds also a deleted one. Raises RequestError."""
     if not text:
         return None
-    if found := user_accounts.named(text):
+    if found := users.named(text):
         return found.pk
     try:
         return uuid.UUID(text)

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from identity.error_categories import CategorizedError
-from identity.user_accounts import check_staff
+from identity.users import check_staff
 from transferapi.rest.http.errors import meaning
 from webui.page import problem, show, user_of
 

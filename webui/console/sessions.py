@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from identity.accounts import deactivation
+from identity.administration import deactivation
 from identity.error_categories import CategorizedError
 from identity.models import User
 from identity.sessions import open_sessions

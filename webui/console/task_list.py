@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from endpoints import managed_endpoints
 from endpoints.registry import canonical_name
-from identity import user_accounts
+from identity import users
 from identity.error_categories import CategorizedError
 from identity.models import User
 from transferapi.rest.http.errors import ApiError
@@ -83,7 +83,7 @@ class AllTasksFilter:
     def filter(self) -> ManagedTaskFilter:
         """Raises RequestError where there is no such user."""
         state = STATES[self.state]
-        owner = user_accounts.named(self.owner) if self.owner else None
+        owner = users.named(self.owner) if self.owner else None
         if self.owner and owner is None:
             raise RequestError("user", _("There is no user with this name."))
         return ManagedTaskFilter(

@@ -15,10 +15,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from identity import user_accounts
-from identity.accounts import administration, deactivation
+from identity import users
+from identity.administration import deactivation, user_account
 from identity.models import User
-from identity.user_accounts import UserDetails, UserInvalidError
+from identity.users import UserDetails, UserInvalidError
 from webui.forms import change_of, question
 from webui.page import to_sign_in, user_of
 from webui.sign_in.session_start import signed_in_recently
@@ -72,7 +72,7 @@ def edit(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
     given = request.POST
     details = UserDetails(given.get("email", "").strip(), given.get("full_name", "").strip(), "staff" in given)
-    user_accounts.change(user, details, actor)
+    users.change(user, details, actor)
     return _("The user was changed.")
 
 
@@ -81,7 +81,7 @@ def edit(request: HttpRequest, ref: str) -> str:
 @_asking("unlink")
 def unlink(request: HttpRequest, ref: str, identity: uuid.UUID) -> str:
     actor, user = _whose(request, ref)
-    administration.unlink(actor, user, identity)
+    user_account.unlink(actor, user, identity)
     return _("The identity is no longer linked.")
 
 
@@ -90,7 +90,7 @@ def unlink(request: HttpRequest, ref: str, identity: uuid.UUID) -> str:
 @_asking("passkeys")
 def remove_passkeys(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
-    administration.remove_passkeys(actor, user)
+    user_account.remove_passkeys(actor, user)
     return _("The passkeys are removed.")
 
 
@@ -99,7 +99,7 @@ def remove_passkeys(request: HttpRequest, ref: str) -> str:
 @_asking("codes")
 def turn_codes_off(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
-    administration.turn_codes_off(actor, user)
+    user_account.turn_codes_off(actor, user)
     return _("One-time codes are off.")
 
 
@@ -108,7 +108,7 @@ def turn_codes_off(request: HttpRequest, ref: str) -> str:
 @_asking("recovery")
 def send_recovery(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
-    administration.send_recovery(actor, user)
+    user_account.send_recovery(actor, user)
     return _("The mail is on its way to %(address)s.") % {"address": user.email}
 
 
@@ -116,7 +116,7 @@ def send_recovery(request: HttpRequest, ref: str) -> str:
 @_asking("token")
 def revoke_token(request: HttpRequest, ref: str, token: uuid.UUID) -> str:
     actor, user = _whose(request, ref)
-    administration.revoke_token(actor, user, token)
+    user_account.revoke_token(actor, user, token)
     return _("The token is revoked.")
 
 
@@ -124,7 +124,7 @@ def revoke_token(request: HttpRequest, ref: str, token: uuid.UUID) -> str:
 @_asking("given")
 def withdraw(request: HttpRequest, ref: str, client_id: str) -> str:
     actor, user = _whose(request, ref)
-    administration.withdraw(actor, user, client_id)
+    user_account.withdraw(actor, user, client_id)
     return _("It is taken back: the program's tokens are worth nothing now.")
 
 

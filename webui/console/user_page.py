@@ -9,11 +9,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from identity.accounts import administration, deactivation
+from identity.administration import deactivation, user_account
 from identity.error_categories import CategorizedError
 from identity.models import User
 from identity.passwords import recovery
-from identity.user_accounts import MAX_FULL_NAME
+from identity.users import MAX_FULL_NAME
 from transferapi.rest.http.errors import meaning
 from webui.account.page import given_access
 from webui.page import problem, signed_in, user_of
@@ -36,7 +36,7 @@ def page(
     actor = user_of(request)
     try:
         found = deactivation.find(actor, ref)
-        seen = administration.overview(actor, found)
+        seen = user_account.overview(actor, found)
     except CategorizedError as error:
         status, _code, message = meaning(error, "")
         return problem(request, status, _("No such user") if status == 404 else _("Not permitted"), message)

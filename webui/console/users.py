@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from identity import user_accounts
-from identity.accounts import deactivation
+from identity import users as user_accounts
+from identity.administration import deactivation
 from identity.error_categories import CategorizedError
-from identity.user_accounts import MAX_FULL_NAME, UserDetails
+from identity.users import MAX_FULL_NAME, UserDetails
 from transferapi.rest.http.errors import meaning
 from webui.forms import refused
 from webui.page import problem, signed_in, user_of

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind
-from workers.pooled_sessions import PooledSession
-from workers.session_pool import THROUGH_RELAY, SessionPool
-from workers.streaming.opening import Trial
+from workers.sessions.pool import THROUGH_RELAY, SessionPool
+from workers.sessions.pooled_sessions import PooledSession
+from workers.sessions.trial import Trial
 
 #: Seconds for the first data connection between two agents.
 REACH_SECONDS = 4.0

@@ -23,7 +23,7 @@ from endpoints.sessions.remote import open_reader, open_writer
 from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.checksums import common_algorithm
-from workers.pooled_sessions import PooledSession
+from workers.sessions.pooled_sessions import PooledSession
 
 from .file_copy import FileCopy
 from .host import TaskStreams

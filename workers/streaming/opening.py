@@ -1,48 +1,19 @@
-"""Which way the files of a lane go: directly between the servers, or through this worker."""
+"""Opens the lanes whose files go through this worker, and tries whether two servers need that."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import TypeGuard
 
-from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
-from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned, FileSettled
 from transferapi.tasks.records import CLEAR, ENCRYPTED, STREAMED, DataProtection, DataWay, TaskSpec
-from workers.pooled_sessions import PooledSession
-from workers.session_pool import DIRECT, SessionPool
+from workers.sessions.pool import SessionPool
+from workers.sessions.pooled_sessions import PooledSession
 
-from .accounts import account_way, has_account, told
 from .host import StreamingHost, TaskStreams
 from .lane import StreamedLane
-from .way import Way
+from .way import has_ftp_tls, told
 
-#: Faults of a server that does not open data connections with the other one.
-_OF_DATA_CONNECTIONS = frozenset(
-    {Kind.CONNECT_FAILED, Kind.UNSUPPORTED, Kind.UNKNOWN, Kind.TIMEOUT, Kind.CONNECTION_RESET, Kind.CONNECTION_BROKEN}
-)
-#: Characters of a server's words in an event.
-MAX_WHY = 300
 NO_ENCRYPTION = "This server moves files in clear, and the task requires encryption."
-
-
-async def way_between(
-    source: PooledSession, destination: PooledSession, pool: SessionPool, *, encrypt: bool = False
-) -> Way:
-    """Servers without MODE E try MODE S once; most refuse the other one's address, and the pool remembers it."""
-    ends = source.inner, destination.inner
-    if not (isinstance(ends[0], GridFTPSession) and isinstance(ends[1], GridFTPSession)):
-        return Way.STREAM
-    if _has_ftp_tls(source) or _has_ftp_tls(destination):
-        return Way.STREAM
-    if has_account(source, destination):
-        return account_way(source, destination, pool, encrypt=encrypt)
-    if all(await asyncio.gather(ends[0].moves_blocks(), ends[1].moves_blocks())):
-        return Way.BLOCKS
-    mixed = source.inner.protected or destination.inner.protected
-    refused = pool.refuses(DIRECT, source.address, destination.address)
-    return Way.STREAM if mixed or refused else Way.PLAIN
 
 
 class LaneOpener:
@@ -85,16 +56,11 @@ def _why(source: PooledSession, destination: PooledSession) -> str:
     if ssh:
         which = "Both servers speak" if len(ssh) == 2 else f"The server of the {ssh[0]} speaks"
         return f"{which} SFTP, which has no transfers between servers."
-    if any(map(_has_ftp_tls, (source, destination))):
+    if any(map(has_ftp_tls, (source, destination))):
         return "FTP servers protect data connections with this service by TLS, and none with each other."
     if source.inner.protected or destination.inner.protected:
         return "One is a plain FTP server, and the other one accepts protected connections only."
     return "The FTP servers refuse data connections with each other."
-
-
-def _has_ftp_tls(session: PooledSession) -> bool:
-    inner = session.inner
-    return isinstance(inner, GridFTPSession) and inner.connection.data_tls is not None
 
 
 def _protection(clear: Sequence[PooledSession]) -> DataProtection:
@@ -102,38 +68,3 @@ def _protection(clear: Sequence[PooledSession]) -> DataProtection:
         return DataProtection(ENCRYPTED)
     remedy = "An SFTP server, or a GridFTP server with certificates, would protect them."
     return DataProtection(CLEAR, clear[0].side, "is a plain FTP server, and sends files in clear", remedy)
-
-
-class Trial:
-    """Whether two plain FTP servers open data connections with each other, by the first files of a lane."""
-
-    #: The way that is tried, for `SessionPool.refuse`.
-    way = DIRECT
-
-    def __init__(self, source: PooledSession, destination: PooledSession, pool: SessionPool) -> None:
-        self._addresses = source.address, destination.address
-        self._pool = pool
-        self._passed = False
-        self.failed = False
-
-    def judge(self, events: Sequence[FileEvent]) -> Sequence[FileEvent]:
-        """The events of the lane. After a failed trial files come back, to be sent through this worker."""
-        if not self._passed and any(isinstance(event, FileSettled | FileProgress) for event in events):
-            self._passed = True
-            self._pool.note_works(self.way, *self._addresses)
-        if self._passed:
-            return events
-        for event in events:
-            if _shows_failure(event):
-                self.failed = True
-                why = (event.fault.raw or event.fault.advice)[:MAX_WHY]
-                self._pool.refuse(self.way, *self._addresses, why=why)
-        return [_returned(event) for event in events] if self.failed else events
-
-
-def _shows_failure(event: FileEvent) -> TypeGuard[FileRefused]:
-    return isinstance(event, FileRefused) and event.fault.kind in _OF_DATA_CONNECTIONS
-
-
-def _returned(event: FileEvent) -> FileEvent:
-    return FileReturned(event.tag, suspect=True, begun=event.begun) if _shows_failure(event) else event

@@ -1,6 +1,6 @@
 """Our server in an account that is reached by ssh: one process, and any number of sessions on its standard streams.
 
-The service runs it with a Python that has nothing of ours (`endpoints.ssh_accounts`). Its input and output carry the
+The service runs it with a Python that has nothing of ours (`endpoints.ssh.accounts`). Its input and output carry the
 channels of a tunnel (`tunnel.octet_stream`); each is the control channel of one session. It ends with its input.
 """
 

@@ -1,7 +1,7 @@
 """The seam of streamed transfers: a file that is read, a file that is written, and the octets in memory between them.
 
 A worker that streams reads a `FileReader`, and writes to a `FileWriter`; each kind of server has one of both (SFTP:
-`endpoints/sftp/files.py`; MODE S: `mode_s.py`). Every method raises FaultError.
+`endpoints/ssh/sftp/files.py`; MODE S: `mode_s.py`). Every method raises FaultError.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ connect there for an earlier file, that file may get the octets of the later one
    connects there once, and hangs up (`Flush`). Where that takes the connection of a later file, rule 1 holds.
 3. A file whose control connection died may still be written by a process that has not noticed: it is given back as
    suspect (`pair`, rule 4).
+
+Each file is in one of the states of `listening_states`; its table has the actions of each row.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from endpoints.gridftp.replies import Reply
 
 from . import outcomes, steps
 from .data_path import DataAddress, DataPath, refusal
+from .listening_states import UNDER_WAY, ListeningAction, ListeningInput, ListeningState, transition
 from .pair import MARKER_INTERVAL
 from .pair_states import PairState
 from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
@@ -45,27 +48,34 @@ BUFFER = b"1048576"
 TUNED = b"0"
 
 
+class _File(Slot):
+    """A file under way. number: that of its PASV. wait_for: the PASV whose answer its outcome waits for (rule 1).
+
+    doubtful: another file's connection may have met its port. outcome: the event with which it is given back.
+    """
+
+    __slots__ = ("addresses", "doubtful", "number", "outcome", "state", "wait_for")
+
+    def __init__(self, transfer: Transfer, head: int, number: int) -> None:
+        super().__init__(transfer, head)
+        self.state = ListeningState.ASKED
+        self.number = number
+        self.wait_for = 0
+        self.addresses: tuple[DataAddress, ...] = ()
+        self.doubtful = False
+        self.outcome: FileRefused | FileReturned | None = None
+
+
 class _Opened(NamedTuple):
     """PASV for this file."""
 
     file: _File
 
 
-class _File:
-    """A file under way. number: that of its PASV. wait_for: the PASV whose answer its outcome waits for (rule 1)."""
+class _Removed(NamedTuple):
+    """DELE of this file."""
 
-    __slots__ = ("address", "doubtful", "flushed", "number", "slot", "wait_for")
-
-    def __init__(self, slot: Slot, number: int) -> None:
-        self.slot = slot
-        self.number = number
-        self.wait_for = 0
-        self.address: DataAddress | None = None
-        self.doubtful = self.flushed = False
-
-    @property
-    def answered(self) -> bool:
-        return self.slot.source.done and self.slot.destination.done
+    file: _File
 
 
 class ListeningSourcePair:
@@ -85,11 +95,9 @@ class ListeningSourcePair:
         self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
         self._accept_address = accept_address
         self._path = path
-        #: In the order in which the source has them.
+        #: In the order in which the source has them, until they are given back.
         self._files: list[_File] = []
         self._waiting: deque[Transfer] = deque()
-        self._renaming: deque[Slot] = deque()
-        self._cleaning: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
         self._events: list[PairEvent] = []
         #: PASV sent, and answered.
         self._asked = self._heard = 0
@@ -110,12 +118,12 @@ class ListeningSourcePair:
     @property
     def under_way(self) -> int:
         """Files given to the pair and not yet given back."""
-        return len(self._files) + len(self._waiting) + len(self._renaming) + len(self._cleaning)
+        return len(self._files) + len(self._waiting)
 
     @property
     def begun(self) -> list[object]:
         """`ThirdPartyPair.begun`."""
-        return [file.slot.transfer.tag for file in self._files if file.slot.begun]
+        return [file.transfer.tag for file in self._moving() if file.begun]
 
     def use_streams(self, parallelism: int) -> None:
         """MODE S has one stream for each file."""
@@ -150,6 +158,17 @@ class ListeningSourcePair:
         """Nothing is under way: leave the sessions as another pair expects them."""
         self._use_buffer(TUNED)
 
+    # ---- the table
+
+    def _take(self, file: _File, what: ListeningInput) -> None:
+        """One step of the table."""
+        file.state, actions = transition(file.state, what)
+        for action in actions:
+            _PERFORM[action](self, file)
+
+    def _moving(self) -> list[_File]:
+        return [file for file in self._files if file.state in UNDER_WAY]
+
     # ---- sending
 
     def _send(self, side: Side, verb: str, argument: bytes = b"", step: object = steps.REQUIRED) -> None:
@@ -165,76 +184,75 @@ class ListeningSourcePair:
             # It connects at once for each PORT that waits behind a file; an older program does not know this.
             self._send(Side.DESTINATION, "OPTS", b"PORT Ahead=1;", steps.OPTIONAL)
 
-    def _advance(self) -> None:
+    def _advance(self, _: _File | None = None) -> None:
         if self._loss:
             self._return_waiting()
             return
-        while self._waiting and not (self._files and self._same_ports >= MOST_SAME_PORTS):
+        while self._waiting and not (self._same_ports >= MOST_SAME_PORTS and self._moving()):
             self._start(self._waiting.popleft())
 
     def _start(self, transfer: Transfer) -> None:
         try:
-            slot = Slot(transfer, 0 if self._path.ours else HEAD)
+            file = _File(transfer, 0 if self._path.ours else HEAD, self._asked + 1)
         except CommandError as error:
             fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
             self._events.append(FileRefused(transfer.tag, fault, None))
             return
         self._use_buffer(BUFFER if transfer.size <= BUFFERED else TUNED)
         self._asked += 1
-        file = _File(slot, self._asked)
         self._files.append(file)
         self._send(Side.SOURCE, *self._path.listen, step=_Opened(file))
-        self._move(Side.SOURCE, slot)
+        self._move(Side.SOURCE, file)
 
     def _use_buffer(self, wanted: bytes) -> None:
         if wanted != self._buffer:
             self._buffer = wanted
             self._send(Side.SOURCE, "SBUF", wanted, steps.OPTIONAL)
 
-    def _move(self, side: Side, slot: Slot) -> None:
-        if slot.transfer.ranges:
-            self._send(side, "REST", slot.restart_argument(stream_mode=True), steps.Restart(slot))
-        line = slot.retrieve if side is Side.SOURCE else slot.store
-        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(slot))
+    def _move(self, side: Side, file: _File) -> None:
+        if file.transfer.ranges:
+            self._send(side, "REST", file.restart_argument(stream_mode=True), steps.Restart(file))
+        line = file.retrieve if side is Side.SOURCE else file.store
+        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(file))
+
+    def _connect(self, file: _File) -> None:
+        self._send(Side.DESTINATION, *self._path.connect(file.addresses))
+        self._move(Side.DESTINATION, file)
 
     # ---- replies
 
-    def _of(self, slot: Slot) -> _File:
-        return next(file for file in self._files if file.slot is slot)
-
     def _preliminary(self, side: Side, step: object, reply: Reply) -> None:
-        if not isinstance(step, steps.Move):
-            return
-        slot = step.slot
-        if reply.code in (125, 150):
-            slot.side(side).started = True
-        elif reply.code == RANGE_CODE and side is Side.DESTINATION and slot.add_marker(reply):
-            self._marker(self._of(slot))
+        match step:
+            case steps.Move(_File() as file) if reply.code in (125, 150):
+                file.side(side).started = True
+            case steps.Move(_File() as file) if reply.code == RANGE_CODE and side is Side.DESTINATION:
+                self._marker(file, reply)
 
-    def _marker(self, file: _File) -> None:
-        slot = file.slot
-        if slot.received.total < slot.transfer.size and self._surely_own(file) and (on_disk := slot.on_disk()):
-            self._events.append(FileProgress(slot.transfer.tag, on_disk))
+    def _marker(self, file: _File, reply: Reply) -> None:
+        if not file.add_marker(reply) or file.received.total >= file.transfer.size:
+            return
+        if self._surely_own(file) and (on_disk := file.on_disk()):
+            self._events.append(FileProgress(file.transfer.tag, on_disk))
 
     def _surely_own(self, file: _File) -> bool:
         """Whether the octets that have arrived are of this file: the source has listened nowhere else since."""
-        return self._heard == self._asked and not file.doubtful and file.slot.source.started
+        return self._heard == self._asked and not file.doubtful and file.source.started
 
     def _answered(self, side: Side, step: object, reply: Reply) -> None:
         match step:
             case _Opened(file):
                 self._listening(file, reply)
-            case steps.Move(slot):
-                slot.side(side).answered(reply, side)
-                self._side_done(side, self._of(slot))
-            case steps.Restart(slot):
+            case steps.Move(_File() as file):
+                file.side(side).answered(reply, side)
+                self._take(file, _ANSWER[side, file.destination.fault is not None])
+            case steps.Restart(file):
                 if reply.is_error:
-                    slot.side(side).fault = classify(reply, side)
-                    slot.restart_refused = True
-            case steps.Rename(slot):
-                self._renamed(slot, reply)
-            case steps.Remove():
-                self._events.append(self._cleaning.popleft()[1])
+                    file.side(side).fault = classify(reply, side)
+                    file.restart_refused = True
+            case steps.Rename(_File() as file):
+                self._renamed(file, reply)
+            case _Removed(file):
+                self._take(file, ListeningInput.REMOVED)
             case steps.Setup(required=True) if reply.is_error:
                 self._lose(side, replace(classify(reply, side), scope=FaultScope.SESSION))
 
@@ -249,84 +267,110 @@ class ListeningSourcePair:
             self._lose(Side.SOURCE, Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
             return
         self._heard = file.number
-        file.address = addresses[0]
+        file.addresses = addresses
         self._doubt_earlier(file)
-        self._send(Side.DESTINATION, *self._path.connect(addresses))
-        self._move(Side.DESTINATION, file.slot)
-        for waiting in list(self._files):
-            self._decide(waiting)
+        self._take(file, ListeningInput.ADDRESS)
+        for answered in [one for one in self._files if one.state is ListeningState.ANSWERED]:
+            self._judge(answered)
 
     def _doubt_earlier(self, file: _File) -> None:
         """Rule 1: another file's connection may have met the port of this one."""
-        for earlier in self._files:
-            if earlier is not file and earlier.address == file.address and not earlier.doubtful:
+        for earlier in self._moving():
+            if earlier is not file and earlier.addresses[:1] == file.addresses[:1] and not earlier.doubtful:
                 earlier.doubtful = True
                 self._same_ports += 1
 
-    def _side_done(self, side: Side, file: _File) -> None:
-        if side is Side.DESTINATION:
-            file.wait_for = self._asked
-        slot = file.slot
-        if slot.destination.fault and not slot.source.done and not file.flushed and file.address:
-            file.flushed = True
-            self._events.append(Flush(*file.address))
-        self._decide(file)
-
     # ---- settling
 
-    def _decide(self, file: _File) -> None:
+    def _count_ports(self, file: _File) -> None:
+        file.wait_for = self._asked
+
+    def _flush(self, file: _File) -> None:
+        self._events.append(Flush(*file.addresses[0]))
+
+    def _judge(self, file: _File) -> None:
         """Rule 1."""
-        if not file.answered or file.wait_for > self._heard:
+        if file.wait_for > self._heard:
             return
-        self._files.remove(file)
-        slot, tag = file.slot, file.slot.transfer.tag
         if file.doubtful:
-            slot.restart_refused = True
-        if slot.faulty:
-            self._clean_up(slot, FileRefused(tag, slot.cause, outcomes.trusted(slot)))
+            file.restart_refused = True
+        if file.faulty:
+            self._not_moved(file, FileRefused(file.transfer.tag, file.cause, outcomes.trusted(file)))
         elif file.doubtful:
-            self._clean_up(slot, FileReturned(tag, suspect=False))
-        elif slot.transfer.rename_to is None:
-            self._events.append(FileSettled(tag, slot.received.total))
+            self._not_moved(file, FileReturned(file.transfer.tag, suspect=False))
         else:
-            self._renaming.append(slot)
-            # When RNFR fails, RNTO does so too, and says why.
-            self._send(Side.DESTINATION, "RNFR", slot.transfer.write_path, steps.OPTIONAL)
-            self._send(Side.DESTINATION, "RNTO", slot.transfer.rename_to, steps.Rename(slot))
-        self._advance()
+            aside = file.transfer.rename_to is not None
+            self._take(file, ListeningInput.MOVED_ASIDE if aside else ListeningInput.MOVED)
 
-    def _renamed(self, slot: Slot, reply: Reply) -> None:
-        assert self._renaming[0] is slot
-        self._renaming.popleft()
-        tag = slot.transfer.tag
+    def _rename(self, file: _File) -> None:
+        assert file.transfer.rename_to is not None
+        # When RNFR fails, RNTO does so too, and says why.
+        self._send(Side.DESTINATION, "RNFR", file.transfer.write_path, steps.OPTIONAL)
+        self._send(Side.DESTINATION, "RNTO", file.transfer.rename_to, steps.Rename(file))
+
+    def _renamed(self, file: _File, reply: Reply) -> None:
         if reply.is_error:
-            self._clean_up(slot, FileRefused(tag, classify(reply, Side.DESTINATION), slot.on_disk() or None))
+            fault = classify(reply, Side.DESTINATION)
+            self._not_moved(file, FileRefused(file.transfer.tag, fault, file.on_disk() or None))
         else:
-            self._events.append(FileSettled(tag, slot.received.total))
+            self._take(file, ListeningInput.MOVED)
 
-    def _clean_up(self, slot: Slot, event: FileRefused | FileReturned) -> None:
+    def _not_moved(self, file: _File, outcome: FileRefused | FileReturned) -> None:
         """Leave no octets of one file under the name of another, then give the file back (`ThirdPartyPair`)."""
-        trusted = isinstance(event, FileRefused) and event.trusted
-        if trusted or not slot.destination.started or slot.transfer.part is not None:
-            self._events.append(event)
-        else:
-            self._cleaning.append((slot, event))
-            self._send(Side.DESTINATION, "DELE", slot.transfer.write_path, steps.REMOVE)
+        file.outcome = outcome
+        trusted = isinstance(outcome, FileRefused) and outcome.trusted
+        stays = trusted or not file.destination.started or file.transfer.part is not None
+        self._take(file, ListeningInput.NOT_MOVED if stays else ListeningInput.SPOILED)
+
+    def _remove(self, file: _File) -> None:
+        self._send(Side.DESTINATION, "DELE", file.transfer.write_path, _Removed(file))
+
+    def _settle(self, file: _File) -> None:
+        self._files.remove(file)
+        self._events.append(FileSettled(file.transfer.tag, file.received.total))
+
+    def _give_back(self, file: _File) -> None:
+        assert file.outcome is not None
+        self._files.remove(file)
+        self._events.append(file.outcome)
 
     # ---- when a connection is lost
 
     def _lose(self, side: Side, fault: Fault) -> None:
         self._loss = fault.at(side) if side is not Side.UNKNOWN else fault
-        for file in self._files:
+        moving = self._moving()
+        for file in moving:
             if not self._surely_own(file):
-                file.slot.restart_refused = True
-        slots = [file.slot for file in self._files]
-        self._events += outcomes.lost(self._renaming, self._cleaning, slots, self._loss)
-        self._renaming.clear()
-        self._cleaning.clear()
+                file.restart_refused = True
+        renaming = [file for file in self._files if file.state is ListeningState.RENAMING]
+        cleaning = [
+            (file, file.outcome) for file in self._files if file.state is ListeningState.CLEANING and file.outcome
+        ]
+        self._events += outcomes.lost(renaming, cleaning, moving, self._loss)
+        for file in self._files:
+            self._take(file, ListeningInput.LOSS)
         self._files.clear()
         self._return_waiting()
 
     def _return_waiting(self) -> None:
         self._events += [FileReturned(transfer.tag, suspect=False) for transfer in self._waiting]
         self._waiting.clear()
+
+
+_ANSWER = {
+    (Side.SOURCE, False): ListeningInput.SOURCE_ANSWERED,
+    (Side.SOURCE, True): ListeningInput.SOURCE_ANSWERED,
+    (Side.DESTINATION, False): ListeningInput.DESTINATION_SUCCEEDED,
+    (Side.DESTINATION, True): ListeningInput.DESTINATION_FAILED,
+}
+_PERFORM: dict[ListeningAction, Callable[[ListeningSourcePair, _File], None]] = {
+    ListeningAction.CONNECT: ListeningSourcePair._connect,
+    ListeningAction.COUNT_PORTS: ListeningSourcePair._count_ports,
+    ListeningAction.FLUSH: ListeningSourcePair._flush,
+    ListeningAction.JUDGE: ListeningSourcePair._judge,
+    ListeningAction.SETTLE: ListeningSourcePair._settle,
+    ListeningAction.RENAME: ListeningSourcePair._rename,
+    ListeningAction.REMOVE: ListeningSourcePair._remove,
+    ListeningAction.GIVE_BACK: ListeningSourcePair._give_back,
+    ListeningAction.ADVANCE: ListeningSourcePair._advance,
+}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 
+from .transitions import transition_of
+
 
 class PairState(enum.IntEnum):
     """How far the two servers are with their data channel."""
@@ -55,15 +57,6 @@ class PairAction(enum.IntEnum):
     RESUME = enum.auto()  # MODE E: use the listener's new address; MODE S: send the next file
     LOSE = enum.auto()  # rule 4: give everything back
     RETURN_WAITING = enum.auto()  # give the files back that were never sent
-
-
-class ImpossibleInputError(Exception):
-    """An input that cannot occur in this state: a defect of this service."""
-
-    def __init__(self, state: PairState, what: PairInput) -> None:
-        super().__init__(f"{what.name} in state {state.name}")
-        self.state = state
-        self.what = what
 
 
 S, I, A = PairState, PairInput, PairAction  # noqa: E741 - the table is read in columns
@@ -140,13 +133,4 @@ TRANSITIONS: dict[tuple[PairState, PairInput], tuple[PairState, tuple[PairAction
 }
 
 
-#: The rows by number, which is faster than a dictionary of pairs: five steps for each file. Both enums begin at 1.
-_ROWS = [[TRANSITIONS.get((state, what)) for what in PairInput] for state in PairState]
-
-
-def transition(state: PairState, what: PairInput) -> tuple[PairState, tuple[PairAction, ...]]:
-    """The next state and the actions. Raises ImpossibleInputError."""
-    row = _ROWS[state - 1][what - 1]
-    if row is None:
-        raise ImpossibleInputError(state, what)
-    return row
+transition = transition_of(TRANSITIONS, PairState, PairInput)

@@ -12,13 +12,13 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity import user_accounts
-from identity.accounts import deactivation
+from identity import users
+from identity.administration import deactivation
 from identity.audit import export
 from identity.audit.export import FORMATS, MAX_PAGE, Selection
 from identity.sessions import open_sessions
 from identity.sign_up import invitations
-from identity.user_accounts import UserDetails
+from identity.users import UserDetails
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth.account import AccountView
 from transferapi.rest.http.base import created, listing, result
@@ -42,13 +42,13 @@ class Users(AccountView):
         limit, offset = _number(request, "limit", 100, MAX_USERS), _number(request, "offset", 0, MAX_OFFSET)
         text = request.query_params.get("text", "")[:150]
         active = {"1": True, "0": False}.get(request.query_params.get("is_active", ""))
-        rows, total = user_accounts.listed(self.user, text, active=active, offset=offset, limit=limit)
+        rows, total = users.listed(self.user, text, active=active, offset=offset, limit=limit)
         return Response(listing("user_list", [documents.USER.document(row) for row in rows], total=total))
 
     @description.operation("Make a user, for staff", body="user", answer="user", status=201)
     def post(self, request: Request) -> Response:
         given = documents.USER_REQUEST.read(request.data)
-        row = user_accounts.add(given["username"], _details(given), self.user)
+        row = users.add(given["username"], _details(given), self.user)
         return Response(documents.USER.document(row), status=201)
 
 
@@ -61,7 +61,7 @@ class UserDetail(AccountView):
     def put(self, request: Request, identity: str) -> Response:
         given = documents.USER_CHANGE.read(request.data)
         row = deactivation.find(self.user, identity)
-        user_accounts.change(row, _details(given), self.user)
+        users.change(row, _details(given), self.user)
         return Response(documents.USER.document(row))
 
     @description.operation("Delete a deactivated user, for staff", answer="result")

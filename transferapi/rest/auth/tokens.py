@@ -15,7 +15,7 @@ from oauth2_provider.models import Application
 
 from identity.provider import clients, introspection, issue, server
 from identity.provider.server import TokenResponse
-from transferapi.rest.http import forms, rate_limit
+from transferapi.rest.http import oauth_forms, rate_limit
 from transferapi.rest.http.errors import ApiError, TooManyRequests, request_id
 from transferapi.rest.http.trusted_proxies import address_of
 
@@ -37,7 +37,7 @@ def _endpoint(answer: Callable[[Form, str], TokenResponse]) -> Callable[[HttpReq
         headers = dict(_HEADERS)
         try:
             _count(request)
-            found = answer(forms.read(request), request.headers.get("Authorization", ""))
+            found = answer(oauth_forms.read(request), request.headers.get("Authorization", ""))
         except TooManyRequests as error:
             found = TokenResponse(429, {"error": "temporarily_unavailable", "error_description": error.message})
             headers["Retry-After"] = str(error.retry_after)
@@ -79,7 +79,7 @@ def _of_client(answer: Callable[[dict[str, str], Application], TokenResponse]) -
     @sensitive_variables()
     @wraps(answer)
     def check(form: Form, authorization: str) -> TokenResponse:
-        fields = forms.single(form)
+        fields = oauth_forms.single(form)
         given = clients.credentials(authorization, fields)
         application = clients.authenticate(*given) if given else None
         return _NOT_A_CLIENT if application is None else answer(fields, application)
@@ -105,7 +105,7 @@ def revoke(form: Form, authorization: str) -> TokenResponse:
     An application that shows its secret may revoke only its own tokens.
     The answer is the same whether there was such a token (RFC 7009 section 2.2).
     """
-    fields = forms.single(form)
+    fields = oauth_forms.single(form)
     given = clients.credentials(authorization, fields)
     application = clients.authenticate(*given) if given else None
     if given and application is None:

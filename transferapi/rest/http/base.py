@@ -23,8 +23,8 @@ from identity.provider import scopes
 
 from . import long_bodies, rate_limit
 from .authentication import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
+from .content_negotiation import RENDERERS, Negotiation, TextXMLParser, XMLParser
 from .errors import TooManyRequests, request_id, resource
-from .formats import RENDERERS, Negotiation, TextXMLParser, XMLParser
 from .parsing import MAX_BODY, StrictJSONParser
 from .trusted_proxies import address_of
 

@@ -138,7 +138,7 @@ def operation(
     )
 
     def named(method: F) -> F:
-        method.body_schema = schema  # type: ignore[attr-defined]  # for `http.formats.XMLParser`
+        method.body_schema = schema  # type: ignore[attr-defined]  # for `http.content_negotiation.XMLParser`
         return describe(method)
 
     return named

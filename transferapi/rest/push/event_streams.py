@@ -24,8 +24,8 @@ from identity.hidden import Secret
 from identity.models import User
 from transferapi.rest.http.authentication import Certified
 from transferapi.rest.http.base import View
+from transferapi.rest.http.content_negotiation import LeanJSONRenderer
 from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.formats import LeanJSONRenderer
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer.tasks.views import task_id
 from transferapi.tasks import queries

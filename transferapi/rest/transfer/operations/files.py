@@ -24,8 +24,8 @@ from endpoints.files.uploads import Upload
 from endpoints.gridftp.faults import FaultError
 from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
+from transferapi.rest.http.content_negotiation import Negotiation
 from transferapi.rest.http.errors import ApiError, BadRequest
-from transferapi.rest.http.formats import Negotiation
 from transferapi.rest.openapi import description
 
 from .ranges import ByteRange, UnsatisfiableError, asked_span, sent_part, tag_of

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import LargeBodies, View, result
+from transferapi.rest.http.content_negotiation import TextXMLParser, XMLParser
 from transferapi.rest.http.errors import request_id, resource
-from transferapi.rest.http.formats import TextXMLParser, XMLParser
 from transferapi.rest.http.parsing import Document, ItemsParser
 from transferapi.rest.openapi import description
 from transferapi.tasks.models import Task

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import View
+from transferapi.rest.http.content_negotiation import LeanJSONRenderer
 from transferapi.rest.http.errors import request_id
-from transferapi.rest.http.formats import LeanJSONRenderer
 from transferapi.rest.http.parsing import StrictJSONParser
 from transferapi.rest.openapi import description
 

@@ -1,0 +1,1 @@
+"""The commands of `waybill`, one module for each (`deploy/cli.py` has the parser)."""

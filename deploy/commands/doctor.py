@@ -1,0 +1,116 @@
+"""`waybill doctor`: looks at everything that the service needs, and says what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from transferapi.config import Config, ConfigError, load
+
+from .check import running_here
+from .up import say
+from .user import Declare
+
+if TYPE_CHECKING:
+    from deploy.doctor.findings import Check, Finding
+
+_MARKS = ("ok", "warning", "ERROR")
+#: The names of the checks, in the order of the report.
+NAMES = (
+    "settings", "servers", "clock", "keys", "files", "names", "ports", "mail", "traces", "authorities", "disk",
+    "limits", "versions",
+)  # fmt: skip
+
+
+def declare(commands: Any, command: Declare) -> None:
+    """Add the command to the parser."""
+    said = command(
+        commands, "doctor", run_doctor,
+        "look at settings, keys, clocks, names, ports, mail, authorities, disks and versions, and say what to do; "
+        "status 0: all is well, 1: warnings, 2: errors",
+    )  # fmt: skip
+    said.add_argument("checks", nargs="*", type=_name, metavar="CHECK", help=f"only these: {', '.join(NAMES)}")
+    said.add_argument("--mail", default="", metavar="TO", help="also send a mail to this address")
+    said.add_argument("--json", action="store_true", help="one JSON document in place of lines")
+
+
+def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
+    """Works without a database, and says so. Returns the worst severity."""
+    config = running_here(config)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+    import django
+
+    django.setup()
+    from deploy.doctor.run import run_all
+
+    wanted = arguments.checks or NAMES
+    checks = {name: check for name, check in _checks(arguments.mail).items() if name in wanted}
+    return report(run_all(checks, config), as_json=arguments.json)
+
+
+def _checks(mail_to: str) -> dict[str, Check]:
+    from deploy.doctor import (
+        authorities,
+        disk,
+        files,
+        keys,
+        limits,
+        mail,
+        names,
+        ports,
+        servers,
+        settings,
+        traces,
+        versions,
+    )
+
+    found: tuple[Check, ...] = (
+        settings.check, servers.check, servers.clock, keys.check, files.check, names.check, ports.check,
+        partial(mail.check, to=mail_to), traces.check, authorities.check, disk.check, limits.check, versions.check,
+    )  # fmt: skip
+    return dict(zip(NAMES, found, strict=True))
+
+
+def wrong_settings(arguments: argparse.Namespace) -> int:
+    """Report the settings that cannot be read: nothing else can be looked at then. Status 0: all can."""
+    from deploy.doctor.findings import error
+
+    try:
+        load()
+    except ConfigError as failure:
+        problems = [error(one, "Correct it; docs/operate/configuration.md lists all.") for one in failure.problems]
+        return report({"settings": problems}, as_json=arguments.json)
+    return 0
+
+
+def report(found: Mapping[str, list[Finding]], *, as_json: bool) -> int:
+    """Print the findings. Returns the worst severity."""
+    worst = int(max((one.severity for all_of_one in found.values() for one in all_of_one), default=0))
+    if as_json:
+        say(json.dumps({"status": _MARKS[worst].lower(), "checks": _documents(found)}, indent=1))
+        return worst
+    for name, all_of_one in found.items():
+        for one in all_of_one:
+            say(f"{_MARKS[one.severity]:8} {name:12} {one.text}")
+            if one.do:
+                say(f"{'':22}-> {one.do}")
+    counts = [sum(one.severity == which for each in found.values() for one in each) for which in (2, 1)]
+    say(f"{counts[0]} errors, {counts[1]} warnings")
+    return worst
+
+
+def _name(text: str) -> str:
+    if text not in NAMES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(NAMES)}")
+    return text
+
+
+def _documents(found: Mapping[str, list[Finding]]) -> dict[str, list[dict[str, str]]]:
+    return {
+        name: [{"severity": one.severity.name, "text": one.text, "do": one.do} for one in each]
+        for name, each in found.items()
+    }

@@ -1,0 +1,119 @@
+"""`waybill endpoint`: endpoints of all users, for the operator: list, show, delete."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from deploy.stack.errors import StackError
+from transferapi.config import Config
+
+from .up import say
+from .user import Declare, user_model
+
+#: Rows of a listing that are read at once.
+PAGE = 500
+
+
+def declare(commands: Any, command: Declare) -> None:
+    """Add the commands of this module to the parser."""
+    endpoints = commands.add_parser("endpoint", help="endpoints of all users").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    listing = command(endpoints, "list", run_list, "show endpoints, with their unfinished tasks")
+    listing.add_argument("--owner", metavar="USER", help="only those of this user")
+    listing.add_argument("--server", metavar="HOST", help="only those with a server on this host")
+    show = command(endpoints, "show", run_show, "show one endpoint")
+    delete = command(endpoints, "delete", run_delete, "delete an endpoint and its shares; their tasks end with a fault")
+    for one in (show, delete):
+        one.add_argument("endpoint", metavar="ENDPOINT", help="an id, or OWNER#NAME")
+
+
+def run_list(config: Config, arguments: argparse.Namespace) -> int:
+    user_model()
+    from endpoints import registry
+    from identity.models import User
+
+    found = registry.existing().prefetch_related(*registry.SERVERS).order_by("owner__username", "name")
+    if arguments.owner is not None:
+        if not User.objects.filter(username=arguments.owner).exists():
+            raise StackError(f"there is no user {arguments.owner}")
+        found = found.filter(owner__username=arguments.owner)
+    if arguments.server is not None:
+        found = found.filter(servers__hostname__iexact=arguments.server).distinct()
+    count, rows = 0, found.iterator(PAGE)
+    while page := list(islice(rows, PAGE)):
+        count += len(page)
+        tasks = _tasks(page)
+        for endpoint in page:
+            words = (str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), tasks[endpoint.pk])
+            say("  ".join(words))
+    say(f"{count} endpoints")
+    return 0
+
+
+def run_show(config: Config, arguments: argparse.Namespace) -> int:
+    user_model()
+    from endpoints import registry
+
+    endpoint = _found(arguments.endpoint)
+    for name, value in (
+        ("endpoint", endpoint.pk),
+        ("name", registry.canonical_name(endpoint)),
+        ("display name", endpoint.display_name),
+        ("contact", " ".join(filter(None, (endpoint.contact_email, endpoint.contact_info)))),
+        ("kind", _kind(endpoint)),
+        ("seen by", "all users" if endpoint.public else "its owner, and those with a role or a rule"),
+        ("servers", ", ".join(registry.server_uri(one) for one in endpoint.servers.all())),
+        ("data hosts", ", ".join(endpoint.data_hosts)),
+        ("shares", registry.existing().filter(host=endpoint.pk).count() or None),
+        ("created", f"{endpoint.created_at:%Y-%m-%d %H:%M:%SZ}"),
+        ("tasks", _tasks([endpoint])[endpoint.pk]),
+    ):
+        if value not in (None, ""):
+            say(f"{name:12} {value}")
+    return 0
+
+
+def run_delete(config: Config, arguments: argparse.Namespace) -> int:
+    user_model()
+    from endpoints import registry
+
+    endpoint = _found(arguments.endpoint)
+    deleted = registry.delete_existing(endpoint)
+    say(f"{endpoint.pk}  {registry.canonical_name(endpoint)}  deleted, with {deleted.shares} shares")
+    return 0
+
+
+def _found(ref: str) -> Any:
+    from endpoints import registry
+    from endpoints.errors import EndpointNotFoundError
+
+    try:
+        return registry.find(ref)
+    except EndpointNotFoundError:
+        raise StackError(f"there is no endpoint {ref}: give its id, or OWNER#NAME") from None
+
+
+def _kind(endpoint: Any) -> str:
+    from endpoints.registry import canonical_name, server_uri
+
+    if endpoint.host is not None:
+        return f"a share of {endpoint.host_path} on {canonical_name(endpoint.host)}"
+    if endpoint.personal:
+        return "a computer with an agent"
+    servers = list(endpoint.servers.all())
+    return f"{len(servers)} servers, the first {server_uri(servers[0])}" if servers else "no servers"
+
+
+def _tasks(endpoints: Sequence[Any]) -> dict[uuid.UUID, str]:
+    """The unfinished tasks of each endpoint by phase, in words."""
+    from transferapi.tasks.managers import endpoint_health
+
+    words: dict[uuid.UUID, list[str]] = {endpoint.pk: [] for endpoint in endpoints}
+    for (place, phase), number in sorted(endpoint_health.unfinished(list(words)).items()):
+        words[place].append(f"{number} {phase}")
+    return {place: ", ".join(found) or "no unfinished tasks" for place, found in words.items()}

@@ -1,0 +1,303 @@
+"""The commands of `waybill` about users: accounts, passwords, tokens, certificates, applications and ssh keys."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from deploy.stack.embedded import use_embedded_stack
+from deploy.stack.errors import StackError
+from transferapi.config import Config
+
+from .up import say
+
+
+class Declare(Protocol):
+    """Adds a command to a parser."""
+
+    def __call__(self, parent: Any, name: str, run: object, meaning: str, /) -> argparse.ArgumentParser: ...
+
+
+def declare(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
+    """Add the commands of this module to the parser. more: adds others below `waybill user`."""
+    _declare_users(commands, command, more)
+    password = command(commands, "password", run_password, "give a user a password for the pages")
+    password.add_argument("name")
+    password.add_argument(
+        "--generate", action="store_true", help="generate and print a password instead of asking for one"
+    )
+    certificate = command(commands, "certificate", run_certificate, "let a certificate subject sign in as a user")
+    certificate.add_argument("name")
+    certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
+    command(commands, "token", run_token, "make an API token and print it").add_argument("name")
+    _declare_keys(commands, command)
+
+
+def _declare_users(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
+    users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
+    for name, run, meaning in (
+        ("add", run_user_add, "make a user"),
+        ("set", run_user_set, "change the details of a user; an empty text removes one"),
+    ):
+        said = command(users, name, run, meaning)
+        said.add_argument("name")
+        said.add_argument("--email", metavar="ADDRESS", help="the address for mails about the user's tasks")
+        said.add_argument("--full-name", metavar="TEXT", help="the full name that others see")
+        said.add_argument("--active", choices=("yes", "no"), help="no: the user cannot sign in by any way")
+        said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")
+    more(users, command)
+    codes = command(users, "no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
+    codes.add_argument("name")
+    passkeys = command(users, "no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
+    passkeys.add_argument("name")
+
+
+def _declare_keys(commands: Any, command: Declare) -> None:
+    keys = commands.add_parser("key", help="ssh keys of users").add_subparsers(required=True, metavar="COMMAND")
+    add = command(keys, "add", run_key_add, "let a user sign in to the ssh shell by a public key")
+    add.add_argument("name", metavar="USER")
+    add.add_argument("file", metavar="FILE", help="such as ~/.ssh/id_ed25519.pub; - for the standard input")
+    add.add_argument("--label", default="", metavar="TEXT", help="name of the key; default: its comment")
+    add.add_argument("--expires", metavar="TIME", help="a number of days (30d), or a date (2027-01-31)")
+    add.add_argument("--commands", metavar="NAME,...", help="the only commands of the shell that it may run")
+    add.add_argument("--endpoints", metavar="ENDPOINT,...", help="the only endpoints that it reaches")
+    command(keys, "list", run_key_list, "show the ssh keys of a user").add_argument("name", metavar="USER")
+    remove = command(keys, "remove", run_key_remove, "remove this ssh key of a user")
+    remove.add_argument("name", metavar="USER")
+    remove.add_argument("fingerprint", metavar="FINGERPRINT", help="as `waybill key list` shows it: SHA256:...")
+
+
+def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
+    user_model()
+    from identity import users
+    from identity.administration import deactivation
+
+    try:
+        user = users.add(arguments.name, _said(arguments))
+        if arguments.active == "no":
+            deactivation.deactivate(None, user)
+    except users.UserExistsError as error:
+        raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
+    except users.UserAccountError as error:
+        raise StackError(error.reason) from None
+    say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
+    return 0
+
+
+def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity import users
+    from identity.administration import deactivation
+
+    said = _said(arguments)
+    if said == users.UserDetails() and arguments.active is None:
+        raise StackError("nothing was said: give --email, --full-name, --active or --staff")
+    try:
+        if said != users.UserDetails():
+            users.change(user, said)
+        if arguments.active is not None:
+            user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
+    except users.UserAccountError as error:
+        raise StackError(error.reason) from None
+    known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
+    say(f"{user.username}: {', '.join(filter(None, known))}")
+    return 0
+
+
+def _said(arguments: argparse.Namespace) -> Any:
+    from identity import users
+
+    staff = None if arguments.staff is None else arguments.staff == "yes"
+    return users.UserDetails(arguments.email, arguments.full_name, staff)
+
+
+def run_token(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity import tokens
+
+    say(tokens.issue(user, "waybill token"))
+    return 0
+
+
+def run_password(config: Config, arguments: argparse.Namespace) -> int:
+    """Set a password; other sessions of the user end."""
+    user = user_of(arguments.name)
+    from identity import password_sign_in
+    from identity.hidden import Secret
+
+    new = password_sign_in.random_password() if arguments.generate else Secret(_asked_for_password())
+    try:
+        password_sign_in.set_password(user, new)
+    except password_sign_in.PasswordRefusedError as error:
+        raise StackError(error.reason) from None
+    say(new.value if arguments.generate else f"{user.username} has a new password.")
+    return 0
+
+
+def _asked_for_password() -> str:
+    """The password: asked twice on a terminal, else a line of the standard input."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    new = getpass.getpass("New password: ")
+    if getpass.getpass("The same again: ") != new:
+        raise StackError("the two were not the same")
+    return new
+
+
+def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity import certificate_subjects
+    from identity.gsi.name_parsing import BadNameError, normalized_slash_name
+
+    try:
+        subject = normalized_slash_name(arguments.subject)
+        certificate_subjects.add(user, subject, "by the operator", proven=[subject])
+    except (BadNameError, certificate_subjects.SubjectInvalidError) as error:
+        raise StackError(error.reason) from None
+    except certificate_subjects.SubjectTakenError:
+        raise StackError(f"{subject} is registered already") from None
+    except certificate_subjects.TooManySubjectsError as error:
+        raise StackError(f"a user has at most {error.limit} subjects") from None
+    say(f"{subject} signs in as {user.username}.")
+    return 0
+
+
+def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
+    """The user signs in by password alone, and may enrol again."""
+    user = user_of(arguments.name)
+    from identity.administration import user_account
+
+    were_on = user_account.turn_codes_off(None, user)
+    say(f"{user.username} signs in without one-time codes{'.' if were_on else ', as before.'}")
+    return 0
+
+
+def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> int:
+    """The user signs in by password, and by one-time codes where they are on."""
+    user = user_of(arguments.name)
+    from identity.administration import user_account
+
+    say(f"{user.username} has no passkeys now; {user_account.remove_passkeys(None, user)} removed.")
+    return 0
+
+
+def run_key_add(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.error_categories import CategorizedError
+    from identity.ssh_keys import services as ssh_keys
+    from identity.ssh_keys.errors import KeyInvalidError
+    from identity.ssh_keys.restrictions import checked
+
+    text = _key_text(arguments.file)
+    try:
+        restrictions = checked(_listed(arguments.commands), _endpoints(user, arguments.endpoints))
+        key = ssh_keys.add(user, text, arguments.label, restrictions, _expiry(arguments.expires))
+    except KeyInvalidError as error:
+        raise StackError(f"{arguments.file}: {error.reason}") from None
+    except CategorizedError as error:
+        raise StackError(error.message) from None
+    say(f"{key.fingerprint} signs in as {user.username}.")
+    return 0
+
+
+def run_key_list(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.ssh_keys import services as ssh_keys
+
+    for key in ssh_keys.list_of(user):
+        limits = key.restrictions
+        facts = [
+            *([f"expires {key.expires_at:%Y-%m-%d %H:%M:%SZ}"] if key.expires_at else []),
+            *([f"commands {','.join(sorted(limits.commands))}"] if limits.commands is not None else []),
+            *([f"endpoints {','.join(sorted(map(str, limits.endpoints)))}"] if limits.endpoints is not None else []),
+        ]
+        used = f"{key.last_used_at:%Y-%m-%d %H:%M:%SZ}" if key.last_used_at else "never"
+        say("  ".join([key.fingerprint, key.algorithm, f"used {used}", *facts, key.label]).rstrip())
+    return 0
+
+
+def run_key_remove(config: Config, arguments: argparse.Namespace) -> int:
+    user = user_of(arguments.name)
+    from identity.ssh_keys import services as ssh_keys
+    from identity.ssh_keys.errors import KeyNotFoundError
+
+    try:
+        key = ssh_keys.remove(user, arguments.fingerprint)
+    except KeyNotFoundError:
+        raise StackError(f"{user.username} has no key {arguments.fingerprint!r}: see `waybill key list`") from None
+    say(f"{key.fingerprint} signs in as {user.username} no more.")
+    return 0
+
+
+def _key_text(name: str) -> str:
+    """The text of a file, or of the standard input for "-". A larger one is cut, and refused as too large."""
+    from identity.ssh_keys.public_keys import MAX_OCTETS
+
+    if name == "-":
+        return sys.stdin.read(MAX_OCTETS + 1)
+    with Path(name).open("rb") as file:
+        return file.read(MAX_OCTETS + 1).decode("utf-8", "replace")
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [part for part in text.replace(",", " ").split() if part]
+
+
+def _endpoints(user: Any, text: str | None) -> list[str] | None:
+    """The UUIDs of the endpoints, which may be given by name too. Raises EndpointNotFoundError, NotPermittedError."""
+    from endpoints import registry
+    from endpoints.permissions import Permission
+
+    given = _listed(text)
+    return None if given is None else [str(registry.resolve(user, ref, Permission.VIEW).pk) for ref in given]
+
+
+def _expiry(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        if text.endswith("d"):
+            return datetime.now(UTC) + timedelta(days=int(text[:-1]))
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise StackError("--expires: give a number of days such as 30d, or a date such as 2027-01-31") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def user_of(name: str) -> Any:
+    """Raises StackError when there is none."""
+    user_model()
+    from identity import users
+
+    user = users.named(name)
+    if user is None:
+        raise StackError(f"there is no user {name!r}: `waybill user add {name}` makes one")
+    return user
+
+
+def user_model() -> Any:
+    """Django's user model, after the database answers. Raises StackError when it does not."""
+    use_embedded_stack()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+    import django
+    from django.db import DatabaseError, connection
+
+    django.setup()
+    from transferapi import schema_version
+
+    try:
+        connection.ensure_connection()
+        schema_version.check()
+    except DatabaseError:
+        raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
+    except schema_version.WrongSchemaError as error:
+        raise StackError(str(error)) from None
+    from identity.models import User
+
+    return User

@@ -1,0 +1,165 @@
+"""Find, list, create and change users, as staff and the operator do: mail address, full name, staff or not.
+
+`identity.administration.deactivation` deactivates users.
+
+UserAccountError
+|- UserExistsError(name)     a user of this name exists
+|- UserInvalidError(reason)  the name or the address is not valid
+|- NotStaffError()           only staff may do this
+|- OwnAccountError()         staff do not deactivate themselves
+|- UserNotFoundError(ref)    there is no such user
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q
+
+from . import user_names
+from .audit import log as audit
+from .audit.log import What
+from .conflicts import unless_taken
+from .error_categories import CategorizedError, Category, NotFoundError
+from .models import RecoveryLink, User
+
+#: The beginning of the name of a deleted user.
+DELETED = "deleted-"
+#: Characters of a full name.
+MAX_FULL_NAME = 150
+#: The constraint on user names.
+ONE_NAME = "identity_user_username_key"
+
+
+class UserAccountError(Exception):
+    """The root of this tree. `reason` is a sentence for people."""
+
+    reason = ""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class UserExistsError(UserAccountError, CategorizedError):
+    category = Category.EXISTS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.reason = f"there is a user {name} already"
+
+
+class UserInvalidError(UserAccountError, CategorizedError):
+    category = Category.INVALID
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NotStaffError(UserAccountError, CategorizedError):
+    category = Category.PERMISSION_DENIED
+    reason = "Only those who run this service may do this."
+
+
+class OwnAccountError(UserAccountError, CategorizedError):
+    category = Category.CONFLICT
+    reason = "You cannot deactivate yourself."
+
+
+class UserNotFoundError(UserAccountError, NotFoundError):
+    kind = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class UserDetails:
+    """Changes to a user. None: leave as it is. An empty address or name removes the present one."""
+
+    email: str | None = None
+    full_name: str | None = None
+    staff: bool | None = None
+
+
+def add(username: str, details: UserDetails, actor: User | None = None) -> User:
+    """Create a user without a password. A name in our own domain is the name before the @.
+
+    actor: staff, or None for the operator. Raises UserAccountError.
+    """
+    check_staff(actor)
+    username = user_names.local(username)
+    if User.objects.filter(username=username).exists():
+        raise UserExistsError(username)
+    user = User(username=username)
+    user.set_unusable_password()
+    _fill(user, details)
+    with unless_taken(ONE_NAME, UserExistsError(username)):
+        user.save(force_insert=True)
+        audit.record(What.USER_ADDED, user, _facts(details), actor=actor)
+    return user
+
+
+def change(user: User, details: UserDetails, actor: User | None = None) -> None:
+    """Change a user. actor: staff, or None for the operator. Raises NotStaffError, UserInvalidError.
+
+    With the address change the links for a new password that went to the old one: that mailbox may be in other hands.
+    """
+    check_staff(actor)
+    former = user.email
+    _fill(user, details)
+    with transaction.atomic():
+        if user.email != former:
+            RecoveryLink.objects.filter(user=user).delete()
+        user.save(update_fields=["email", "first_name", "last_name", "is_staff"])
+        audit.record(What.USER_CHANGED, user, _facts(details), actor=actor)
+
+
+def named(username: str) -> User | None:
+    """The user with this name, in either form, also one who is not active."""
+    return User.objects.filter(username=user_names.canonical(username)).first() if "\0" not in username else None
+
+
+# ---- for staff
+
+
+def listed(
+    reader: User | None, text: str = "", *, active: bool | None = None, offset: int = 0, limit: int = 50
+) -> tuple[list[User], int]:
+    """Users by name, and the number of all that match. text: a part of the name, the full name or the address.
+
+    Raises NotStaffError.
+    """
+    check_staff(reader)
+    text = text.replace("\0", "")
+    matches = Q(username__icontains=text) | Q(first_name__icontains=text) | Q(email__icontains=text)
+    found = User.objects.filter(matches) if text else User.objects.all()
+    found = found.exclude(username__startswith=DELETED)
+    found = found if active is None else found.filter(is_active=active)
+    return list(found.order_by("username")[offset : offset + limit]), found.count()
+
+
+def check_staff(user: User | None) -> None:
+    """None: the operator, on the machine of the service. Raises NotStaffError."""
+    if user is not None and not (user.is_staff and user.is_active):
+        raise NotStaffError
+
+
+def _facts(details: UserDetails) -> audit.Facts:
+    """The names of what was changed, and the value of the right that was given or taken."""
+    changed = [name for name in ("email", "full_name") if getattr(details, name) is not None]
+    return {"changed": " ".join(changed), "staff": details.staff}
+
+
+def _fill(user: User, details: UserDetails) -> None:
+    if details.email is not None:
+        user.email = details.email
+    if details.full_name is not None:
+        if len(details.full_name) > MAX_FULL_NAME or not details.full_name.isprintable():
+            raise UserInvalidError(f"A name is at most {MAX_FULL_NAME} characters that can be printed.")
+        user.first_name, user.last_name = details.full_name, ""
+    if details.staff is not None:
+        user.is_staff = details.staff
+    try:
+        user.full_clean(exclude={"password"})
+    except ValidationError as error:
+        raise UserInvalidError(" ".join(error.messages)) from None

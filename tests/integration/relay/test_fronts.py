@@ -1,0 +1,251 @@
+"""The ways of an agent to the relay: our web server with and without TLS, nginx, and a proxy that the laptop needs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.toolkit import free_port
+from deploy.stack.postgres import Postgres
+from deploy.stack.redis import Redis
+from endpoints.connect import dial
+from endpoints.gridftp.agent.keys import AgentIdentity
+from endpoints.gridftp.agent.tunnel import service as ways
+from endpoints.gridftp.agent.tunnel.service import ServiceAddress, ServiceError
+from endpoints.models import Endpoint
+from identity.models import User
+from tests.front_server import Nginx, installed
+from tests.integration.web.web_server import web_server
+from tests.relay_server import HOST, RelayServer, agent, make_identity, relay_server
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def relay(transactional_db: None, redis_server: Redis, settings: Any) -> Iterator[RelayServer]:
+    with relay_server(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def laptop(alice: User) -> tuple[Endpoint, AgentIdentity]:
+    return make_identity(alice, "laptop")
+
+
+def echo(control: socket.socket) -> None:
+    def run() -> None:
+        with control:
+            while data := control.recv(65536):
+                control.sendall(data)
+
+    threading.Thread(target=run, name="echo", daemon=True).start()
+
+
+def carries(endpoint: Endpoint) -> bool:
+    """Whether a megabyte comes back through a control channel."""
+    sent = os.urandom(1 << 20)
+    with asyncio.run(dial.open_control(endpoint.pk)) as sock:
+        sock.settimeout(20)
+        sender = threading.Thread(target=send_all, args=(sock, sent))
+        sender.start()
+        received = b"".join(iter(lambda: sock.recv(65536), b""))
+        sender.join()
+    return received == sent
+
+
+def send_all(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(data)
+    sock.shutdown(socket.SHUT_WR)
+
+
+def test_our_web_server_and_nginx_pass_agents_on(
+    relay: RelayServer,
+    laptop: tuple[Endpoint, AgentIdentity],
+    postgres: Postgres,
+    redis_server: Redis,
+    tmp_path: Path,
+) -> None:
+    endpoint, identity = laptop
+    with ExitStack() as running:
+        port = running.enter_context(
+            web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address))
+        )
+        with agent(ServiceAddress(f"http://{HOST}:{port}"), identity, echo):
+            assert carries(endpoint)
+            assert relay.look(lambda found: [tunnel.address for tunnel in found.tunnels.values()]) == [HOST]
+        assert installed(), "tests/install-nginx.sh"
+        front = Nginx.of_the_product(
+            free_port(),
+            FRONT_MODE="http",
+            FRONT_SECRET="",
+            REQUEST_SECONDS="60",
+            WEB=f"{HOST}:{port}",
+            RELAY=str(relay.relay.address),
+        )
+        running.enter_context(front)
+        with agent(ServiceAddress(f"http://{HOST}:{front.port}"), identity, echo):
+            assert carries(endpoint)
+
+
+def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
+    relay: RelayServer,
+    laptop: tuple[Endpoint, AgentIdentity],
+    postgres: Postgres,
+    redis_server: Redis,
+    authority: Authority,
+    host_of: Callable[[Authority], CertificateFiles],
+    tmp_path: Path,
+) -> None:
+    endpoint, identity = laptop
+    host = host_of(authority)
+    environ = {"WAYBILL_TLS_CERTIFICATE": str(host.certificate), "WAYBILL_TLS_KEY": str(host.key)}
+    environ["WAYBILL_CERTIFICATES"] = str(authority.certificates)
+    with web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address), **environ) as port:
+        url = f"https://{HOST}:{port}"
+        with agent(ServiceAddress(url, ways.pins_of(host.certificate)), identity, echo):
+            assert carries(endpoint)
+        with agent(ServiceAddress(url, ("0" * 64,)), identity, connected=False) as deceived:
+            eventually(lambda: "another certificate" in deceived.status)
+        with agent(ServiceAddress(url), identity, connected=False) as strict:
+            eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in strict.status)
+
+
+def test_without_a_relay_the_web_server_says_when_to_come_back(
+    transactional_db: None, postgres: Postgres, redis_server: Redis, tmp_path: Path, alice: User
+) -> None:
+    _, identity = make_identity(alice, "laptop")
+    with (
+        web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=f"unix:{tmp_path}/none") as port,
+        agent(ServiceAddress(f"http://{HOST}:{port}"), identity, connected=False) as running,
+    ):
+        eventually(lambda: "503" in running.status)
+
+
+# ---- a proxy
+
+
+@contextmanager
+def http_proxy(answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> Iterator[tuple[int, list[bytes]]]:
+    """Answers CONNECT; gives its port and the heads that it has received."""
+    heads: list[bytes] = []
+    with socket.create_server((HOST, 0)) as listener:
+
+        def run() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                heads.append(sock.recv(65536))
+                sock.sendall(answer + b"rest")
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield listener.getsockname()[1], heads
+        thread.join(10)
+
+
+def test_an_agent_goes_through_the_proxy_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_proxy() as (port, heads):
+        monkeypatch.setenv("https_proxy", f"http://me:s%40cret@{HOST}:{port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with ways.open_tcp(ServiceAddress("https://waybill.example.org"), 5) as sock:
+            # Not one octet of the service is lost.
+            assert sock.recv(100) == b"rest"
+    assert heads[0].startswith(b"CONNECT waybill.example.org:443 HTTP/1.1\r\nHost: waybill.example.org:443\r\n")
+    assert b"Proxy-Authorization: Basic bWU6c0BjcmV0\r\n" in heads[0]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", b"220 ftp\r\n", b""])
+def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    with http_proxy(answer or b"x" * 20000) as (port, _):
+        monkeypatch.setenv("https_proxy", f"{HOST}:{port}")
+        with pytest.raises(ServiceError, match="the proxy"):
+            ways.open_tcp(ServiceAddress("https://waybill.example.org"), 5)
+
+
+@contextmanager
+def secure_proxy(host: CertificateFiles) -> Iterator[int]:
+    """A proxy behind TLS, which joins its client with a service that speaks TLS too and sends back what it gets."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(host.certificate, host.key)
+    service = socket.create_server((HOST, 0))
+
+    def serve() -> None:
+        with suppress(OSError), context.wrap_socket(service.accept()[0], server_side=True) as inner:
+            while data := inner.recv(65536):
+                inner.sendall(data)
+
+    async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"CONNECT waybill.example.org:443 ")
+        inner, to_inner = await asyncio.open_connection(HOST, service.getsockname()[1])
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+                await target.drain()
+            target.close()
+
+        with suppress(OSError):
+            await asyncio.gather(copy(reader, to_inner), copy(inner, writer))
+
+    loop = asyncio.new_event_loop()
+    threads = [threading.Thread(target=serve), threading.Thread(target=loop.run_forever)]
+    for thread in threads:
+        thread.start()
+    begun = asyncio.run_coroutine_threadsafe(asyncio.start_server(joined, HOST, 0, ssl=context), loop)
+    proxy = begun.result(10)
+    try:
+        yield proxy.sockets[0].getsockname()[1]
+    finally:
+        service.close()
+        loop.call_soon_threadsafe(proxy.close)
+        threads[0].join(10)
+        loop.call_soon_threadsafe(loop.stop)
+        threads[1].join(10)
+        loop.close()
+
+
+def test_a_proxy_is_reached_by_tls_and_the_tls_of_the_service_runs_inside(
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, host_of: Callable[[Authority], CertificateFiles]
+) -> None:
+    host = host_of(authority)
+    address = ServiceAddress("https://waybill.example.org", ways.pins_of(host.certificate))
+    sent = os.urandom(3 << 20)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with secure_proxy(host) as port:
+        monkeypatch.setenv("https_proxy", f"https://{HOST}:{port}")
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            ways.connect(address, 10)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_certificate))
+        with ways.connect(address, 10) as sock:
+            received = b""
+            while len(received) < len(sent):
+                sock.sendall(sent[len(received) : len(received) + 150_000])
+                wanted = min(len(received) + 150_000, len(sent))
+                while len(received) < wanted:
+                    received += sock.recv(65536)
+    assert received == sent
+    eventually(lambda: not any(thread.name == "proxy-tls" for thread in threading.enumerate()))
+
+
+def test_a_proxy_of_another_sort_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", f"socks5://{HOST}:1080")
+    with pytest.raises(ServiceError, match="http:// or https://"):
+        ways.open_tcp(ServiceAddress("https://waybill.example.org"), 5)
+
+
+def test_without_tls_only_this_machine_is_a_service() -> None:
+    with pytest.raises(ServiceError, match="no https address"):
+        ways.open_tcp(ServiceAddress("http://192.0.2.1:8000"), 5)

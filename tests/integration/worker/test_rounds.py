@@ -1,0 +1,146 @@
+"""Periodic jobs: any worker does them, and no particular worker or other process is needed for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from deploy.stack.child import spawn
+from deploy.stack.redis import Redis
+from endpoints import registry
+from endpoints.models import Endpoint
+from endpoints.registry import ServerSpec
+from identity.models import User
+from tests.integration.cast import all_at_once, make_user, submit
+from tests.waiting import eventually
+from transferapi.config import CHECKOUT
+from transferapi.tasks.models import Event, Lease, Round, Task
+from transferapi.tasks.upkeep import rounds
+from transferapi.tasks.worker import leases
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def put_off(seconds: float) -> None:
+    """Move the times of the next rounds by this number of seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tasks_round SET next_at = next_at + make_interval(secs => %s)", [seconds])
+
+
+def test_of_many_workers_that_look_at_one_time_one_does_a_round() -> None:
+    wanted = {"sweep": 600.0, "tidy": 600.0}
+    rounds.claim({"other": 600.0})
+    for _ in range(2):
+        claimed = all_at_once([lambda: rounds.claim(wanted)] * 8)
+        # A worker skips a row that another one has locked: at worst the job is claimed at the next look.
+        counted = Counter(name for names in [*claimed, rounds.claim(wanted)] for name in names)
+        assert counted == {"sweep": 1, "tidy": 1}
+        assert rounds.claim(wanted) == []
+        put_off(-601)
+    assert rounds.claim({"other": 600.0}) == ["other"]
+
+
+def test_a_clock_that_was_put_back_stops_no_round() -> None:
+    rounds.claim({"sweep": 2.0})
+    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
+    put_off(3600)
+    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
+    assert rounds.claim({"sweep": 2.0}) == []
+
+
+# ---- two real workers
+
+
+@pytest.fixture
+def worker(database_url: str, redis_server: Redis, tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """Start a worker process, as compose does; its pid."""
+    given = {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_server.url(),
+        "WAYBILL_SECRET_KEY": "x" * 50,
+        "WAYBILL_ALLOW_TARGETS": "127.0.0.1",
+        "WAYBILL_WORKER_THREADS": "2",
+    }
+    words = [sys.executable, "-m", "deploy.cli", "run", "worker"]
+    with ExitStack() as running:
+
+        def start() -> int:
+            name = uuid.uuid4().hex
+            environment = {**os.environ, **given}
+            process = spawn(words, log=tmp_path / name, env=environment, cwd=CHECKOUT)
+            running.callback(process.wait)
+            running.callback(process.kill)
+            return process.pid
+
+        yield start
+
+
+@contextmanager
+def silence() -> Iterator[int]:
+    """The port of a server that takes connections and says nothing: a task with it is held, and does nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield int(listening.getsockname()[1])
+
+
+def task_between(user: User, port: int) -> Task:
+    spec = ServerSpec("127.0.0.1", port, "ftp")
+    one, two = (registry.create(user, {"name": name, "display_name": name}, [spec]) for name in ("one", "two"))
+    return submit(user, one, two)
+
+
+def holder(task: Task) -> int:
+    """The pid of the worker that holds the task; 0: none."""
+    name = Lease.objects.filter(pk=task.pk).values_list("worker", flat=True).first()
+    return int(name.rpartition(":")[2]) if name else 0
+
+
+@pytest.mark.timeout(180)
+def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
+    worker: Callable[[], int], tmp_path: Path
+) -> None:
+    """No message of its submission reaches them, and there is no process besides them."""
+    with silence() as port:
+        task = task_between(make_user("alice"), port)
+        pids = [worker(), worker()]
+        eventually(lambda: holder(task), seconds=60)
+        stopped, epoch = holder(task), Lease.objects.get(pk=task.pk).epoch
+        assert stopped in pids
+        os.kill(stopped, signal.SIGTERM)
+        eventually(lambda: holder(task) not in (0, stopped), seconds=60)
+        # It was given back: nothing of it is suspect. Celery's own set-up of logging would drop the line.
+        assert not Event.objects.filter(task=task, code="RESUMED").exists()
+        ended = f"INFO workers.runtime: slice {epoch} ended: released"
+        eventually(lambda: [log for log in tmp_path.iterdir() if log.is_file() and ended in log.read_text()])
+        pids.append(worker())
+        killed = holder(task)
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: holder(task) not in (0, stopped, killed), seconds=60)
+        assert holder(task) == pids[2]
+        resumed = Event.objects.get(task=task, code="RESUMED")
+        assert "another one goes on" in resumed.description
+        assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD
+
+
+def test_the_next_sweep_comes_when_a_lost_workers_lease_ends(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    task = submit(alice, ep1, ep2)
+    assert isinstance(leases.acquire(task.pk, "lost", ttl=timedelta(minutes=5)), leases.Grant)
+    rounds.claim({"sweep": 600.0})
+    assert rounds.claim({"sweep": 600.0}) == ["sweep"]
+    rounds.sweep_when_a_lease_ends()
+    next_at, lease = Round.objects.get(name="sweep").next_at, Lease.objects.get(pk=task.pk)
+    assert next_at == lease.expires_at
+    put_off(-600)
+    early = Round.objects.get(name="sweep").next_at
+    rounds.sweep_when_a_lease_ends()
+    assert Round.objects.get(name="sweep").next_at == early, "a sweep that is due sooner stays so"

@@ -1,0 +1,175 @@
+"""Activity in a real browser: live numbers, causes and their retry, keyboard, no scripts, a lost connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from bench.instance import Api
+from deploy.endpoint.toolkit import free_port
+from tests import chromium
+from tests.chromium import ENTER, Chromium
+from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(240)
+ESCAPE = "\ue00c"
+#: Count the copies of this page that its scripts get.
+COUNT_COPIES = """
+window.copies = 0;
+const plain = window.fetch;
+window.fetch = async (address, ...more) => {
+    const answer = await plain(address, ...more);
+    if (address === location.href) copies += 1;
+    return answer;
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """One window for all tests of this module; the sample user is signed in."""
+    if not chromium.installed():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
+    with Chromium(tmp_path_factory.mktemp("browser")) as found:
+        found.open(f"{service.url}/signin?next=/activity")
+        sign_in(found, service)
+        eventually(lambda: urlsplit(found.address).path == "/activity")
+        yield found
+
+
+@pytest.fixture
+def unreachable(service: Api) -> Iterator[dict[str, Any]]:
+    """A task that meets a fault again and again, until it is canceled."""
+    source = service.endpoint(f"nowhere-{free_port()}", free_port())
+    task = service.transfer(
+        source, "/data/", service.connection["endpoints"]["go#ep2"], "/x/", recursive=True, label="stuck"
+    )
+    yield {"id": task, "address": f"{service.url}/activity/{task}"}
+    service.call("POST", f"/task/{task}/cancel")
+
+
+def said(browser: Chromium, css: str) -> str:
+    return str(browser.run(f"return document.querySelector({css!r})?.innerText ?? ''"))
+
+
+def test_the_pages_of_tasks_fit_can_be_read_and_break_no_policy(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.resize(1280)
+    for address in (f"{service.url}/activity", f"{service.url}/activity?q=none-has-this-name", unreachable["address"]):
+        browser.open(address)
+        check_page(browser)
+    eventually(lambda: browser.shows("The server cannot be reached"))
+    check_page(browser)
+    browser.resize(1280)
+
+
+def test_a_task_that_changes_changes_on_the_page_by_itself(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(f"{service.url}/activity?q={unreachable['id']}")
+    eventually(lambda: browser.run("return document.getElementById('updated').textContent") != "")
+    service.call("POST", f"/task/{unreachable['id']}/cancel")
+    eventually(lambda: "Canceled" in said(browser, ".tasks .state"), seconds=30)
+
+
+def test_the_page_of_a_task_shows_its_end_without_being_loaded_again(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(unreachable["address"])
+    browser.run("window.stays = true")
+    service.call("POST", f"/task/{unreachable['id']}/cancel")
+    eventually(lambda: browser.shows("Canceled after"), seconds=30)
+    assert browser.run("return window.stays === true")
+
+
+def test_a_task_is_canceled_with_the_keyboard_alone_after_a_question(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.documentElement.classList.contains('scripted')"))
+    browser.press("?")
+    eventually(lambda: "Cancel the task" in said(browser, "dialog"))
+    browser.press(ESCAPE)
+    eventually(lambda: said(browser, "dialog") == "")
+    browser.press("c")
+    eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
+    browser.press(ESCAPE)
+    assert service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "ACTIVE"
+    browser.press("c")
+    eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
+    browser.press("\ue004" + ENTER)
+    eventually(lambda: browser.shows("The task"))
+    eventually(
+        lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
+    )
+
+
+def test_a_question_is_answered_although_the_page_was_read_again_meanwhile(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    """The live parts hold the form that the dialog asks about: a form that was replaced would not be sent."""
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.documentElement.classList.contains('scripted')"))
+    browser.press("c")
+    eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
+    browser.run(COUNT_COPIES)
+    browser.run("dispatchEvent(new Event('online'))")
+    eventually(lambda: browser.run("return copies") > 0)
+    browser.run_until_done("setTimeout(arguments[0], 300)")
+    browser.press("\ue004" + ENTER)
+    eventually(
+        lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
+    )
+
+
+def test_the_list_and_cancel_work_without_scripts(browser: Chromium, service: Api, unreachable: dict[str, Any]) -> None:
+    browser.scripts(enabled=False)
+    try:
+        browser.open(f"{service.url}/activity")
+        browser.type("#q", "stuck" + ENTER)
+        eventually(lambda: "q=stuck" in browser.address)
+        browser.click(f"a[href='/activity/{unreachable['id']}']")
+        browser.click("form[action$='/cancel'] button")
+        eventually(lambda: browser.address.endswith(unreachable["id"]))
+        eventually(
+            lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
+        )
+    finally:
+        browser.scripts(enabled=True)
+
+
+def test_a_lost_connection_is_said_and_what_was_missed_is_shown_when_it_is_back(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.getElementById('updated').textContent") != "")
+    browser.network(offline=True)
+    try:
+        eventually(lambda: "The connection to Waybill is lost" in said(browser, "#banners"), seconds=90)
+        service.call("POST", f"/task/{unreachable['id']}/cancel")
+    finally:
+        browser.network(offline=False)
+    eventually(lambda: browser.shows("Canceled after"), seconds=60)
+    eventually(lambda: "is lost" not in said(browser, "#banners"), seconds=30)
+    browser.complaints()
+
+
+def test_failed_files_are_found_by_their_cause_and_retried_in_two_presses(browser: Chromium, service: Api) -> None:
+    ends = service.connection["endpoints"]
+    missing = [(f"/missing/{number}", f"/gone/{number}") for number in range(3)]
+    task = service.transfer_items(ends["go#ep1"], ends["go#ep2"], missing, label="lost files", skip_source_errors=True)
+    service.wait(task)
+    browser.open(f"{service.url}/activity?q={task}")
+    browser.click(f"a[href='/activity/{task}']")
+    eventually(lambda: browser.shows("File not found on 3 files"))
+    assert browser.shows("Put the files back, or correct the paths.")
+    browser.click("form[action$='/retry'] button")
+    eventually(lambda: browser.shows("A new task was accepted."))
+    assert not browser.address.endswith(task)
+    service.wait(browser.address.rpartition("/")[2])

@@ -1,0 +1,244 @@
+"""Sessions of the pool as the engine uses them: plain ones, and guarded ones for shared endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from endpoints.gridftp.streams import mode_s
+from endpoints.gridftp.streams.digest import ALGORITHMS
+from endpoints.sessions.remote import RemoteSession
+from endpoints.sharing.confinement import resolved_path
+
+from .pool import Address, SessionKey
+from .share_access_guard import ShareAccessGuard
+
+
+class PooledSession:
+    """A session of the engine (ports.Session) that knows its place in the pool."""
+
+    def __init__(self, session_key: SessionKey, side: Side, inner: RemoteSession) -> None:
+        self.session_key = session_key
+        self.side = side
+        self.inner = inner
+        #: Returns the checksum of a file as it was read at the source, by the task's path and the algorithm.
+        self.read_checksum: Callable[[str, str], str | None] = lambda path, algorithm: None
+
+    #: Whether it belongs to a shared endpoint.
+    guarded = False
+
+    @property
+    def address(self) -> Address:
+        return self.session_key.address
+
+    @property
+    def gridftp(self) -> GridFTPSession:
+        """The session with a GridFTP or FTP server."""
+        assert isinstance(self.inner, GridFTPSession)
+        return self.inner
+
+    @property
+    def multiplexed(self) -> bool:
+        """Whether it can move several files at once through this service."""
+        return not isinstance(self.inner, GridFTPSession)
+
+    def fed_path(self, path: str) -> bytes:
+        """The path of a file that is about to be moved, as the wire has it. Raises FaultError."""
+        return self.inner.encode_path(self.plain_path(path))
+
+    def plain_path(self, path: str) -> str:
+        """The same, before it is encoded. Raises FaultError."""
+        return path
+
+    def for_user(self, fault: Fault) -> Fault:
+        """The fault of this side, as the user may see it."""
+        return fault.at(self.side)
+
+    async def stat(self, path: str) -> Entry:
+        with _faults_of_side(self.side):
+            return await self.inner.stat(path)
+
+    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        with _faults_of_side(self.side):
+            async for entries in self.inner.listing(path):
+                yield entries
+
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        with _faults_of_side(self.side):
+            return await self.inner.make_directories(paths)
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        with _faults_of_side(self.side):
+            faults = await self.inner.remove(entries)
+        return [fault and fault.at(self.side) for fault in faults]
+
+    async def remove_unlisted(self, path: str) -> None:
+        with _faults_of_side(self.side):
+            await self.inner.remove_unlisted(path)
+
+    async def rename(self, old: str, new: str) -> None:
+        with _faults_of_side(self.side):
+            await self.inner.rename(old, new)
+
+    @property
+    def algorithms(self) -> Sequence[str]:
+        """The checksum algorithms of the server. A plain FTP server has none: the worker reads the files."""
+        return ALGORITHMS if self._reads_checksums else self.inner.algorithms
+
+    @property
+    def _reads_checksums(self) -> bool:
+        inner = self.inner
+        return isinstance(inner, GridFTPSession) and inner.is_plain_ftp and not inner.algorithms
+
+    @property
+    def tells_links(self) -> bool:
+        return self.inner.tells_links
+
+    @property
+    def resolves_links(self) -> bool:
+        return self.inner.resolves_links
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        with _faults_of_side(self.side):
+            return await self._checksum(path, path, algorithm)
+
+    async def _checksum(self, path: str, real: str, algorithm: str) -> str:
+        """path: as the task names it. A file that was streamed has its checksum already."""
+        held = self.read_checksum(path, algorithm)
+        if held is not None:
+            return held
+        if self._reads_checksums and isinstance(self.inner, GridFTPSession):
+            return await mode_s.checksum(self.inner, real, algorithm, encrypt=self.inner.demands_encryption)
+        return await self.inner.checksum(real, algorithm)
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        with _faults_of_side(self.side):
+            faults = await self.inner.set_modified(files)
+        return [fault and fault.at(self.side) for fault in faults]
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        with _faults_of_side(self.side):
+            await self.inner.make_symlink(target, path)
+
+
+class _faults_of_side:  # noqa: N801 - reads as a statement
+    """Sets the side of faults that pass through."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, FaultError):
+            error.fault = error.fault.at(self._side)
+
+
+class GuardedSession(PooledSession):
+    """A session to the host of a shared endpoint: it translates the paths of the task and those of the answers."""
+
+    guarded = True
+
+    def __init__(self, session_key: SessionKey, access_guard: ShareAccessGuard, inner: RemoteSession) -> None:
+        super().__init__(session_key, access_guard.side, inner)
+        access_guard.set_home(inner.home)
+        self._access_guard = access_guard
+        self._confinement = access_guard.confinement(inner)
+        self._faults_for_user = _faults_for_user(access_guard)
+
+    def plain_path(self, path: str) -> str:
+        return resolved_path(self._access_guard.feed(path), self.inner.places)
+
+    def _real(self, path: str, *, fed: bool = False) -> str:
+        """A path of the task as the host's servers know it, without the links on the way to its rule's folder."""
+        real = self._access_guard.real(path, fed=fed)
+        return resolved_path(real, self.inner.places, follow=not self._access_guard.deletes)
+
+    async def _shown(self, folder: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+        if not any(entry.link_target is not None for entry in entries):
+            return entries
+        return await self._confinement.shown(self.inner, folder, entries)
+
+    def for_user(self, fault: Fault) -> Fault:
+        return self._access_guard.for_user(fault)
+
+    @property
+    def resolves_links(self) -> bool:
+        """True if the guard resolves the links, whatever the server does."""
+        return self._access_guard.follows_links or self.inner.resolves_links
+
+    async def stat(self, path: str) -> Entry:
+        """The facts of a path. A trailing slash is removed, because the server would follow a link before it."""
+        real = self._real(path, fed=True)
+        plain = real.rstrip("/") or "/"
+        with self._faults_for_user:
+            entry = await self.inner.stat(plain)
+            if self._access_guard.is_root(self._access_guard.real(path, fed=True)):
+                return replace(entry, name="/", link_target=None)
+            (entry,) = await self._shown(plain.rpartition("/")[0], [entry])
+            if plain != real and entry.kind == "file":
+                raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
+            return entry
+
+    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        real = self._real(path).rstrip("/") or "/"
+        with self._faults_for_user:
+            async for entries in self.inner.listing(real):
+                yield await self._shown(real, entries)
+
+    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
+        real = [self._real(path) for path in paths]
+        with self._faults_for_user:
+            return await self.inner.make_directories(real)
+
+    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
+        """Remove entries; the task may remove what it has begun to write, whatever the rules allow now."""
+        real = [(self._real(path, fed=True), folder) for path, folder in entries]
+        with self._faults_for_user:
+            faults = await self.inner.remove(real)
+        return [fault and self._access_guard.for_user(fault) for fault in faults]
+
+    async def remove_unlisted(self, path: str) -> None:
+        real = self._real(path)
+        with self._faults_for_user:
+            await self.inner.remove_unlisted(real)
+
+    async def rename(self, old: str, new: str) -> None:
+        real = self._real(old, fed=True), self._real(new, fed=True)
+        with self._faults_for_user:
+            await self.inner.rename(*real)
+
+    async def checksum(self, path: str, algorithm: str) -> str:
+        real = self._real(path, fed=True)
+        with self._faults_for_user:
+            return await self._checksum(path, real, algorithm)
+
+    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
+        real = [(self._real(path, fed=True), modified) for path, modified in files]
+        with self._faults_for_user:
+            faults = await self.inner.set_modified(real)
+        return [fault and self._access_guard.for_user(fault) for fault in faults]
+
+    async def make_symlink(self, target: str, path: str) -> None:
+        """Refused: other users of the shared endpoint would follow the link."""
+        why = "No symbolic links are made on a shared endpoint."
+        raise FaultError(Fault(Kind.INVALID_SYMLINK, self.side, retryable=False, advice=why, raw=path))
+
+
+class _faults_for_user:  # noqa: N801 - reads as a statement
+    """Removes what users may not see from faults that pass through."""
+
+    def __init__(self, access_guard: ShareAccessGuard) -> None:
+        self._access_guard = access_guard
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, FaultError):
+            error.fault = self._access_guard.for_user(error.fault)
