@@ -71,7 +71,13 @@ class Leases:
 
 
 def run(
-    api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool = False, how: int = signal.SIGKILL, later: int = 0
+    api: Api,
+    leases: Leases,
+    ends: tuple[str, str],
+    *,
+    with_beat: bool = False,
+    how: int = signal.SIGKILL,
+    later: int = 0,
 ) -> float:
     """Seconds from the signal to the new lease. later: tasks of the same user that come after it."""
     task = api.transfer(ends[0], "/from", ends[1], "/to")

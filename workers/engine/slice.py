@@ -185,7 +185,7 @@ class _Slice:
         stopped = await wait_for(self.work.clock, self._stop, self._seconds)
         if not stopped:
             await first_of(self._drain_long_work(), self._stop.wait())
-        # At the end of its time it goes behind the other tasks of its owner, and keeps its place if only this worker ends.
+        # At the end of its time it goes behind its owner's other tasks. Where only this worker ends it keeps its place.
         self.work.end(Released(None if self._stop.is_set() else self.work.clock.now(), drain=True))
 
     async def _drain_long_work(self) -> None:
