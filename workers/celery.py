@@ -14,7 +14,7 @@ from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 from django.apps import apps
 
-from transferapi.outages import database
+from transferapi.outages import database, watchdog
 from transferapi.schema_version import check_or_exit
 from transferapi.tasks.tracing import switch
 from transferapi.traces import exporting
@@ -66,6 +66,7 @@ def begin(sender: Any, **_: object) -> None:
     ticker = Ticker()
     worker_shutting_down.connect(lambda **_: ticker.stop(), weak=False)
     ticker.start()
+    watchdog.watch()
 
 
 def _is_connected(worker: Any) -> bool:
@@ -88,4 +89,5 @@ def yield_tasks(**_: object) -> None:
     """On SIGTERM every slice releases its task at once, for another worker to continue."""
     from . import runtime
 
+    watchdog.stop()
     runtime.stop()

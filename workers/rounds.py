@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
+from transferapi.outages import watchdog
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks import maintenance
 from transferapi.tasks.upkeep import rounds, tallies, worker_processes
@@ -71,8 +72,10 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
+            watchdog.moved("the periodic jobs")
             try:
                 self._report()
+                watchdog.moved("the periodic jobs")
                 self._run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
@@ -89,6 +92,7 @@ class Ticker:
         on_a_connection(self._watch.look)
         notice = maintenance.current()
         runtime.hold(held=notice is not None and notice.hold)
+        watchdog.moved("the periodic jobs")
         if time.monotonic() >= self._report_at:
             report = partial(worker_processes.report, runtime.worker_name(), socket.gethostname(), runtime.gauges())
             on_a_connection(report)

@@ -38,6 +38,7 @@ from identity.sessions import store as sessions
 from identity.sign_up import requests as sign_up
 from identity.vault import store as vault
 from transferapi.logs import context
+from transferapi.outages import watchdog
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks import doorbell, moves
 from transferapi.tasks.managers import pauses
@@ -108,6 +109,7 @@ class Runtime:
 
     def _measure(self) -> None:
         """On the loop, which alone may read the pool."""
+        watchdog.moved("the loop of the sessions")
         warm, in_use = self.pool.counts()
         self.gauges = {"sessions_warm": warm, "sessions_in_use": in_use, "streams_running": self.streaming.running}
         self.loop.call_later(2.0, self._measure)
@@ -385,8 +387,7 @@ def _relay_token(grant: leases.Grant) -> str:
     source, destination = (grant.accesses[side].host for side in (Side.SOURCE, Side.DESTINATION))
     if not source.personal:
         return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
-    hosts = [grant.accesses[side].host.pk for side in (Side.SOURCE, Side.DESTINATION)]
-    return dial.new_data_token(hosts, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
+    return dial.new_data_token([source.pk, destination.pk], user_id=grant.owner_id, seconds=TOKEN_SECONDS)
 
 
 class SystemClock:

@@ -189,7 +189,7 @@ class PostgresTaskStore:
     async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:
         await self._call(agent_waits.wait, fault, look_at, connection_failures)
 
-    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
+    async def release(self, next_run_at: datetime | None, connection_failures: int = 0) -> None:
         await self._call(slice_end.release, next_run_at, connection_failures)
 
     async def _call(self, function: Callable[Concatenate[UUID, int, P], R], *args: P.args, **kwargs: P.kwargs) -> R:

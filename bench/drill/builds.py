@@ -15,6 +15,8 @@ from bench.drill.engine import Engine
 FOLDER, OLD = "/srv/project", "/srv/old.yml"
 #: A variable of `.env`, and a file beside the secrets.
 CANARY = "DRILL_CANARY"
+#: How many there are while a fault begins.
+WORKERS = 3
 
 
 def use_image(engine: Engine, tag: str) -> None:
@@ -23,10 +25,10 @@ def use_image(engine: Engine, tag: str) -> None:
 
 
 def _write_secrets(folder: Path) -> None:
-    """As the first lines of docker-compose.yml say, before the image is built; and what a drill needs: private
-    addresses, a higher rate, and a word in `.env` and in a file, which must be in no image and no container."""
+    """As the first lines of docker-compose.yml say, before the image is built; and what a drill needs: several workers,
+    private addresses, a higher rate, and a word in `.env` and in a file, which must be in no image and no container."""
     more = {"WAYBILL_ALLOW_TARGETS": "172.16.0.0/12,192.168.0.0/16", "WAYBILL_RATE_LIMIT": "200"}
-    more[CANARY] = secrets.token_hex(20)
+    more |= {"WAYBILL_WORKERS": str(WORKERS), CANARY: secrets.token_hex(20)}
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in more.items()))
     subprocess.run(["sh", "deploy/compose-secrets.sh"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     (folder / "secrets" / "canary").write_text(more[CANARY])

@@ -21,14 +21,13 @@ from pathlib import Path
 import psycopg2
 
 from bench.drill import commits
-from bench.drill.builds import FOLDER, OLD, build, use_image
+from bench.drill.builds import FOLDER, OLD, WORKERS, build, use_image
 from bench.drill.commits import CHECKOUT
 from bench.drill.engine import Engine, EngineError, tell
-from bench.drill.host import TIMEOUTS, Host, NotReadyError
+from bench.drill.host import READY_SECONDS, TIMEOUTS, Host, NotReadyError
 from bench.instance import Api
 
 PROJECT = "drill"
-WORKERS = 3
 #: The disk of the database, on a loop device: it can be full without a disk of this machine being full.
 DISK, DISK_OCTETS = "/srv/postgres", 1_500_000_000
 #: The folder of the library that moves the clock, and of its offset, in the engine and in the containers.
@@ -60,8 +59,8 @@ class ComposeHost(Host):
         files = [part for name in self._files for part in ("-f", name if name[0] == "/" else f"{FOLDER}/{name}")]
         return self.engine.docker("compose", "-p", PROJECT, "--project-directory", FOLDER, *files, *words, check=check)
 
-    def up(self, *words: str, workers: int = WORKERS) -> None:
-        self.compose("up", "-d", "--no-build", "--scale", f"worker={workers}", *words)
+    def up(self, *words: str) -> None:
+        self.compose("up", "-d", "--no-build", *words)
 
     def begin(self) -> None:
         """Start all, from an empty database; a user, and two endpoints."""
@@ -154,7 +153,6 @@ class ComposeHost(Host):
                 services[name] = {"environment": {"DATABASE_URL": both}}
         self._override("standby", {"services": services})
         self._files.append("/srv/standby.json")
-        # A named service disables the others, so there is none to scale.
         self.compose("up", "-d", "--no-build", "--wait", "standby")
         self._sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
         self._sql("SELECT pg_reload_conf()")
@@ -195,7 +193,7 @@ class ComposeHost(Host):
         self.up()
 
     def scale_workers(self, count: int) -> None:
-        self.up("--no-recreate", workers=count)
+        self.up("--no-recreate", "--scale", f"worker={count}")
 
     def upgrade(self) -> None:
         """By the commands of docs/operate/upgrade.md."""
@@ -210,7 +208,7 @@ class ComposeHost(Host):
         for name in ROLES["web"]:
             self.compose("up", "-d", "--no-build", "--wait", "--no-deps", "--force-recreate", name)
         others = ["relay", "shell", "worker"]
-        self.compose("up", "-d", "--no-build", "--no-deps", "--force-recreate", "--scale", f"worker={WORKERS}", *others)
+        self.up("--no-deps", "--force-recreate", *others)
 
     def secrets(self) -> dict[str, str]:
         """By the names of their files."""
@@ -275,6 +273,15 @@ class ComposeHost(Host):
         self._files = [name for name in self._files if name != OLD]
         self.up()
         self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Also until all workers are there: with a single one, nobody could take its tasks over."""
+        super().wait_ready()
+        until = time.monotonic() + READY_SECONDS
+        while len(found := self.workers()) != WORKERS:
+            if time.monotonic() > until:
+                raise NotReadyError(f"{len(found)} workers run after {READY_SECONDS:g} s, and not {WORKERS}")
+            time.sleep(0.3)
 
     def _endpoint(self, number: int) -> str:
         """A GridFTP server of the project's, in a container."""

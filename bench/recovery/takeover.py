@@ -5,7 +5,8 @@
 
 Starts an instance as `make up` does, submits a task that hangs at a silent server, kills the process that holds it
 (SIGKILL), and waits for another one to take it: alone, and together with the process that rings for it where a version
-has one (beat). With --scale, the process gets SIGTERM. The truth is the lease's row.
+has one (beat). With --scale, the process gets SIGTERM, and tasks of the same user that came later wait for its place.
+The truth is the lease's row.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from bench.table import print_table
 from deploy.stack.embedded import embedded_environment
 
 LIMIT = 120.0
+#: Tasks of one user that come later: three run at a time, so some of them wait.
+LATER = 6
 #: The bars, in seconds: takeover, and the move of slices where workers are scaled down.
 KILLED_BAR, SCALED_BAR = 6.0, 5.0
 
@@ -68,19 +71,28 @@ class Leases:
 
 
 def run(
-    api: Api, leases: Leases, ends: tuple[str, str], *, with_beat: bool = False, how: int = signal.SIGKILL
+    api: Api,
+    leases: Leases,
+    ends: tuple[str, str],
+    *,
+    with_beat: bool = False,
+    how: int = signal.SIGKILL,
+    later: int = 0,
 ) -> float:
-    """Seconds from the signal to the new lease."""
+    """Seconds from the signal to the new lease. later: tasks of the same user that come after it."""
     task = api.transfer(ends[0], "/from", ends[1], "/to")
     killed = leases.taken(task)
+    others = [api.transfer(ends[0], "/from", ends[1], f"/other/{number}") for number in range(later)]
     begun = time.monotonic()
     beat = api.connection["pids"].get("beat")
     for pid in (killed, *([beat] if with_beat and beat else [])):
         os.kill(pid, how)
     leases.taken(task, but=killed)
     seconds = time.monotonic() - begun
-    api.call("POST", f"/task/{task}/cancel")
-    api.wait(task)
+    for one in (task, *others):
+        api.call("POST", f"/task/{one}/cancel")
+    for one in (task, *others):
+        api.wait(one)
     return seconds
 
 
@@ -93,7 +105,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with silence() as port, instance() as api, closing(Leases(api)) as leases:
         ends = api.endpoint("silent1", port), api.endpoint("silent2", port)
         if options.scale:
-            times["stopped"] = [run(api, leases, ends, how=signal.SIGTERM) for _ in range(options.runs)]
+            times["stopped"] = [run(api, leases, ends, how=signal.SIGTERM, later=LATER) for _ in range(options.runs)]
         else:
             for name, with_beat in (("holder", False), ("holder and beat", True)):
                 times[name] = [run(api, leases, ends, with_beat=with_beat) for _ in range(options.runs)]

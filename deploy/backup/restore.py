@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from django.core.management import call_command
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 
 from deploy.stack.errors import StackError
+from deploy.commands.upgrade import expand
 from identity.audit import log as audit
 from identity.models import Credential
 from identity.vault import store as vault
@@ -162,7 +162,10 @@ def finish(backup: Backup, *, migrate: bool) -> Report:
     """
     if migrate:
         try:
-            call_command("migrate", verbosity=0, interactive=False)
+            # Expansions: the version of the backup can still run, until somebody runs `waybill upgrade --contract`.
+            expand(alone=True)
+        except StackError as error:
+            raise StackError(f"the database is restored and all is held, but {error}") from None
         except DatabaseError:
             raise StackError(
                 "the database is restored and all is held, but a migration failed: `waybill run migrate` says why"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -102,13 +103,19 @@ def run_release(config: Config, arguments: argparse.Namespace) -> int:
     for key in wanted:
         if key not in held:
             raise StackError(f"nothing was released: there is no held task or timer {key}")
+    refused = 0
     for key in wanted:
         line, release = held[key]
-        if not arguments.dry_run:
-            _found(release, key)
-        say(line)
-    say(f"{len(wanted)} {'would be ' if arguments.dry_run else ''}released")
-    return 0
+        try:
+            if not arguments.dry_run:
+                _found(release, key)
+        except StackError as error:
+            refused += 1
+            sys.stderr.write(f"waybill: {key} stays held: {error}\n")
+        else:
+            say(line)
+    say(f"{len(wanted) - refused} {'would be ' if arguments.dry_run else ''}released")
+    return 1 if refused else 0
 
 
 def _found(act: Any, *words: object) -> Any:

@@ -49,11 +49,14 @@ def run_upgrade(config: Config, arguments: argparse.Namespace) -> int:
         raise StackError("the database does not answer: is it running?") from None
 
 
-def expand() -> None:
-    """Run the expansions. Django must be set up. Raises StackError where others must be run, and cannot now."""
+def expand(*, alone: bool = False) -> None:
+    """Run the expansions. Django must be set up. Raises StackError where others must be run, and cannot now.
+
+    alone: the caller knows that no process runs, whatever the database says.
+    """
     from deploy.upgrade import plan, run
 
-    _run(plan.make(), run.processes(), contract=False)
+    _run(plan.make(), [] if alone else run.processes(), contract=False)
 
 
 def _run(found: Any, running: Any, *, contract: bool) -> int:

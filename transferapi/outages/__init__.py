@@ -1,1 +1,1 @@
-"""Outages of Redis and PostgreSQL: how long a caller waits, when nobody tries again, and what the log says."""
+"""Outages of Redis and PostgreSQL: how long a caller waits, when nobody tries again, what the log says. Hung loops."""

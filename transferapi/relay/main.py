@@ -17,7 +17,7 @@ from django.db import Error as DatabaseError
 from endpoints.connect import presence
 from endpoints.connect.relay_address import DataPorts, RelayAddress
 from transferapi.config import Config
-from transferapi.outages import database
+from transferapi.outages import database, watchdog
 
 from .bounds import RelayBounds
 from .front import Front, RelayConnectionLimits
@@ -69,11 +69,20 @@ async def _until_signal(
         from transferapi.tasks.upkeep.watch import Watch
 
         Watch("relay", relay.gauges).start()
+        _beat()
+        watchdog.watch()
         sys.stdout.write(f"{READY} {listen}, reached at {relay.address}\n")
         sys.stdout.flush()
 
     await run(listen, bounds, stopped, ready, reached, data_ports)
+    watchdog.stop()
     log.info("relay: stopped")
+
+
+def _beat() -> None:
+    """On the loop."""
+    watchdog.moved("the loop of the connections")
+    asyncio.get_running_loop().call_later(1.0, _beat)
 
 
 async def run(

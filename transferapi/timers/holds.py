@@ -34,7 +34,8 @@ def held() -> Iterator[Timer]:
 def release(timer_id: uuid.UUID, now: datetime | None = None) -> Timer:
     """Let a held timer run at the next time of its schedule; one that runs once and is late, at once.
 
-    The timer of a deactivated user stays paused. Raises TimerNotFoundError, also where it is not held.
+    The timer of a deactivated user stays paused. Raises TimerNotFoundError, also where it is not held, and
+    TimerInvalidError for a schedule that this version cannot read.
     """
     with transaction.atomic():
         rows = Timer.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")

@@ -29,6 +29,7 @@ from transferapi.tasks.states import Phase
 from transferapi.tasks.submission import submit_transfer
 
 from . import bodies, schedule
+from .errors import TimerInvalidError
 from .models import Timer
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,14 @@ def _unfinished(task_id: uuid.UUID) -> bool:
 
 
 def _run(timer: Timer, now: datetime) -> None:
+    try:
+        plan = schedule.read(timer.schedule)
+    except TimerInvalidError as error:
+        log.warning("timer %s: its schedule cannot be read", timer.pk)
+        timer.status, timer.next_run = "inactive", None
+        timer.last_error = {"code": "ClientError.BadRequest", "message": error.message}
+        timer.inactive_reason = {"cause": "refused", "detail": timer.last_error}
+        return
     timer.last_ran_at = now
     timer.number_of_runs += 1
     timer.last_task, timer.last_error = _submitted(timer, now)
@@ -89,7 +98,6 @@ def _run(timer: Timer, now: datetime) -> None:
         timer.number_of_errors += 1
         timer.refused_in_a_row += 1
         log.info("timer %s: run %d was refused: %s", timer.pk, timer.number_of_runs, timer.last_error["code"])
-    plan = schedule.read(timer.schedule)
     timer.next_run = plan.after(now, timer.number_of_runs)
     timer.status = "loaded" if timer.next_run else "ended"
     hopeless = timer.refused_in_a_row >= MAX_REFUSED and timer.next_run is not None

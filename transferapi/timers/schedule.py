@@ -72,7 +72,27 @@ class Schedule:
 
 
 def read(document: Mapping[str, Any]) -> Schedule:
-    """Read the output of `Schedule.document`."""
+    """Read the output of `Schedule.document`. Raises TimerInvalidError for anything else, as of a newer version."""
+    try:
+        plan = _read(document)
+        usable = _is_usable(plan)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        usable = False
+    if not usable:
+        raise TimerInvalidError("schedule", "This version cannot read the schedule; give the timer another one.")
+    return plan
+
+
+def _is_usable(plan: Schedule) -> bool:
+    """Whether `after` can compute with these values."""
+    # As they were stored: the types are not yet certain.
+    numbers: list[Any] = [one for one in (plan.interval, plan.iterations) if one is not None]
+    return all(isinstance(one, int) and 0 < one <= MAX_INTERVAL for one in numbers) and all(
+        one.tzinfo is not None for one in (plan.start, plan.end) if one is not None
+    )
+
+
+def _read(document: Mapping[str, Any]) -> Schedule:
     if document["type"] == "once":
         return Schedule(datetime.fromisoformat(document["datetime"]))
     end = document["end"] or {}

@@ -131,8 +131,8 @@ class TaskStore(Protocol):
         Where the agent is connected, its connection was only lost: that is recorded as in `endpoint_failed`.
         """
 
-    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
-        """Release the lease; the task is queued again and may run from `next_run_at` on.
+    async def release(self, next_run_at: datetime | None, connection_failures: int = 0) -> None:
+        """Release the lease; the task is queued again and may run from `next_run_at` on; None: it keeps its place.
 
         connection_failures: for the next slice's `TaskSpec`, so that the backoff of an unreachable endpoint grows.
         """

@@ -185,7 +185,8 @@ class _Slice:
         stopped = await wait_for(self.work.clock, self._stop, self._seconds)
         if not stopped:
             await first_of(self._drain_long_work(), self._stop.wait())
-        self.work.end(Released(self.work.clock.now(), drain=True))
+        # At the end of its time it goes behind its owner's other tasks. Where only this worker ends it keeps its place.
+        self.work.end(Released(None if self._stop.is_set() else self.work.clock.now(), drain=True))
 
     async def _drain_long_work(self) -> None:
         """Wait for work that takes longer than a slice: if it were stopped, each slice would begin it again."""

@@ -51,9 +51,10 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Another slice continues at `at`. drain: files under way may still arrive."""
+    """Another slice continues at `at`; None: as soon as one can, before tasks that came later. drain: files under way
+    may still arrive."""
 
-    at: datetime
+    at: datetime | None
     drain: bool = False
 
 

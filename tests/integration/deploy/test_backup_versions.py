@@ -22,7 +22,7 @@ SCHEMA = """
     SELECT (SELECT count(*) FROM information_schema.columns WHERE column_name = 'tomorrow'),
     (SELECT count(*) FROM information_schema.tables WHERE table_name = 'tasks_tomorrow'),
     (SELECT count(*) FROM information_schema.columns WHERE column_name = 'trace_context')"""
-OLDER, NEWER = (0, 0, 1), (1, 1, 0)
+OLDER, EXPANDED, NEWER = (0, 0, 1), (1, 1, 1), (1, 1, 0)
 
 
 class Versions:
@@ -78,6 +78,13 @@ def test_a_newer_version_restores_a_backup_of_an_older_schema(versions: Versions
     done = versions.restore(versions.newer, "before")
     assert (done.returncode, "1 tasks and 1 timers are held" in done.stdout) == (0, True), done
     assert asked(versions.home, STATE)[1:] == HELD[1:]
+    # As `waybill run migrate`: the older version can still run, and the way back needs no other restore.
+    assert asked(versions.home, SCHEMA) == EXPANDED
+    assert "1 contractions are left: `waybill upgrade --contract`" in done.stdout
+    with running(versions.home):
+        assert versions.waybill(CHECKOUT, "token", "alice").returncode == 0
+        contracted = versions.waybill(versions.newer, "upgrade", "--contract")
+        assert contracted.returncode == 0, contracted
     assert asked(versions.home, SCHEMA) == NEWER
     assert versions.released(versions.newer)
 

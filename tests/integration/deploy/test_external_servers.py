@@ -131,7 +131,7 @@ def test_a_host_that_is_cut_off_keeps_its_locks_for_seconds(home: Path, django_d
                 assert value(connection, "SELECT pg_advisory_xact_lock(1) IS NOT NULL")
                 assert server.run("SELECT pg_try_advisory_lock(1)") is False
                 network.shape(rtt_ms=1, loss=1.0)
-                eventually(lambda: server.run("SELECT pg_try_advisory_lock(1)"), seconds=40)
+                eventually(lambda: server.run("SELECT pg_try_advisory_lock(1)"), seconds=10)
         finally:
             server.stop()
 

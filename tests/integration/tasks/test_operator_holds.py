@@ -150,6 +150,48 @@ def test_the_held_timer_of_a_deactivated_user_stays_paused(alice: User, timer: T
     assert timer_holds.release(timer.pk).inactive_reason == services.PAUSED
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "monthly", "day": 31},
+        {"type": "recurring", "start": "soon", "interval_seconds": 60, "end": None},
+        {"type": "recurring", "start": "2026-01-01T00:00:00+00:00", "interval_seconds": 0, "end": None},
+        {"type": "recurring", "start": "2026-01-01T00:00:00", "interval_seconds": 60, "end": None},
+    ],
+)
+def test_a_timer_whose_schedule_cannot_be_read_is_named_and_the_others_are_released(
+    alice: User,
+    ep1: Endpoint,
+    ep2: Endpoint,
+    timer: Timer,
+    capsys: pytest.CaptureFixture[str],
+    wrong: dict[str, object],
+) -> None:
+    plan = Schedule(start=datetime.now(UTC) + timedelta(minutes=1), interval=3600)
+    other = services.create(alice, name="after it", plan=plan, request=transfer_request(ep1, ep2))
+    hold_all()
+    Timer.objects.filter(pk=timer.pk).update(schedule=wrong)
+    assert waybill("task", "release", "--all") == 1
+    said = capsys.readouterr()
+    assert f"waybill: {timer.pk} stays held: schedule: This version cannot read the schedule" in said.err
+    assert said.out.endswith("1 released\n")
+    assert [one.pk for one in timer_holds.held()] == [timer.pk]
+    assert Timer.objects.get(pk=other.pk).status == "new"
+
+
+def test_a_timer_whose_schedule_cannot_be_read_does_not_stop_others(
+    alice: User, ep1: Endpoint, ep2: Endpoint, timer: Timer
+) -> None:
+    plan = Schedule(start=datetime.now(UTC) + timedelta(minutes=2), interval=3600)
+    other = services.create(alice, name="after it", plan=plan, request=transfer_request(ep1, ep2))
+    Timer.objects.filter(pk=timer.pk).update(schedule={"type": "monthly", "day": 31})
+    assert running.run_due(10, later(300)) == 2
+    found = Timer.objects.get(pk=timer.pk)
+    assert (found.status, found.number_of_runs) == ("inactive", 0)
+    assert found.inactive_reason == {"cause": "refused", "detail": found.last_error}
+    assert Timer.objects.get(pk=other.pk).number_of_runs == 1
+
+
 def test_wrong_ids_are_refused_and_release_nothing(task: Task) -> None:
     holds.hold(task.pk)
     unknown = "12345678-1234-4234-8234-123456789012"

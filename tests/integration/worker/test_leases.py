@@ -151,6 +151,17 @@ def test_the_oldest_waiting_tasks_of_a_user_come_first(alice: User, ep1: Endpoin
     take(tasks[3], now=at(12))
 
 
+def test_a_task_whose_worker_ends_goes_on_before_those_that_came_later(
+    alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    tasks = [submit_at(number, alice, ep1, ep2) for number in range(6)]
+    grants = [take(task, now=at(10)) for task in tasks[:3]]
+    slice_end.release(tasks[1].pk, grants[1].epoch, None, now=at(11))
+    assert next_runnable(now=at(12)) == [tasks[1].pk]
+    assert acquire(tasks[3].pk, "worker", now=at(12)) is LeaseRefusal.QUOTA
+    take(tasks[1], now=at(12))
+
+
 def test_a_thousand_tasks_of_one_user_do_not_hide_those_of_another(alice: User, bob: User, public: Endpoint) -> None:
     template = submit_at(0, alice, public, make_endpoint(alice, "x"))
     copies = []

@@ -196,6 +196,14 @@ def test_a_worker_of_another_host_needs_no_service_of_the_first_one() -> None:
     assert needed == {"migrate"}
 
 
+def test_the_number_of_workers_is_kept_by_every_command_of_the_pages() -> None:
+    assert SERVICES["worker"]["scale"] == 1
+    assert document(WAYBILL_WORKERS="4")["services"]["worker"]["scale"] == 4
+    # `docker compose up` without --scale would end the workers that one with it has started.
+    for page in ("compose.md", "upgrade.md", "drill.md"):
+        assert not re.search(r"docker compose up [^`\n]*--scale", (CHECKOUT / "docs/operate" / page).read_text()), page
+
+
 def test_commands_with_files_of_the_host_have_a_service_that_never_starts_by_itself() -> None:
     operator = SERVICES["operator"]
     assert operator["profiles"] == ["operator"]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import paramiko
 
 from identity.networks import network_of
+from transferapi.outages import watchdog
 from transferapi.tasks.upkeep import tallies
 
 from .admission import ShellConnectionLimits, Ticket
@@ -50,9 +51,13 @@ class Listener:
     def serve(self) -> None:
         """Accept connections; returns after `stop`."""
         threading.Thread(target=self._look_after, name="time limits", daemon=True).start()
+        self._socket.settimeout(_LOOK)
         while not self._stopping.is_set():
+            watchdog.moved("the listening socket")
             try:
                 sock, address = self._socket.accept()
+            except TimeoutError:
+                continue
             except OSError as error:
                 if not self._stopping.is_set():
                     log.error("ssh: no connection can be accepted: %s", error.strerror)
@@ -113,6 +118,7 @@ class Listener:
 
     def _look_after(self) -> None:
         while not self._stopping.wait(_LOOK):
+            watchdog.moved("the time limits")
             now = time.monotonic()
             for one in list(self._connections):
                 reason = one.overdue(now)

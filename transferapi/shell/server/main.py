@@ -9,7 +9,7 @@ import sys
 import threading
 
 from transferapi.config import Config
-from transferapi.outages import database
+from transferapi.outages import database, watchdog
 from transferapi.tasks.tracing import switch
 from transferapi.tasks.upkeep.watch import Watch
 from transferapi.traces import exporting
@@ -44,9 +44,11 @@ def serve(config: Config) -> int:
     threading.Thread(target=server.serve, name="accept", daemon=True).start()
     switch.begin("shell")
     Watch("shell", server.gauges).start()
+    watchdog.watch()
     sys.stdout.write(f"{READY} {config.ssh_host} port {server.port}, host key {key.fingerprint}\n")
     sys.stdout.flush()
     stopped.wait()
+    watchdog.stop()
     server.stop()
     exporting.stop()
     log.info("ssh: stopped")

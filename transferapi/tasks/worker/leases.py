@@ -78,7 +78,10 @@ def acquire(
     keys = Task.objects.filter(pk=task_id).values_list(*columns).first()
     if keys is None:
         return LeaseRefusal.NOT_RUNNABLE
+    limit = _limit_of_transaction()
     with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(f"{limit}SELECT 1")
         locks.take(f"turns of {keys[0]} {keys[1]}", *(f"sessions of {host}" for host in {*keys[2:]} - {None}))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
@@ -206,6 +209,15 @@ _BEAT = f"""
 _HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
 
 
+def _limit_of_transaction() -> str:
+    """For the first statement of a transaction that begins now: "" within another one, whose limit is not ours.
+
+    The server ends the session, and so the transaction, of a worker that stands still in it (a frozen machine, a cut
+    line) before its lease ends: nobody could take the task over while it holds the row. `on_a_connection` tries again.
+    """
+    return "" if connection.in_atomic_block else "SET LOCAL idle_in_transaction_session_timeout TO 4000; "
+
+
 #: The rows of a batch are looked up by their ids. The statistics of a table that has just begun to grow make PostgreSQL
 #: expect a single row of this task; without this setting it would read the whole table for each batch.
 _FOR_A_BATCH = "SET LOCAL synchronous_commit TO off; SET LOCAL enable_seqscan TO off; "
@@ -220,10 +232,11 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     Only a transaction that ends the lease waits for the database's disk. A crash of the database may lose the others of
     the last half second, in order and never in part; their work is then done again.
     """
+    limit = _limit_of_transaction()
     with transaction.atomic():
         with connection.cursor() as cursor:
             statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
-            cursor.execute(statement, {"task": task_id, "epoch": epoch, "now": now})
+            cursor.execute(limit + statement, {"task": task_id, "epoch": epoch, "now": now})
             row = cursor.fetchone()
         if row is None:
             raise LeaseLostError(task_id, epoch)

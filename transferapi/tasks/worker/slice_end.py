@@ -86,11 +86,11 @@ def suspend(
 def release(
     task_id: uuid.UUID,
     epoch: int,
-    next_run_at: datetime,
+    next_run_at: datetime | None,
     connection_failures: int = 0,
     now: datetime | None = None,
 ) -> None:
-    """Queue the task again: it may run from `next_run_at` on, or at its deadline.
+    """Queue the task again: it may run from `next_run_at` on, or at its deadline; None: at once, in its old place.
 
     A task that was canceled meanwhile ends; a task that was paused meanwhile is paused.
     """
@@ -98,7 +98,8 @@ def release(
         if _cancel_came(task_id, now):
             return
         task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
-        turn = {"next_run_at": max(now, min(next_run_at, task.deadline)), "connection_failures": connection_failures}
+        at = task.next_run_at if next_run_at is None else max(now, min(next_run_at, task.deadline))
+        turn = {"next_run_at": at, "connection_failures": connection_failures}
         if why := pauses.why(task, now):
             moves.pause(task_id, moves.RUNNING, why, now, turn)
         else:

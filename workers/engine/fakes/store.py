@@ -380,9 +380,9 @@ class MemoryLease:
             store.next_run_at = look_at
             store.held = False
 
-    async def release(self, next_run_at: datetime, connection_failures: int = 0) -> None:
+    async def release(self, next_run_at: datetime | None, connection_failures: int = 0) -> None:
         async with self._call("release") as store:
-            store.next_run_at = next_run_at
+            store.next_run_at = next_run_at or store.next_run_at
             store.connection_failures = connection_failures
             store.held = False
 
