@@ -21,7 +21,6 @@ from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
-from endpoints.ssh.account import shown_host_key
 from identity.models import User
 from identity.vault.errors import VaultError
 
@@ -47,6 +46,8 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
 
 async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
+    from endpoints.ssh.account import shown_host_key
+
     jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
