@@ -17,8 +17,8 @@ from typing import IO, Any
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 
-from deploy.stack.errors import StackError
 from deploy.commands.upgrade import expand
+from deploy.stack.errors import StackError
 from identity.audit import log as audit
 from identity.models import Credential
 from identity.vault import store as vault

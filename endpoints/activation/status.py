@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
@@ -28,16 +28,16 @@ from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.ftp_tls.login import FtpTlsLogin
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
 from endpoints.models import Endpoint
-from endpoints.ssh.accounts.account_login import AccountLogin
-from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.host_keys import note_host_key
-from endpoints.ssh.sftp.login import SftpLogin
-from endpoints.ssh.sshftp_login import SshLogin
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from identity.vault import store as vault
 from identity.vault.bindings import MYPROXY_PORT
 from identity.vault.store import CredentialInfo, CredentialKind
+
+# The modules with logins by ssh are loaded with the first such login: they need 0.25 s and 10 MB, in every process.
+if TYPE_CHECKING:
+    from endpoints.ssh.connection import JumpHost
 
 
 class Need(Enum):
@@ -210,6 +210,8 @@ def jump(user_id: uuid.UUID, jump_host: Endpoint | None, now: datetime | None = 
     """The login of this user at a jump host. Raises NotActivatedError, VaultError."""
     if jump_host is None:
         return None
+    from endpoints.ssh.connection import JumpHost, SshAccount
+
     server = jump_host.servers.first()
     held = activation_status(user_id, jump_host, now).credential
     if server is None or held is None or jump_host.deleted_at is not None:
@@ -282,6 +284,9 @@ def _with_proxy(secret: bytes) -> _Maker:
 
 @sensitive_variables()
 def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None) -> _Maker:
+    from endpoints.ssh.accounts.account_login import AccountLogin
+    from endpoints.ssh.connection import SshAccount
+
     username, private_key = unpack_ssh(secret)
 
     def make(hostname: str, port: int, subject: str) -> Login:
@@ -293,6 +298,9 @@ def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None)
 
 @sensitive_variables()
 def _with_sftp(endpoint: Endpoint, secret: bytes) -> _Maker:
+    from endpoints.ssh.connection import SshAccount
+    from endpoints.ssh.sftp.login import SftpLogin
+
     username, private_key = unpack_ssh(secret)
 
     def make(hostname: str, port: int, subject: str) -> Login:
@@ -304,6 +312,8 @@ def _with_sftp(endpoint: Endpoint, secret: bytes) -> _Maker:
 
 @sensitive_variables()
 def _with_sshftp(endpoint: Endpoint, secret: bytes) -> _Maker:
+    from endpoints.ssh.sshftp_login import SshLogin
+
     username, private_key = unpack_ssh(secret)
 
     def make(hostname: str, port: int, subject: str) -> Login:

@@ -20,11 +20,9 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
-from endpoints.ssh.connection import shown_host_key
+from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 from identity.models import User
 from identity.vault.errors import VaultError
-
-from .server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 
 
 def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSpec:
@@ -48,6 +46,8 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
 
 async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
+    from endpoints.ssh.connection import shown_host_key
+
     jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)

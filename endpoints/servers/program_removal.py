@@ -10,7 +10,6 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.sessions import opening
 from endpoints.sharing import access
-from endpoints.ssh.accounts.account_login import AccountLogin, remove_program
 from identity.models import User
 
 
@@ -19,6 +18,8 @@ def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
 
     A folder with other files stays, with these files. Raises the errors of `operations`.
     """
+    from endpoints.ssh.accounts.account_login import AccountLogin, remove_program
+
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
     servers = registry.servers(endpoint)
     # The ssh accounts of a share belong to the owner of its host.

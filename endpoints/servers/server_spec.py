@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from endpoints.addresses.gate import valid_host
 from endpoints.errors import EndpointInvalidError
 from endpoints.fields import joined
-from endpoints.ssh.sshftp_login import valid_fingerprint
+from endpoints.ssh.keys import valid_fingerprint
 from identity.gsi.printable import FORBIDDEN
 
 DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22, "ssh": 22, "sftp": 22, "ftpes": 21}

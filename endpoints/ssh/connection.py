@@ -19,8 +19,8 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_f
 from identity.gsi.printable import error_text
 
 from .channel import FAMILIES
-from .keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key
-from .sshftp_login import forget_family, known_families, remember_family, valid_fingerprint
+from .keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key, valid_fingerprint
+from .sshftp_login import forget_family, known_families, remember_family
 
 #: Seconds between two messages that keep a connection through firewalls, and how many may stay unanswered.
 KEEPALIVE_SECONDS = 30

@@ -35,6 +35,7 @@ MAX_RSA_BITS = 8192
 #: Rounds of bcrypt (ssh-keygen -a, default 16 to 24) that are computed for a user's file.
 MAX_BCRYPT_ROUNDS = 512
 MAX_USER_NAME = 64
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 #: Ends at the next five hyphens, so that matching takes linear time. Without a possessive quantifier: Python before
 #: 3.11.5 matches one with a lookahead wrongly (python/cpython#100061).
@@ -118,6 +119,11 @@ def _described(key: _AcceptedKey) -> SshPrivateKey:
 def fingerprint_of(blob: bytes) -> str:
     """The fingerprint of a public key (RFC 4253, 6.6) as OpenSSH prints it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def valid_fingerprint(text: str) -> bool:
+    """Whether this is a fingerprint as `ssh-keygen -lf` prints it: "SHA256:" and 43 characters."""
+    return _FINGERPRINT.fullmatch(text) is not None
 
 
 def check_username(name: str) -> str:

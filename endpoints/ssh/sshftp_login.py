@@ -8,7 +8,6 @@ data channels are protected, if at all, by a key of our own (`data_security`).
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_f
 from identity.gsi.printable import error_text
 
 from .channel import FAMILIES, BridgeFailedError, BridgeOptions, CommandBridge, Failure
-from .keys import SshUserNameError, check_username, parse_ssh_key
+from .keys import SshUserNameError, check_username, parse_ssh_key, valid_fingerprint
 
 NOT_CONFIGURED = "500 Server is not configured for SSHFTP connections."
 #: As in globus-url-copy (gridftp-ssh), with a printf that all shells understand.
@@ -29,15 +28,9 @@ COMMAND = (
     "( test -f /etc/grid-security/sshftp && /etc/grid-security/sshftp ) || "
     f"printf '{NOT_CONFIGURED}\\r\\n'"
 )
-_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 #: Hosts whose key family is cached by fingerprint, to save a failing connection.
 _REMEMBERED = 1000
 _families: dict[str, str] = {}
-
-
-def valid_fingerprint(text: str) -> bool:
-    """Whether this is a fingerprint as `ssh-keygen -lf` prints it: "SHA256:" and 43 characters."""
-    return _FINGERPRINT.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)

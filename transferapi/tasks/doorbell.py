@@ -7,8 +7,8 @@ import logging
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from celery import Celery
 from django.conf import settings
 from kombu.exceptions import KombuError, OperationalError
 
@@ -16,6 +16,9 @@ from transferapi.config.servers import broker_options, broker_url
 from transferapi.outages import redis_link
 from transferapi.outages.bounded import within
 from transferapi.outages.outage import is_watching
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ def _send(app: Celery, texts: Sequence[str]) -> None:
 @functools.lru_cache(maxsize=4)
 def _producer(broker_url: str) -> Celery:
     """A Celery app that only sends, ready to send."""
+    from celery import Celery
+
     app = Celery("doorbell", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_ignore_result=True,

@@ -24,7 +24,8 @@ from endpoints.gridftp.third_party import lane as lanes
 from endpoints.gridftp.third_party.data_security import DataSecurity, agree, obstacle, secure
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileSettled, Transfer
-from endpoints.ssh.sshftp_login import SshLogin, valid_fingerprint
+from endpoints.ssh.keys import valid_fingerprint
+from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import ProxiedPath
 from tests.data_proxy import DataProxy
 from tests.grid import login_of, open_session
