@@ -82,4 +82,5 @@ def _divert(host: Host | Laptop, hook: str, rule: str) -> None:
     """Let the kernel of this host send connections of a loopback address on, without a program between the two."""
     allow = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"]
     subprocess.run([*host.prefix, *allow], check=True)
-    subprocess.run([*host.prefix, "nft", "-f", "-"], input=DIVERSION.format(hook=hook, rule=rule), text=True, check=True)
+    rules = DIVERSION.format(hook=hook, rule=rule)
+    subprocess.run([*host.prefix, "nft", "-f", "-"], input=rules, text=True, check=True)
