@@ -18,6 +18,12 @@ from .nat_network import Laptop
 
 #: The port of the way to the service's loopback address.
 PORT = 42_000
+#: Agents use http with loopback addresses only, and an instance listens on one.
+DIVERSION = """
+table ip diverted {{
+    chain first {{ type nat hook {hook} priority -100; {rule}; }}
+    chain last {{ type nat hook postrouting priority 100; ip saddr 127.0.0.0/8 oifname != "lo" masquerade; }}
+}}"""
 START_SECONDS = 60.0
 
 
@@ -34,8 +40,9 @@ class ConnectedLaptop:
 @contextmanager
 def way_to_service(net: Network, api: Api) -> Iterator[None]:
     """Other hosts reach the loopback address of the service at PORT."""
-    with _forwarder(net.service, f"{net.service.address}:{PORT}", f"127.0.0.1:{urlsplit(api.url).port}"):
-        yield
+    port = urlsplit(api.url).port
+    _divert(net.service, "prerouting", f"ip daddr {net.service.address} tcp dport {PORT} dnat to 127.0.0.1:{port}")
+    yield
 
 
 @contextmanager
@@ -46,8 +53,8 @@ def connected(net: Network, api: Api, laptop: Laptop, name: str, folder: Path, h
     command = [sys.executable, "-m", "endpoints.gridftp.agent", "--config", str(home / name)]
     with ExitStack() as stack:
         log = stack.enter_context((home / f"{name}.log").open("wb"))
-        here = f"127.0.0.1:{urlsplit(api.url).port}"
-        stack.enter_context(_forwarder(laptop, here, f"{net.service.address}:{PORT}"))
+        port = urlsplit(api.url).port
+        _divert(laptop, "output", f"ip daddr 127.0.0.1 tcp dport {port} dnat to {net.service.address}:{PORT}")
         setup = [*laptop.prefix, *command, "--root", str(folder), "--setup", "-"]
         key = str(made["globus_connect_setup_key"])
         subprocess.run(setup, input=key.encode(), check=True, stdout=log, stderr=log, timeout=START_SECONDS)
@@ -71,12 +78,9 @@ def _wait_until_connected(status: list[str], log: Path) -> None:
     raise TimeoutError("the agent does not connect:\n" + log.read_text()[-2000:])
 
 
-@contextmanager
-def _forwarder(host: Host | Laptop, listen: str, target: str) -> Iterator[None]:
-    words = [*host.prefix, sys.executable, "-m", "bench.connect.forward", listen, target]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-    try:
-        time.sleep(0.5)
-        yield
-    finally:
-        _stop(process)
+def _divert(host: Host | Laptop, hook: str, rule: str) -> None:
+    """Let the kernel of this host send connections of a loopback address on, without a program between the two."""
+    allow = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"]
+    subprocess.run([*host.prefix, *allow], check=True)
+    rules = DIVERSION.format(hook=hook, rule=rule)
+    subprocess.run([*host.prefix, "nft", "-f", "-"], input=rules, text=True, check=True)

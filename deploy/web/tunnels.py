@@ -16,6 +16,7 @@ from collections import Counter
 from typing import Any
 
 from endpoints.connect.relay_address import RelayAddress
+from endpoints.gridftp.agent.tunnel.websocket import DATA_SUBPROTOCOL
 from identity.networks import network_of
 
 from .early_answer import EarlyAnswer
@@ -24,9 +25,11 @@ log = logging.getLogger(__name__)
 
 PATH = "/connect/tunnel"
 #: Octets that wait in one direction.
-BUFFER = 64 << 10
-#: Connections of one worker, and of one network: many laptops of an institute have one address.
+BUFFER = 128 << 10
+#: Connections of one worker, and of one network: many laptops of an institute have one address. Agents have further
+#: ones for data, which must not take the places of the others.
 MOST, MOST_OF_NETWORK = 1500, 1000
+MOST_FOR_DATA, MOST_FOR_DATA_OF_NETWORK = 512, 256
 #: Seconds for the relay's socket, and without an octet in either direction: the relay pings every 1.5 s.
 CONNECT_SECONDS, IDLE_SECONDS = 3.0, 20.0
 _TICK = 1.0
@@ -55,7 +58,10 @@ class _Pair:
     """A client's connection and the one to the relay. Neither blocks."""
 
     def __init__(self, client: socket.socket, head: bytes, network: str) -> None:
-        self.client, self.network = client, network
+        self.client = client
+        self.is_data = DATA_SUBPROTOCOL.encode() in head
+        #: Its kind and network: the limits are of both.
+        self.network = (self.is_data, network)
         self.relay: socket.socket | None = None
         self.up, self.down = bytearray(head), bytearray()
         self.connected = False
@@ -103,20 +109,30 @@ class _Pair:
 
     def _move(self, source: socket.socket, buffer: bytearray, target: socket.socket) -> bool:
         """Whether octets were read or written."""
-        moved = False
+        data = b""
         if len(buffer) < BUFFER and not (self.up_ended if source is self.client else self.down_ended):
             with contextlib.suppress(*_AGAIN):
                 data = source.recv(BUFFER - len(buffer))
                 self._note_end(source, ended=not data)
-                buffer += data
-                moved = bool(data)
-        if buffer:
-            with contextlib.suppress(*_AGAIN):
-                del buffer[: target.send(buffer)]
-                moved = True
+        moved = self._send(data, buffer, target) or bool(data)
         if moved:
             self.since = time.monotonic()
         return moved
+
+    def _send(self, data: bytes, buffer: bytearray, target: socket.socket) -> bool:
+        """Send what waits, and then the data; what the target does not take waits. Whether it took any."""
+        if buffer:
+            buffer += data
+        waiting = buffer or data
+        sent = 0
+        if waiting:
+            with contextlib.suppress(*_AGAIN):
+                sent = target.send(waiting)
+        if buffer:
+            del buffer[:sent]
+        elif sent < len(data):
+            buffer += memoryview(data)[sent:]
+        return bool(sent)
 
     def _note_end(self, source: socket.socket, *, ended: bool) -> None:
         if source is self.client:
@@ -151,7 +167,9 @@ class TunnelForwarder:
         self._lock = threading.Lock()
         self._new: list[_Pair] = []
         self._pairs: dict[_Pair, dict[socket.socket, int]] = {}
-        self._networks: Counter[str] = Counter()
+        #: By kind and network, and by kind.
+        self._networks: Counter[tuple[bool, str]] = Counter()
+        self._kinds: Counter[bool] = Counter()
         self._selector: selectors.BaseSelector | None = None
         self._near, self._far = socket.socketpair()
 
@@ -194,7 +212,8 @@ class TunnelForwarder:
                     self._end(pair)
 
     def _begin(self, pair: _Pair) -> None:
-        if len(self._pairs) >= MOST or self._networks[pair.network] >= MOST_OF_NETWORK:
+        most, of_network = (MOST_FOR_DATA, MOST_FOR_DATA_OF_NETWORK) if pair.is_data else (MOST, MOST_OF_NETWORK)
+        if self._kinds[pair.is_data] >= most or self._networks[pair.network] >= of_network:
             _refuse(pair)
             return
         try:
@@ -204,6 +223,7 @@ class TunnelForwarder:
             _refuse(pair)
             return
         self._networks[pair.network] += 1
+        self._kinds[pair.is_data] += 1
         self._pairs[pair] = {}
         self._serve(pair)
 
@@ -243,6 +263,7 @@ class TunnelForwarder:
             if wanted:
                 self._selector.unregister(sock)
         self._networks[pair.network] -= 1
+        self._kinds[pair.is_data] -= 1
         if not self._networks[pair.network]:
             del self._networks[pair.network]
         pair.close()

@@ -1,4 +1,4 @@
-"""The relay's end of a tunnel: sign-in, channels, and the rules that an agent must keep."""
+"""The relay's ends of the tunnels of agents: sign-in, channels, and the rules that an agent must keep."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 from endpoints.connect import presence
 from endpoints.gridftp.agent.tunnel import frames, sign_in
-from endpoints.gridftp.agent.tunnel.connection import TunnelConnection
+from endpoints.gridftp.agent.tunnel.connection import TunnelConnection, TunnelLimits
+from endpoints.gridftp.agent.tunnel.data_tunnels import DATA_TUNNEL_LIMITS
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Message
 
 from .bounds import RelayBounds
+from .sign_in import SignInRefusedError
 
 
 class TunnelOwner(Protocol):
@@ -26,6 +28,9 @@ class TunnelOwner(Protocol):
     def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
         """An agent has sent its proof."""
 
+    def agent_of(self, key: str) -> AgentTunnel:
+        """The tunnel of the agent that may open one more tunnel for data with this key. Raises SignInRefusedError."""
+
     def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
         """An agent that has signed in wants a data channel."""
 
@@ -34,28 +39,14 @@ class TunnelOwner(Protocol):
     def gone(self, tunnel: AgentTunnel) -> None: ...
 
 
-class AgentTunnel(TunnelConnection):
-    """address: of the agent's network, as the front server reports it."""
+class RelayEnd(TunnelConnection):
+    """A tunnel of either kind. address: of the agent's network, as the front server reports it."""
 
-    def __init__(self, owner: TunnelOwner, address: str) -> None:
-        super().__init__(is_client=False)
+    def __init__(self, owner: TunnelOwner, address: str, limits: TunnelLimits) -> None:
+        super().__init__(is_client=False, limits=limits)
         self.owner, self.address = owner, address
-        self.nonce = secrets.token_bytes(sign_in.NONCE_OCTETS)
-        #: After the sign-in: the endpoint, the running program of the agent, and the epoch of the tunnel.
-        self.endpoint_id = ""
-        self.instance, self.held = "", presence.Held(uuid.UUID(int=0), 0, "")
-        self.is_paused = False
-        self._proved = False
         #: Of the current second: its number, messages, and the octets of them.
         self._second, self._messages, self._octets = 0, 0, 0
-
-    def challenge(self) -> None:
-        self.send_document({"challenge": self.nonce.hex(), "version": sign_in.VERSION})
-
-    def welcome(self, held: presence.Held) -> None:
-        self.endpoint_id, self.held = str(held.endpoint_id), held
-        self.signed_in = True
-        self.send_document({"welcome": self.held.epoch})
 
     def refuse(self, code: str, reason: str, retry: float | None = None) -> None:
         self.send_document({"refused": code, "reason": reason, "retry": retry})
@@ -65,25 +56,16 @@ class AgentTunnel(TunnelConnection):
         self.send_document({"goodbye": reason, "retry": retry})
         self.close(reason, CloseCode.GOING_AWAY)
 
-    def document_received(self, content: Mapping[str, Any]) -> None:
-        if not self._proved:
-            self._proved = True
-            self.instance = frames.text_of(content, "instance", 64)
-            self.owner.arrived(self, content)
-        elif not self.signed_in:
-            raise FrameError("nothing is said before the welcome")
-        elif isinstance(content.get("paused"), bool):
-            self.is_paused = content["paused"]
-            self.owner.paused(self, self.is_paused)
+    @property
+    def agent(self) -> AgentTunnel:
+        """The tunnel by which the agent has signed in."""
+        raise NotImplementedError
 
     def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
         if content.get("kind") != "data":
             channel.refuse(Ended.FORBIDDEN, "the relay accepts data channels only")
             return
-        self.owner.offered(self, channel, frames.text_of(content, "token", 2000))
-
-    def tunnel_lost(self) -> None:
-        self.owner.gone(self)
+        self.owner.offered(self.agent, channel, frames.text_of(content, "token", 2000))
 
     def _receive(self, message: Message) -> None:
         self._count(len(message.payload))
@@ -98,3 +80,80 @@ class AgentTunnel(TunnelConnection):
         self._octets += octets
         if self._messages > self.owner.bounds.messages + self._octets // 256:
             raise FrameError("a flood of small messages")
+
+
+class AgentTunnel(RelayEnd):
+    """The tunnel that an agent keeps."""
+
+    def __init__(self, owner: TunnelOwner, address: str) -> None:
+        super().__init__(owner, address, TunnelLimits())
+        self.nonce = secrets.token_bytes(sign_in.NONCE_OCTETS)
+        #: After the sign-in: the endpoint, the running program of the agent, and the epoch of the tunnel.
+        self.endpoint_id = ""
+        self.instance, self.held = "", presence.Held(uuid.UUID(int=0), 0, "")
+        self.is_paused = False
+        self._proved = False
+        #: By which the agent proves that further tunnels are its own, and those that it has.
+        self.data_key = secrets.token_hex(32)
+        self.data_tunnels: set[DataTunnel] = set()
+
+    @property
+    def agent(self) -> AgentTunnel:
+        return self
+
+    def challenge(self) -> None:
+        self.send_document({"challenge": self.nonce.hex(), "version": sign_in.VERSION})
+
+    def welcome(self, held: presence.Held) -> None:
+        self.endpoint_id, self.held = str(held.endpoint_id), held
+        self.signed_in = True
+        data = {"key": self.data_key, "most": self.owner.bounds.data_tunnels_of_agent}
+        self.send_document({"welcome": self.held.epoch, "data": data})
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        if not self._proved:
+            self._proved = True
+            self.instance = frames.text_of(content, "instance", 64)
+            self.owner.arrived(self, content)
+        elif not self.signed_in:
+            raise FrameError("nothing is said before the welcome")
+        elif isinstance(content.get("paused"), bool):
+            self.is_paused = content["paused"]
+            self.owner.paused(self, self.is_paused)
+
+    def tunnel_lost(self) -> None:
+        for further in list(self.data_tunnels):
+            further.abort("the tunnel of the agent is lost")
+        self.owner.gone(self)
+
+
+class DataTunnel(RelayEnd):
+    """A further tunnel of an agent, for data (`data_tunnels`). It ends with the agent's own."""
+
+    def __init__(self, owner: TunnelOwner, address: str) -> None:
+        super().__init__(owner, address, DATA_TUNNEL_LIMITS)
+        self._agent: AgentTunnel | None = None
+
+    @property
+    def agent(self) -> AgentTunnel:
+        assert self._agent is not None
+        return self._agent
+
+    def welcome(self) -> None:
+        self.signed_in = True
+        self.send_document({"welcome": 0})
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        if self._agent is not None:
+            raise FrameError("a second key")
+        try:
+            self._agent = self.owner.agent_of(frames.text_of(content, "key"))
+        except SignInRefusedError as error:
+            self.refuse(error.code, error.reason)
+            return
+        self._agent.data_tunnels.add(self)
+        self.welcome()
+
+    def tunnel_lost(self) -> None:
+        if self._agent is not None:
+            self._agent.data_tunnels.discard(self)

@@ -32,6 +32,9 @@ class RelayBounds:
     #: Tunnels, and connections of workers.
     tunnels: int = 5000
     dials: int = 2000
+    #: Tunnels of agents for data besides those: of one agent, and of all.
+    data_tunnels_of_agent: int = 8
+    data_tunnels: int = 512
     #: Control channels of one agent.
     controls_of_agent: int = 96
     #: How long a data channel waits for its other end, and may be without an octet.

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from endpoints.connect import presence
 from endpoints.connect.relay_messages import BEGINNING, MAX_REQUEST
 from endpoints.gridftp.agent.tunnel import websocket
 from endpoints.gridftp.agent.tunnel.agent_end import PATH
 from identity.networks import network_of
 
-from .agent_tunnel import AgentTunnel
+from .agent_tunnel import AgentTunnel, DataTunnel
 from .dials import Dial
 from .relay import Relay
 
@@ -101,23 +102,25 @@ class Front(asyncio.Protocol):
             return
         if found.first != f"GET {PATH} HTTP/1.1":
             self._refuse("404 Not Found")
-        elif not websocket.is_upgrade(found.fields):
-            self._refuse("426 Upgrade Required", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        elif subprotocol := websocket.wanted_subprotocol(found.fields):
+            self._admit(found, subprotocol, bytes(rest))
         else:
-            self._admit(found, bytes(rest))
+            self._refuse("426 Upgrade Required", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
 
-    def _admit(self, head: websocket.Head, rest: bytes) -> None:
+    def _admit(self, head: websocket.Head, subprotocol: str, rest: bytes) -> None:
         assert self._transport is not None
         address = head.fields.get("x-forwarded-for", "").split(",")[-1].strip() or _peer(self._transport)
         if not self._admission.enter(network_of(address)):
             self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
             return
         self._stop_timer()
-        tunnel = Newcomer(self._admission, address)
+        is_data = subprotocol == websocket.DATA_SUBPROTOCOL
+        tunnel = (DataNewcomer if is_data else Newcomer)(self._admission, address)
         self._transport.set_protocol(tunnel)
-        self._transport.write(websocket.response(head.fields["sec-websocket-key"]))
+        self._transport.write(websocket.response(head.fields["sec-websocket-key"], subprotocol))
         tunnel.connection_made(self._transport)
-        tunnel.challenge()
+        if isinstance(tunnel, Newcomer):
+            tunnel.challenge()
         if rest:
             tunnel.data_received(rest)
 
@@ -128,35 +131,61 @@ class Front(asyncio.Protocol):
         self._transport.close()
 
 
-class Newcomer(AgentTunnel):
-    """A tunnel that counts as a stranger until its agent has signed in."""
+class _Stay:
+    """Counts a connection as a stranger until its agent has signed in, and ends it where that takes too long."""
 
-    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
-        super().__init__(admission.relay, address)
+    def __init__(self, admission: RelayConnectionLimits, address: str, abort: Callable[[str], None]) -> None:
         self._admission: RelayConnectionLimits | None = admission
         self._network = network_of(address)
         seconds = admission.relay.bounds.sign_in_seconds
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort, "no sign-in in time")
+        self._timer = asyncio.get_running_loop().call_later(seconds, abort, "no sign-in in time")
 
-    def welcome(self, *held: object) -> None:
-        self._known()
-        super().welcome(*held)  # type: ignore[arg-type]
-
-    def document_received(self, content: Mapping[str, Any]) -> None:
-        # From its proof on, the agent waits for us: a busy machine must not make it begin anew.
+    def proved(self) -> None:
+        """From its proof on, the agent waits for us: a busy machine must not make it begin anew."""
         self._timer.cancel()
-        super().document_received(content)
 
-    def tunnel_lost(self) -> None:
-        self._known()
-        super().tunnel_lost()
-
-    def _known(self) -> None:
+    def end(self) -> None:
         """It counts as a stranger no more."""
         self._timer.cancel()
         if self._admission is not None:
             self._admission.leave(self._network)
             self._admission = None
+
+
+class Newcomer(AgentTunnel):
+    """A tunnel that counts as a stranger until its agent has signed in."""
+
+    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
+        super().__init__(admission.relay, address)
+        self._stay = _Stay(admission, address, self.abort)
+
+    def welcome(self, held: presence.Held) -> None:
+        self._stay.end()
+        super().welcome(held)
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        self._stay.proved()
+        super().document_received(content)
+
+    def tunnel_lost(self) -> None:
+        self._stay.end()
+        super().tunnel_lost()
+
+
+class DataNewcomer(DataTunnel):
+    """A tunnel for data that counts as a stranger until it has shown its key."""
+
+    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
+        super().__init__(admission.relay, address)
+        self._stay = _Stay(admission, address, self.abort)
+
+    def welcome(self) -> None:
+        self._stay.end()
+        super().welcome()
+
+    def tunnel_lost(self) -> None:
+        self._stay.end()
+        super().tunnel_lost()
 
 
 def _peer(transport: asyncio.Transport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -54,6 +55,8 @@ class Relay:
         self.entrances = Entrances(data_ports, bounds, self.rendezvous)
         #: The tunnels of agents that have signed in, by endpoint.
         self.tunnels: dict[str, AgentTunnel] = {}
+        #: The same by the digests of their keys for tunnels for data.
+        self._by_data_key: dict[bytes, AgentTunnel] = {}
         self._signing_in: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -69,6 +72,17 @@ class Relay:
 
     def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
         self.spawn(self._sign_in(tunnel, proof))
+
+    def agent_of(self, key: str) -> AgentTunnel:
+        # By a digest: the time of a comparison of the keys would depend on how many characters are right.
+        tunnel = self._by_data_key.get(hashlib.sha256(key.encode()).digest())
+        if tunnel is None or tunnel.why_lost:
+            raise SignInRefusedError(Refused.UNKNOWN, "This relay does not hold the tunnel of this agent.")
+        most = self.bounds.data_tunnels_of_agent
+        all_of_them = sum(len(one.data_tunnels) for one in self._by_data_key.values())
+        if len(tunnel.data_tunnels) >= most or all_of_them >= self.bounds.data_tunnels:
+            raise SignInRefusedError(Refused.BUSY, "There are as many tunnels for data as there may be.")
+        return tunnel
 
     def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
         try:
@@ -93,6 +107,7 @@ class Relay:
         self.spawn(self.database.call(write))
 
     def gone(self, tunnel: AgentTunnel) -> None:
+        self._by_data_key.pop(_digest(tunnel), None)
         if self.tunnels.get(tunnel.endpoint_id) is tunnel:
             del self.tunnels[tunnel.endpoint_id]
             log.info("relay: the agent of %s is away: %s", tunnel.endpoint_id, tunnel.why_lost)
@@ -137,6 +152,7 @@ class Relay:
             return
         tunnel.is_paused = proof.arrival.paused
         self.tunnels[name] = tunnel
+        self._by_data_key[_digest(tunnel)] = tunnel
         tunnel.welcome(held)
         tallies.add("agent_sign_ins", "accepted")
         log.info("relay: the agent of %s is connected from %s", name, tunnel.address)
@@ -257,6 +273,7 @@ class Relay:
                     tunnel.abort("no answer")
                 elif number % parts == turn % parts:
                     tunnel.ping()
+                    _ping_further(tunnel)
             self.rendezvous.tick()
             self.entrances.tick()
 
@@ -269,6 +286,19 @@ class Relay:
             await self._write_meter()
             await self.database.call(lambda: presence.end(str(self.address)))
         await self.database.stop()
+
+
+def _digest(tunnel: AgentTunnel) -> bytes:
+    return hashlib.sha256(tunnel.data_key.encode()).digest()
+
+
+def _ping_further(tunnel: AgentTunnel) -> None:
+    """Ping the tunnels for data of this agent, and end those that are silent."""
+    for further in list(tunnel.data_tunnels):
+        if further.silent_seconds() > DEAD_SECONDS:
+            further.abort("no answer")
+        else:
+            further.ping()
 
 
 async def _logged(work: Coroutine[Any, Any, object]) -> None:

@@ -10,9 +10,13 @@ import asyncio
 from collections.abc import Callable
 
 from endpoints.gridftp.agent.tunnel.bridge import DATA_WINDOW, Bridge
+from endpoints.gridftp.agent.tunnel.frames import MAX_BULK_DATA
 from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, TunnelChannel
 
 from .user_budget import UserBudget
+
+#: For all bridges: what is read into it is sent before the loop does anything else.
+_READ = bytearray(MAX_BULK_DATA)
 
 
 class TrafficMeter:
@@ -103,7 +107,7 @@ class MeteredBridge(Bridge):
     """A channel of an agent, joined with a socket of this service."""
 
     def __init__(self, channel: TunnelChannel, meter: TrafficMeter) -> None:
-        super().__init__(channel, DATA_WINDOW)
+        super().__init__(channel, DATA_WINDOW, buffer=_READ)
         self._meter = meter
         self._delayed = False
         self.lost = meter.end

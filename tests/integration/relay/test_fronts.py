@@ -26,7 +26,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.front_server import Nginx, installed
 from tests.integration.web.web_server import web_server
-from tests.relay_server import HOST, RelayServer, agent, make_identity, relay_server
+from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
@@ -64,6 +64,43 @@ def carries(endpoint: Endpoint) -> bool:
     return received == sent
 
 
+def carries_data(relay: RelayServer, connected: RunningAgent, endpoint: Endpoint, user: User) -> bool:
+    """Whether megabytes pass three data channels in both directions at once, two of them in tunnels for data."""
+    with ExitStack() as stack:
+        ends = []
+        for _ in range(3):
+            token = dial.new_data_token([endpoint.pk], user_id=user.pk)
+            far = stack.enter_context(connected.tunnel.open_data(token))
+            near = stack.enter_context(asyncio.run(dial.join_data(token)))
+            near.setblocking(True)
+            ends.append((far, near))
+        assert relay.look(lambda found: [len(one.data_tunnels) for one in found.tunnels.values()]) == [2]
+        moves = [OneMove(*pair) for far, near in ends for pair in ((far, near), (near, far))]
+        return all(move.has_arrived() for move in moves)
+
+
+class OneMove:
+    """Three megabytes on their way between two sockets."""
+
+    def __init__(self, source: socket.socket, target: socket.socket) -> None:
+        self._sent, self._received = os.urandom(3 << 20), b""
+        target.settimeout(30)
+        self._threads = [
+            threading.Thread(target=send_all, args=(source, self._sent)),
+            threading.Thread(target=self._read, args=(target,)),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self, target: socket.socket) -> None:
+        self._received = b"".join(iter(lambda: target.recv(65536), b""))
+
+    def has_arrived(self) -> bool:
+        for thread in self._threads:
+            thread.join()
+        return self._received == self._sent
+
+
 def send_all(sock: socket.socket, data: bytes) -> None:
     sock.sendall(data)
     sock.shutdown(socket.SHUT_WR)
@@ -75,14 +112,16 @@ def test_our_web_server_and_nginx_pass_agents_on(
     postgres: Postgres,
     redis_server: Redis,
     tmp_path: Path,
+    alice: User,
 ) -> None:
     endpoint, identity = laptop
     with ExitStack() as running:
         port = running.enter_context(
             web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address))
         )
-        with agent(ServiceAddress(f"http://{HOST}:{port}"), identity, echo):
+        with agent(ServiceAddress(f"http://{HOST}:{port}"), identity, echo) as connected:
             assert carries(endpoint)
+            assert carries_data(relay, connected, endpoint, alice)
             assert relay.look(lambda found: [tunnel.address for tunnel in found.tunnels.values()]) == [HOST]
         assert installed(), "tests/install-nginx.sh"
         front = Nginx.of_the_product(
@@ -94,8 +133,9 @@ def test_our_web_server_and_nginx_pass_agents_on(
             RELAY=str(relay.relay.address),
         )
         running.enter_context(front)
-        with agent(ServiceAddress(f"http://{HOST}:{front.port}"), identity, echo):
+        with agent(ServiceAddress(f"http://{HOST}:{front.port}"), identity, echo) as connected:
             assert carries(endpoint)
+            assert carries_data(relay, connected, endpoint, alice)
 
 
 def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
@@ -106,6 +146,7 @@ def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
     authority: Authority,
     host_of: Callable[[Authority], CertificateFiles],
     tmp_path: Path,
+    alice: User,
 ) -> None:
     endpoint, identity = laptop
     host = host_of(authority)
@@ -113,8 +154,9 @@ def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
     environ["WAYBILL_CERTIFICATES"] = str(authority.certificates)
     with web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address), **environ) as port:
         url = f"https://{HOST}:{port}"
-        with agent(ServiceAddress(url, ways.pins_of(host.certificate)), identity, echo):
+        with agent(ServiceAddress(url, ways.pins_of(host.certificate)), identity, echo) as connected:
             assert carries(endpoint)
+            assert carries_data(relay, connected, endpoint, alice)
         with agent(ServiceAddress(url, ("0" * 64,)), identity, connected=False) as deceived:
             eventually(lambda: "another certificate" in deceived.status)
         with agent(ServiceAddress(url), identity, connected=False) as strict:

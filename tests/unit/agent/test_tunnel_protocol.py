@@ -91,9 +91,9 @@ def test_garbage_never_raises_anything_else() -> None:
 def test_heads_of_http_messages() -> None:
     head = websocket.parse_head(websocket.request("example.org", "/connect/tunnel", websocket.new_key())[:-4])
     assert head.first == "GET /connect/tunnel HTTP/1.1"
-    assert websocket.is_upgrade(head.fields)
+    assert websocket.wanted_subprotocol(head.fields) == websocket.SUBPROTOCOL
     for name in ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol"):
-        assert not websocket.is_upgrade({**head.fields, name: "x"}), name
+        assert not websocket.wanted_subprotocol({**head.fields, name: "x"}), name
     with pytest.raises(WebSocketError):
         websocket.parse_head(b"GET / HTTP/1.1\r\nno field")
 

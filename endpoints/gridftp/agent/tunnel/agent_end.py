@@ -1,23 +1,28 @@
-"""The agent's end of one tunnel: the opening handshake, the sign-in, and the channels that the relay opens."""
+"""The agent's end of one tunnel: the opening handshake, the sign-in, and the channels."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import socket
+import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from . import frames, websocket
-from .bridge import CONTROL_WINDOW, DATA_WINDOW, Bridge, attach
-from .connection import TunnelConnection
+from .bridge import CONTROL_WINDOW, Bridge, attach
+from .connection import TunnelConnection, TunnelLimits
+from .data_tunnels import DATA_TUNNEL_LIMITS, DataTunnelOffer, DataTunnels, refuse_channel
 from .frames import FrameError
-from .multiplexer import ChannelHandler, Ended, TunnelChannel
-from .service import ServiceAddress
+from .multiplexer import Ended, TunnelChannel
+from .service import ServiceAddress, check_peer, open_tcp, tls_context
 from .sign_in import VERSION, SigningIdentity, text_to_sign
+from .websocket import DATA_SUBPROTOCOL, SUBPROTOCOL
 
 PATH = "/connect/tunnel"
 _MAX_HEAD = 16 << 10
+#: Seconds for the connection, and for handshake and sign-in: many agents may come at the same time.
+CONNECT_SECONDS, WELCOME_SECONDS = 15.0, 40.0
 #: Seconds after which the relay may be tried again, where it says so; at most this.
 MAX_RETRY = 300.0
 
@@ -46,20 +51,12 @@ class TunnelState:
         self.paused = False
 
 
-class AgentEnd(TunnelConnection):
-    """One tunnel, from the request of the WebSocket to its end."""
+class ClientEnd(TunnelConnection):
+    """One tunnel, from the request of the WebSocket to its end. Subclasses implement `welcomed`."""
 
-    def __init__(
-        self,
-        service: ServiceAddress,
-        identity: SigningIdentity,
-        facts: AgentFacts,
-        state: TunnelState,
-        on_control: Callable[[socket.socket], None],
-    ) -> None:
-        super().__init__(is_client=True)
-        self._service, self._identity, self._facts, self._state = service, identity, facts, state
-        self._on_control = on_control
+    def __init__(self, service: ServiceAddress, subprotocol: str, limits: TunnelLimits) -> None:
+        super().__init__(is_client=True, limits=limits)
+        self._service, self._subprotocol = service, subprotocol
         self._key = websocket.new_key()
         self._head: bytearray | None = bytearray()
         loop = asyncio.get_event_loop()
@@ -67,12 +64,10 @@ class AgentEnd(TunnelConnection):
         self.lost: asyncio.Future[None] = loop.create_future()
         self._retry: float | None = None
         self._code = ""
-        #: The loop alone would not keep them.
-        self._servings: set[asyncio.Future[None]] = set()
 
     def begin(self) -> None:
         assert self.transport is not None
-        self.transport.write(websocket.request(self._service.authority, PATH, self._key))
+        self.transport.write(websocket.request(self._service.authority, PATH, self._key, self._subprotocol))
 
     def error(self) -> TunnelEndedError:
         """Why there is no tunnel any more."""
@@ -97,7 +92,11 @@ class AgentEnd(TunnelConnection):
         except websocket.WebSocketError as error:
             self.abort(error.reason)
         else:
+            self.answered()
             super().data_received(rest)
+
+    def answered(self) -> None:
+        """The WebSocket is open."""
 
     def _check_answer(self, head: websocket.Head) -> None:
         """Raises WebSocketError."""
@@ -110,12 +109,13 @@ class AgentEnd(TunnelConnection):
 
     # ---- documents
 
+    def welcomed(self, content: Mapping[str, Any]) -> None:
+        """The relay has accepted the tunnel. Raises FrameError."""
+        raise NotImplementedError
+
     def document_received(self, content: Mapping[str, Any]) -> None:
-        if "challenge" in content:
-            self._sign_in(content)
-        elif "welcome" in content:
-            if isinstance(content["welcome"], int):
-                self._state.epoch = content["welcome"]
+        if "welcome" in content:
+            self.welcomed(content)
             self.signed_in = True
             if not self.welcome.done():
                 self.welcome.set_result(None)
@@ -124,6 +124,47 @@ class AgentEnd(TunnelConnection):
             retry = content.get("retry")
             self._retry = min(float(retry), MAX_RETRY) if isinstance(retry, (int, float)) and retry >= 0 else None
             self.close(frames.text_of(content, "reason") or frames.text_of(content, "goodbye"))
+
+    def tunnel_lost(self) -> None:
+        if not self.welcome.done():
+            self.welcome.set_exception(self.error())
+            self.welcome.exception()  # it may be nobody's who waits
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class AgentEnd(ClientEnd):
+    """The tunnel that an agent keeps, which it signs in."""
+
+    def __init__(
+        self,
+        service: ServiceAddress,
+        identity: SigningIdentity,
+        facts: AgentFacts,
+        state: TunnelState,
+        on_control: Callable[[socket.socket], None],
+    ) -> None:
+        super().__init__(service, SUBPROTOCOL, TunnelLimits())
+        self._identity, self._facts, self._state = identity, facts, state
+        self._on_control = on_control
+        self._data = DataTunnels(self, DataTunnelOffer("", 0), self._open_data_tunnel)
+        #: The loop alone would not keep them.
+        self._servings: set[asyncio.Future[None]] = set()
+
+    # ---- documents
+
+    def document_received(self, content: Mapping[str, Any]) -> None:
+        if "challenge" in content:
+            self._sign_in(content)
+        else:
+            super().document_received(content)
+
+    def welcomed(self, content: Mapping[str, Any]) -> None:
+        if self.signed_in:
+            raise FrameError("a second welcome")
+        if isinstance(content["welcome"], int):
+            self._state.epoch = content["welcome"]
+        self._data = DataTunnels(self, DataTunnelOffer.read(content), self._open_data_tunnel)
 
     def _sign_in(self, content: Mapping[str, Any]) -> None:
         if self.signed_in:
@@ -173,17 +214,79 @@ class AgentEnd(TunnelConnection):
         if self.why_lost or not self.signed_in:
             raise ConnectionError("the service is not connected")
         near, far = socket.socketpair()
-        # Nothing is read before the other end gives credit. Where it does not come, the relay ends the channel.
-        channel = self.channels.open({"kind": "data", "token": token}, ChannelHandler())
-        await attach(Bridge(channel, DATA_WINDOW), near)
+        try:
+            await self._data.carry(token, near)
+        except BaseException:
+            near.close()
+            far.close()
+            raise
         return far
 
+    def tick(self) -> None:
+        """Look after the tunnels for data; called at intervals."""
+        self._data.tick()
+
     def tunnel_lost(self) -> None:
-        if not self.welcome.done():
-            self.welcome.set_exception(self.error())
-            self.welcome.exception()  # it may be nobody's who waits
-        if not self.lost.done():
-            self.lost.set_result(None)
+        self._data.close()
+        super().tunnel_lost()
+
+    async def _open_data_tunnel(self, key: str) -> TunnelConnection:
+        """Raises OSError."""
+        try:
+            end = await connect_end(self._service, lambda: DataTunnelEnd(self._service, key))
+        except TunnelEndedError as error:
+            raise ConnectionError(error.reason) from None
+        try:
+            await asyncio.wait_for(asyncio.shield(end.welcome), CONNECT_SECONDS)
+        except (TunnelEndedError, asyncio.TimeoutError) as error:
+            end.abort("given up")
+            raise ConnectionError(str(error)) from None
+        except asyncio.CancelledError:
+            end.abort("given up")
+            raise
+        return end
+
+
+class DataTunnelEnd(ClientEnd):
+    """A tunnel for data (`data_tunnels`)."""
+
+    def __init__(self, service: ServiceAddress, key: str) -> None:
+        super().__init__(service, DATA_SUBPROTOCOL, DATA_TUNNEL_LIMITS)
+        self._secret = key
+
+    def welcomed(self, content: Mapping[str, Any]) -> None:
+        pass
+
+    def answered(self) -> None:
+        self.send_document({"key": self._secret})
+
+    def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
+        refuse_channel(channel)
+
+
+End = TypeVar("End", bound=ClientEnd)
+
+
+async def connect_end(service: ServiceAddress, make: Callable[[], End]) -> End:
+    """A connection to the service whose certificate was checked, with the request sent. Raises TunnelEndedError."""
+    loop = asyncio.get_event_loop()
+    try:
+        plain = await loop.run_in_executor(None, open_tcp, service, CONNECT_SECONDS)
+        context = tls_context(service)
+        name = service.host if context else None
+        connecting = loop.create_connection(make, sock=plain, ssl=context, server_hostname=name)
+        _, end = await asyncio.wait_for(connecting, CONNECT_SECONDS)
+    except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
+        raise TunnelEndedError(str(error) or type(error).__name__) from None
+    if end.transport is None:
+        raise end.error()
+    try:
+        check_peer(service, end.transport.get_extra_info("ssl_object"))
+    except OSError as error:
+        end.abort(str(error))
+        raise TunnelEndedError(str(error)) from None
+    end.begin()
+    return end
 
 
 def _seconds(text: str) -> float | None:

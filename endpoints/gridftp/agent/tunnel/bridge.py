@@ -20,17 +20,21 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
     """Copies both ways until both ends have finished, or one is lost.
 
     window: octets that the channel may send before the socket has taken them. last_words: what is written to the
-    socket where the channel is reset, by its code.
+    socket where the channel is reset, by its code. buffer: for what is read from the socket.
     """
 
     def __init__(
-        self, channel: TunnelChannel, window: int, last_words: Callable[[str], bytes] = lambda code: b""
+        self,
+        channel: TunnelChannel,
+        window: int,
+        last_words: Callable[[str], bytes] = lambda code: b"",
+        buffer: bytearray | None = None,
     ) -> None:
         self.channel = channel
         self.window = window
         self._last_words = last_words
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(min(MAX_DATA, window))
+        self._buffer = buffer or bytearray(min(MAX_DATA, window))
         self._reading = self._finished = False
         #: Octets that the socket has taken, and for which no credit has been granted.
         self._taken = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from . import frames, websocket
 from .frames import FrameError
-from .multiplexer import Ended, Multiplexer, TunnelChannel
+from .multiplexer import MAX_CHANNELS, Ended, Multiplexer, TunnelChannel
 from .websocket import CloseCode, MessageDecoder, Opcode, WebSocketError
 
 #: Seconds between two pings of the relay, and those without any octet after which either end gives the tunnel up.
@@ -20,16 +20,25 @@ PING_SECONDS, DEAD_SECONDS = 1.5, 4.0
 HIGH_WATER, MAX_UNSENT = 256 << 10, 64 << 20
 
 
+class TunnelLimits(NamedTuple):
+    """Octets of data in one frame; octets that wait for the network before bridges stop reading; channels of a peer."""
+
+    frame: int = frames.MAX_DATA
+    high_water: int = HIGH_WATER
+    channels: int = MAX_CHANNELS
+
+
 class TunnelConnection(asyncio.Protocol):
     """One end of a tunnel. Subclasses implement `document_received`, `channel_opened` and `tunnel_lost`.
 
     is_client: the agent's end, which masks its frames.
     """
 
-    def __init__(self, *, is_client: bool) -> None:
-        self._is_client = is_client
-        self._decoder = MessageDecoder(from_client=not is_client, longest=frames.MAX_MESSAGE)
-        self.channels = Multiplexer(1 if is_client else 2, self._write_frame, self.channel_opened)
+    def __init__(self, *, is_client: bool, limits: TunnelLimits = TunnelLimits()) -> None:  # noqa: B008 - immutable
+        self._is_client, self._limits = is_client, limits
+        self._decoder = MessageDecoder(from_client=not is_client, longest=frames.HEAD + limits.frame)
+        first = 1 if is_client else 2
+        self.channels = Multiplexer(first, self._write_frame, self.channel_opened, limits.channels, limits.frame)
         self.transport: asyncio.Transport | None = None
         self._loop = asyncio.get_event_loop()
         self.heard_at = self._loop.time()
@@ -54,7 +63,7 @@ class TunnelConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=HIGH_WATER)
+        self.transport.set_write_buffer_limits(high=self._limits.high_water)
         self.heard_at = self._loop.time()
 
     def data_received(self, data: bytes) -> None:

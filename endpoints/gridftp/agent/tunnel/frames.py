@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 HEAD = 5
 #: The most octets of data in one frame, of a document in a frame, and of a message.
 MAX_DATA = 32 << 10
+#: The same in a tunnel that carries data only (`data_tunnels`): nothing in it waits for a place behind large frames.
+MAX_BULK_DATA = 128 << 10
 MAX_DOCUMENT = 16 << 10
 MAX_MESSAGE = HEAD + MAX_DATA
 _LAST = (1 << 32) - 1
@@ -27,6 +29,9 @@ class FrameType(enum.IntEnum):
     CREDIT = 5  # 4 octets: how many more octets the peer may send
     FINISH = 6  # nothing: no more data follow in this direction
     RESET = 7  # a document: code, reason; the channel has ended
+
+
+_TYPES = {int(type_): type_ for type_ in FrameType}
 
 
 class FrameError(Exception):
@@ -55,10 +60,9 @@ def decode(message: bytes) -> Frame:
     """Raises FrameError."""
     if len(message) < HEAD:
         raise FrameError("a frame without a head")
-    try:
-        type_ = FrameType(message[0])
-    except ValueError:
-        raise FrameError("a frame of an unknown type") from None
+    type_ = _TYPES.get(message[0])
+    if type_ is None:
+        raise FrameError("a frame of an unknown type")
     return Frame(type_, int.from_bytes(message[1:HEAD], "big"), message[HEAD:])
 
 

@@ -82,8 +82,9 @@ class TunnelChannel:
         if len(data) > self.credit:
             raise ValueError("more than the credit")
         self.credit -= len(data)
-        for begin in range(0, len(data), MAX_DATA):
-            self._tunnel.write(frames.encode(FrameType.DATA, self.number, data[begin : begin + MAX_DATA]))
+        longest = self._tunnel.longest
+        for begin in range(0, len(data), longest):
+            self._tunnel.write(frames.encode(FrameType.DATA, self.number, data[begin : begin + longest]))
 
     def grant(self, octets: int) -> None:
         """Let the peer send so many octets more."""
@@ -159,7 +160,8 @@ class TunnelChannel:
 class Multiplexer:
     """All channels of one tunnel.
 
-    first: the number of our first channel, 1 for the agent and 2 for the relay. write: sends one frame.
+    first: the number of our first channel, 1 for the agent and 2 for the relay. write: sends one frame, with at most
+    `longest` octets of data.
     opened: called with a channel that the peer opens; it accepts or refuses it, at once or later.
     """
 
@@ -169,8 +171,10 @@ class Multiplexer:
         write: Callable[[bytes], None],
         opened: Callable[[TunnelChannel, Mapping[str, Any]], None],
         most: int = MAX_CHANNELS,
+        longest: int = MAX_DATA,
     ) -> None:
         self.write = write
+        self.longest = longest
         self.congested = False
         self._opened, self._most = opened, most
         self._next, self._parity = first, first % 2

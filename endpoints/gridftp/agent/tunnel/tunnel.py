@@ -12,18 +12,15 @@ import concurrent.futures
 import contextlib
 import random
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from typing import Any
 
-from .agent_end import AgentEnd, AgentFacts, TunnelEndedError, TunnelState
+from .agent_end import WELCOME_SECONDS, AgentEnd, AgentFacts, TunnelEndedError, TunnelState, connect_end
 from .connection import DEAD_SECONDS, PING_SECONDS
-from .service import ServiceAddress, check_peer, open_tcp, tls_context
+from .service import ServiceAddress
 from .sign_in import Refused, SigningIdentity
 
-#: Seconds for the connection, and for handshake and sign-in: many agents may come at the same time.
-CONNECT_SECONDS, WELCOME_SECONDS = 15.0, 40.0
 #: Seconds for the loop to open a data channel, which waits for nobody.
 OPEN_SECONDS = 10.0
 #: Seconds before the first new attempt, at random up to this; and at most between later attempts.
@@ -155,9 +152,11 @@ class Tunnel:
 
     async def _one_tunnel(self) -> None:
         """One tunnel, to its end. Raises TunnelEndedError, unless it is to stop."""
-        end = await self._connect()
+        end = await connect_end(
+            self._service,
+            lambda: AgentEnd(self._service, self._identity, self._facts, self._state, self._on_control),
+        )
         try:
-            end.begin()
             await asyncio.wait_for(asyncio.shield(end.welcome), WELCOME_SECONDS)
             self._end = end
             self._on_status("connected")
@@ -174,32 +173,6 @@ class Tunnel:
         if not self._stop_asked:
             raise end.error()
 
-    async def _connect(self) -> AgentEnd:
-        """Raises TunnelEndedError."""
-        service, loop = self._service, asyncio.get_event_loop()
-        try:
-            plain = await loop.run_in_executor(None, open_tcp, service, CONNECT_SECONDS)
-            context = tls_context(service)
-            _, end = await asyncio.wait_for(
-                loop.create_connection(
-                    lambda: AgentEnd(service, self._identity, self._facts, self._state, self._on_control),
-                    sock=plain,
-                    ssl=context,
-                    server_hostname=service.host if context else None,
-                ),
-                CONNECT_SECONDS,
-            )
-        except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
-            raise TunnelEndedError(str(error) or type(error).__name__) from None
-        assert end.transport is not None
-        secured = end.transport.get_extra_info("ssl_object")
-        try:
-            check_peer(service, secured)
-        except OSError as error:
-            end.abort(str(error))
-            raise TunnelEndedError(str(error)) from None
-        return end
-
     async def _watch(self, end: AgentEnd) -> None:
         """Until the tunnel is lost, is silent, or is to stop."""
         assert self._stopping is not None
@@ -215,6 +188,7 @@ class Tunnel:
                 if end.silent_seconds() > DEAD_SECONDS or (deadline is not None and end.heard_at < deadline):
                     end.abort("the connection is dead")
                     return
+                end.tick()
                 deadline = None
                 if signs.changed():
                     end.ping()

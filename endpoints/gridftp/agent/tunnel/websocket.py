@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 #: RFC 6455, 1.3.
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-#: The subprotocol of the tunnel, with its version (RFC 6455, 1.9).
-SUBPROTOCOL = "waybill-tunnel-1"
+#: The subprotocols with their versions (RFC 6455, 1.9): of the tunnel of an agent, and of its tunnels for data.
+SUBPROTOCOL, DATA_SUBPROTOCOL = "waybill-tunnel-1", "waybill-data-1"
 #: The most octets of the payload of a control frame (RFC 6455, 5.5).
 MAX_CONTROL = 125
 
@@ -24,6 +24,10 @@ class Opcode(enum.IntEnum):
     CLOSE = 8
     PING = 9
     PONG = 10
+
+
+#: A table is quicker than a call of the class.
+_OPCODES = {int(opcode): opcode for opcode in Opcode}
 
 
 class CloseCode(enum.IntEnum):
@@ -54,8 +58,8 @@ class Message(NamedTuple):
 class _Head(NamedTuple):
     final: bool
     opcode: Opcode
-    #: Octets of the head, and of the payload.
-    size: int
+    #: Where the payload begins, and its octets.
+    begin: int
     length: int
     #: None where the payload is not masked.
     key: bytes | None
@@ -91,7 +95,7 @@ def close_payload(code: CloseCode, reason: str) -> bytes:
 
 
 class MessageDecoder:
-    """Turns octets into messages; holds at most one message and one frame.
+    """Turns octets into messages; holds at most one message and one frame, besides the octets that are being fed.
 
     from_client: whether the peer is a client, and so must mask. longest: octets of a message.
     """
@@ -105,45 +109,52 @@ class MessageDecoder:
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """The messages that are complete now. Raises WebSocketError."""
-        self._received += data
-        while True:
-            head = self._head()
-            if head is None or len(self._received) < head.size + head.length:
-                return
-            payload = bytes(memoryview(self._received)[head.size : head.size + head.length])
-            del self._received[: head.size + head.length]
-            if head.key is not None:
-                payload = masked(payload, head.key)
-            message = self._joined(head, payload)
-            if message is not None:
-                yield message
+        held = self._received
+        # Frames that arrive whole are not copied together first.
+        octets: bytes | bytearray = data
+        if held:
+            held += data
+            octets = held
+        at = 0
+        try:
+            while (head := self._head(octets, at)) and len(octets) >= (end := head.begin + head.length):
+                payload = bytes(octets[head.begin : end])
+                at = end
+                if head.key is not None:
+                    payload = masked(payload, head.key)
+                message = self._joined(head, payload)
+                if message is not None:
+                    yield message
+        finally:
+            if octets is held:
+                del held[:at]
+            else:
+                held += data[at:]
 
-    def _head(self) -> _Head | None:
-        """The head of the next frame; None where it is not complete. Refuses a long frame before it has arrived."""
-        received = self._received
-        if len(received) < 2:
+    def _head(self, received: bytes | bytearray, at: int) -> _Head | None:
+        """The head of the frame there; None where it is not complete. Refuses a long frame before it has arrived."""
+        if len(received) < at + 2:
             return None
-        first, second = received[0], received[1]
+        first, second = received[at], received[at + 1]
         if first & 0x70:
             raise WebSocketError("no extension was agreed")
-        try:
-            opcode = Opcode(first & 0x0F)
-        except ValueError:
-            raise WebSocketError("an unknown opcode") from None
+        opcode = _OPCODES.get(first & 0x0F)
+        if opcode is None:
+            raise WebSocketError("an unknown opcode")
         if bool(second & 0x80) is not self._from_client:
             raise WebSocketError("a client masks its frames, and a server does not")
-        length, size = second & 0x7F, 2
+        length, begin = second & 0x7F, at + 2
         if length >= 126:
-            size += 2 if length == 126 else 8
-            if len(received) < size:
+            begin += 2 if length == 126 else 8
+            if len(received) < begin:
                 return None
-            length = int.from_bytes(received[2:size], "big")
+            length = int.from_bytes(received[at + 2 : begin], "big")
         self._check(opcode, length, final=bool(first & 0x80))
         if not self._from_client:
-            return _Head(bool(first & 0x80), opcode, size, length, None)
-        if len(received) < size + 4:
+            return _Head(bool(first & 0x80), opcode, begin, length, None)
+        if len(received) < begin + 4:
             return None
-        return _Head(bool(first & 0x80), opcode, size + 4, length, bytes(received[size : size + 4]))
+        return _Head(bool(first & 0x80), opcode, begin + 4, length, bytes(received[begin : begin + 4]))
 
     def _check(self, opcode: Opcode, length: int, *, final: bool) -> None:
         if opcode >= Opcode.CLOSE:
@@ -183,7 +194,7 @@ def accept_key(key: str) -> str:
     return base64.b64encode(hashlib.sha1((key + _GUID).encode()).digest()).decode()  # noqa: S324
 
 
-def request(host: str, path: str, key: str) -> bytes:
+def request(host: str, path: str, key: str, subprotocol: str = SUBPROTOCOL) -> bytes:
     """The head of the client's request. host: with the port where that is not the usual one."""
     lines = (
         f"GET {path} HTTP/1.1",
@@ -192,19 +203,19 @@ def request(host: str, path: str, key: str) -> bytes:
         "Connection: Upgrade",
         f"Sec-WebSocket-Key: {key}",
         "Sec-WebSocket-Version: 13",
-        f"Sec-WebSocket-Protocol: {SUBPROTOCOL}",
+        f"Sec-WebSocket-Protocol: {subprotocol}",
     )
     return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
-def response(key: str) -> bytes:
+def response(key: str, subprotocol: str = SUBPROTOCOL) -> bytes:
     """The head of the server's answer to a request that it accepts."""
     lines = (
         "HTTP/1.1 101 Switching Protocols",
         "Upgrade: websocket",
         "Connection: Upgrade",
         f"Sec-WebSocket-Accept: {accept_key(key)}",
-        f"Sec-WebSocket-Protocol: {SUBPROTOCOL}",
+        f"Sec-WebSocket-Protocol: {subprotocol}",
     )
     return "\r\n".join((*lines, "", "")).encode("ascii")
 
@@ -228,13 +239,18 @@ def parse_head(octets: bytes) -> Head:
     return Head(first, fields)
 
 
-def is_upgrade(fields: dict[str, str]) -> bool:
-    """Whether the fields of a request ask for a WebSocket of our subprotocol."""
+def wanted_subprotocol(fields: dict[str, str]) -> str:
+    """The subprotocol of ours for which a request asks; "" where it asks for no WebSocket of one of them."""
+    words = [word.strip() for word in fields.get("sec-websocket-protocol", "").split(",")]
+    wanted = next((one for one in (SUBPROTOCOL, DATA_SUBPROTOCOL) if one in words), "")
+    return wanted if _is_upgrade(fields) else ""
+
+
+def _is_upgrade(fields: dict[str, str]) -> bool:
     return (
         fields.get("upgrade", "").lower() == "websocket"
         and "upgrade" in fields.get("connection", "").lower()
         and fields.get("sec-websocket-version") == "13"
-        and SUBPROTOCOL in [word.strip() for word in fields.get("sec-websocket-protocol", "").split(",")]
         and _is_key(fields.get("sec-websocket-key", ""))
     )
 
