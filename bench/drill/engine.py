@@ -7,6 +7,7 @@ processes and network), which end with this process, also where it is killed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from deploy.stack.child import Child, spawn, stop
 
@@ -56,12 +58,23 @@ class Engine:
         self.base = base
         self.root = base / "root"
         self._process: Child | None = None
+        self._lock = base / "lock"
+        self._locked: IO[str] | None = None
 
     def __enter__(self) -> Engine:
+        """Raises EngineError where another process uses the folder."""
+        self._locked = self._lock.open("w")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._locked.close()
+            raise EngineError(f"another drill uses {self.base}; --base names another folder") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, where: TracebackType | None) -> None:
         self.stop()
+        assert self._locked is not None
+        self._locked.close()
 
     def install(self) -> None:
         """The engine and the base systems, where they are not in the folder yet. Raises EngineError."""
