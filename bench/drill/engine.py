@@ -37,7 +37,6 @@ NAMES = {"python": "python:3.11-slim-bookworm", "postgres": "postgres:17", "redi
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 #: Options of an engine that only builds: it shares the network of this machine and changes nothing in it.
 BUILDS_ONLY = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
-CGROUP = "waybill-drill"
 START_SECONDS, STOP_SECONDS = 60.0, 60.0
 MOST_SECONDS = 1800.0
 
@@ -57,6 +56,8 @@ class Engine:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.root = base / "root"
+        #: The control groups of all containers, apart from those of a drill in another folder.
+        self._group = "-".join(("drill", *base.resolve().parts[1:]))
         self._process: Child | None = None
         self._lock = base / "lock"
         self._locked: IO[str] | None = None
@@ -99,7 +100,7 @@ class Engine:
         if AUTHORITIES.exists():
             shutil.copyfile(AUTHORITIES, self.root / AUTHORITIES.relative_to("/"))
         words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *([] if builds_only else ["--net"]), "--"]
-        words += [str(HERE / "engine.sh"), str(self.root), f"--cgroup-parent=/{CGROUP}"]
+        words += [str(HERE / "engine.sh"), str(self.root), f"--cgroup-parent=/{self._group}"]
         words += BUILDS_ONLY if builds_only else ()
         (self.root / "run/docker.sock").unlink(missing_ok=True)
         log = self.base / "engine.log"
@@ -120,7 +121,7 @@ class Engine:
             except subprocess.TimeoutExpired:
                 stop(self._process, timeout=1.0)
         self._process = None
-        for group in Path("/sys/fs/cgroup").glob(f"**/{CGROUP}"):
+        for group in Path("/sys/fs/cgroup").glob(f"**/{self._group}"):
             for folder in sorted(group.rglob("*/"), key=lambda path: -len(path.parts)):
                 _remove(folder)
             _remove(group)
