@@ -47,7 +47,7 @@ def run_show(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from transferapi.tasks.managers import holds
 
-    task = _found(holds.find, arguments.task)
+    task = holds.find(arguments.task)
     for name, value in (
         ("task", task.pk),
         ("owner", task.owner.username),
@@ -73,7 +73,7 @@ def run_cancel(config: Config, arguments: argparse.Namespace) -> int:
     from transferapi.tasks import moves
 
     for task_id in arguments.tasks:
-        said = _found(moves.cancel_by_operator, task_id, arguments.message)
+        said = moves.cancel_by_operator(task_id, arguments.message)
         say(f"{task_id}  {said}")
     return 0
 
@@ -83,7 +83,7 @@ def run_hold(config: Config, arguments: argparse.Namespace) -> int:
     from transferapi.tasks.managers import holds
 
     for task_id in arguments.tasks:
-        _found(holds.hold, task_id, arguments.message)
+        holds.hold(task_id, arguments.message)
         say(f"{task_id}  held")
     return 0
 
@@ -105,20 +105,10 @@ def run_release(config: Config, arguments: argparse.Namespace) -> int:
     for key in wanted:
         line, release = held[key]
         if not arguments.dry_run:
-            _found(release, key)
+            release(key)
         say(line)
     say(f"{len(wanted)} {'would be ' if arguments.dry_run else ''}released")
     return 0
-
-
-def _found(act: Any, *words: object) -> Any:
-    """The result of an act; an error of tasks as one for the operator."""
-    from identity.error_categories import CategorizedError
-
-    try:
-        return act(*words)
-    except CategorizedError as error:
-        raise StackError(error.message) from None
 
 
 def _show(lines: Iterable[str] | Iterator[str]) -> int:
