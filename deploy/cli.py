@@ -9,6 +9,7 @@ import textwrap
 from typing import Any
 
 from identity.audit.origin import OPERATOR, Origin, comes_from
+from identity.error_categories import CategorizedError
 from transferapi.config import KNOWN, Config, load_or_exit
 
 from .backup import nightly
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         leave_root(config, arguments)
         # For the audit log. Servers that this process becomes have origins of their own in their threads.
         with comes_from(Origin(actor=OPERATOR)):
-            return int(arguments.run(config, arguments))
+            return carry_out(config, arguments)
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
     except OSError as error:
@@ -56,6 +57,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 1
+
+
+def carry_out(config: Config, arguments: argparse.Namespace) -> int:
+    """Returns the exit status. Raises StackError, also where the domain refuses something."""
+    try:
+        return int(arguments.run(config, arguments))
+    except CategorizedError as error:
+        raise StackError(error.message) from None
 
 
 def leave_root(config: Config, arguments: argparse.Namespace) -> None:
@@ -218,10 +227,7 @@ def run_vault_rotate(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from identity.vault import store as vault
 
-    try:
-        done = vault.rotate()
-    except vault.VaultError as error:
-        raise StackError(error.reason) from None
+    done = vault.rotate()
     say(f"{done.resealed} sealed anew by the key {done.key_id}.")
     if done.unopened:
         say(f"{done.unopened} could not be opened, and stay as they are: see `waybill vault status`.")

@@ -27,7 +27,7 @@ from .passkeys import services as passkeys
 from .sign_up import rules
 from .sign_up.rules import Applicant
 from .signals import account_changed
-from .single_row import single_row
+from .single_row import row_by_id
 
 #: Subjects of one user.
 MOST = 50
@@ -139,10 +139,7 @@ def remove(user: User, subject_id: uuid.UUID | str) -> None:
     with transaction.atomic():
         # Changes happen one after another: two could remove the last two.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        try:
-            row = single_row(CertificateSubject.objects.filter(user=user, pk=uuid.UUID(str(subject_id))))
-        except ValueError:
-            row = None
+        row = row_by_id(CertificateSubject.objects.filter(user=user), subject_id)
         if row is None:
             raise SubjectNotFoundError(subject_id)
         if not _has_other_way_in(user, row):

@@ -4,6 +4,7 @@ Each package has its own tree of errors; an error that users may see derives fro
 chooses by the category how to report it (REST: `transferapi.rest.http.errors`), and shows `message`.
 
 CategorizedError
+|- ReasonError                    `reason` is a sentence for people, and what `str` gives
 |- NotFoundError(ref)             the named thing does not exist, or the user may not see it
 |- InvalidFieldError(field, reason)
 |- LimitExceededError(limit)      the user has as many of these as allowed
@@ -39,6 +40,15 @@ class CategorizedError(Exception):
     def message(self) -> str:
         """A sentence for users."""
         return self.template.format(self=self)
+
+
+class ReasonError(CategorizedError):
+    """The root of a tree whose classes set `reason`. One that is a NotFoundError as well has that base first."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class NotFoundError(CategorizedError):

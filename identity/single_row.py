@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -16,6 +17,14 @@ E = TypeVar("E", bound=StrEnum)
 def single_row(found: QuerySet[Any, T]) -> T | None:
     """The only row of a queryset, or None. Django's `first()` also sorts, which costs half as much as the query."""
     return next(iter(found.order_by()[:1]), None)
+
+
+def row_by_id(found: QuerySet[Any, T], ref: object) -> T | None:
+    """The row with this id; None also where the text is no UUID."""
+    try:
+        return single_row(found.filter(pk=uuid.UUID(str(ref))))
+    except ValueError:
+        return None
 
 
 def query_rows(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from .error_categories import CategorizedError, LimitExceededError, NotFoundErro
 from .hidden import Secret
 from .models import ApiToken, User
 from .signals import account_changed
-from .single_row import single_row
+from .single_row import row_by_id, single_row
 
 #: A prefix by which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wb_"
@@ -66,10 +66,7 @@ def of(user: User) -> list[ApiToken]:
 
 def revoke_own(user: User, token_id: uuid.UUID | str, actor: User | None = None) -> None:
     """Revoke a token of this user at once. actor: staff who do it. Raises TokenNotFoundError."""
-    try:
-        row = single_row(ApiToken.objects.filter(user=user, pk=uuid.UUID(str(token_id))))
-    except ValueError:
-        row = None
+    row = row_by_id(ApiToken.objects.filter(user=user), token_id)
     if row is None or not row.delete()[0]:
         raise TokenNotFoundError(token_id)
     account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label, actor=actor)

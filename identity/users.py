@@ -22,7 +22,7 @@ from . import user_names
 from .audit import log as audit
 from .audit.log import What
 from .conflicts import unless_taken
-from .error_categories import CategorizedError, Category, NotFoundError
+from .error_categories import Category, NotFoundError, ReasonError
 from .models import RecoveryLink, User
 
 #: The beginning of the name of a deleted user.
@@ -33,16 +33,11 @@ MAX_FULL_NAME = 150
 ONE_NAME = "identity_user_username_key"
 
 
-class UserAccountError(Exception):
-    """The root of this tree. `reason` is a sentence for people."""
-
-    reason = ""
-
-    def __str__(self) -> str:
-        return self.reason
+class UserAccountError(ReasonError):
+    """The root of this tree."""
 
 
-class UserExistsError(UserAccountError, CategorizedError):
+class UserExistsError(UserAccountError):
     category = Category.EXISTS
 
     def __init__(self, name: str) -> None:
@@ -50,7 +45,7 @@ class UserExistsError(UserAccountError, CategorizedError):
         self.reason = f"there is a user {name} already"
 
 
-class UserInvalidError(UserAccountError, CategorizedError):
+class UserInvalidError(UserAccountError):
     category = Category.INVALID
 
     def __init__(self, reason: str) -> None:
@@ -58,17 +53,17 @@ class UserInvalidError(UserAccountError, CategorizedError):
         self.reason = reason
 
 
-class NotStaffError(UserAccountError, CategorizedError):
+class NotStaffError(UserAccountError):
     category = Category.PERMISSION_DENIED
     reason = "Only those who run this service may do this."
 
 
-class OwnAccountError(UserAccountError, CategorizedError):
+class OwnAccountError(UserAccountError):
     category = Category.CONFLICT
     reason = "You cannot deactivate yourself."
 
 
-class UserNotFoundError(UserAccountError, NotFoundError):
+class UserNotFoundError(NotFoundError, UserAccountError):
     kind = "user"
 
 

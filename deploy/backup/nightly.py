@@ -6,18 +6,16 @@ Nothing is deleted before the new backup is complete, and only files whose names
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import os
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deploy.commands.user import Declare, user_model
 from deploy.stack.errors import StackError
+from deploy.stack.places import lock_of
 from transferapi.config import Config
 
 #: Of a backup, of its keys (`KEYS` follows), and of a file that a killed backup has left (`.NAME.*.part`).
@@ -55,7 +53,7 @@ def run_nightly(config: Config, arguments: argparse.Namespace) -> int:
     for place in filter(None, (folder, keys)):
         if not place.is_dir():
             raise StackError(f"{place} is no folder")
-    with _alone(folder):
+    with lock_of(folder, f"another backup into {folder} is under way"):
         file = folder / f"waybill-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
         octets = _back_up(config, file, keys / f"{file.name}{KEYS}" if keys else None)
         deleted = delete_old(folder, keys, arguments.keep)
@@ -96,16 +94,3 @@ def _is_keys_beyond(name: str, kept: Collection[str]) -> bool:
 
 def _unfinished(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder. Raises StackError where another backup into it is under way."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise StackError(f"another backup into {folder} is under way") from None
-    finally:
-        os.close(descriptor)

@@ -148,12 +148,8 @@ def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
 def run_user_recover(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
     from identity.administration import user_account
-    from identity.error_categories import CategorizedError
 
-    try:
-        user_account.send_recovery(None, user)
-    except CategorizedError as error:
-        raise StackError(error.message) from None
+    user_account.send_recovery(None, user)
     say(f"A mail to {user.email} is on its way; its link sets a new password, once.")
     return 0
 

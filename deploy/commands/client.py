@@ -40,17 +40,13 @@ def run_client(config: Config, arguments: argparse.Namespace) -> int:
         raise StackError("--id belongs to `waybill client add` and `waybill client remove`")
     user_model()
     from identity.provider import applications
-    from identity.provider.errors import ProviderError
 
-    try:
-        if arguments.what == "remove":
-            applications.remove(arguments.id)
-            say(f"The program {arguments.id} signs in no more, and its tokens are gone.")
-            return 0
-        uris, page = arguments.redirect_uri, not arguments.no_globus_page
-        made = applications.admit(arguments.id, arguments.label, uris, globus_page=page)
-    except ProviderError as error:
-        raise StackError(error.message) from None
+    if arguments.what == "remove":
+        applications.remove(arguments.id)
+        say(f"The program {arguments.id} signs in no more, and its tokens are gone.")
+        return 0
+    uris, page = arguments.redirect_uri, not arguments.no_globus_page
+    made = applications.admit(arguments.id, arguments.label, uris, globus_page=page)
     say(f"Programs with the id {made.client_id} may ask users to sign in; they have no secret, and use PKCE.")
     return 0
 
@@ -59,12 +55,8 @@ def _make(arguments: argparse.Namespace) -> int:
     """The two variables that the `globus` command reads from its environment."""
     user = user_of(arguments.what)
     from identity.provider import applications
-    from identity.provider.errors import ProviderError
 
-    try:
-        application, secret = applications.make(user, applications.ApplicationSpec(arguments.label))
-    except ProviderError as error:
-        raise StackError(error.reason) from None
+    application, secret = applications.make(user, applications.ApplicationSpec(arguments.label))
     assert secret is not None
     say(f"GLOBUS_CLI_CLIENT_ID={application.client_id}\nGLOBUS_CLI_CLIENT_SECRET={secret.value}")
     return 0

@@ -7,7 +7,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deploy.stack.errors import StackError
 from transferapi.config import Config
 
 from .up import say
@@ -32,12 +31,8 @@ def declare(commands: Any, command: Declare) -> None:
 def run_on(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from transferapi.tasks import maintenance
-    from transferapi.tasks.errors import RequestError
 
-    try:
-        maintenance.turn_on(arguments.message, arguments.until, hold=arguments.hold)
-    except RequestError as error:
-        raise StackError(error.message) from None
+    maintenance.turn_on(arguments.message, arguments.until, hold=arguments.hold)
     tasks = "Tasks stop within seconds, and go on after `off`." if arguments.hold else "Tasks go on."
     say(f"Every process refuses changes within seconds. {tasks}")
     return 0

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
 import os
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +12,7 @@ from typing import Any, TextIO
 from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
 from deploy.stack.home import new_rsa_key, write_private
+from deploy.stack.places import lock_of
 from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from transferapi.config import Config, load_or_exit
@@ -51,7 +49,8 @@ def run_rotate(config: Config, arguments: argparse.Namespace) -> int:
     The account of the service may read the keys of an installation with units, and root alone may replace them.
     """
     path, now = _path(), datetime.now(UTC)
-    with _alone(path):
+    # Of two commands at once the second sees the key of the first.
+    with lock_of(path.parent, f"another `waybill oidc rotate` is under way in {path.parent}"):
         try:
             keys = key_file.parse(path.read_text(encoding="utf-8"))
             if arguments.leaked:
@@ -109,16 +108,3 @@ def _path() -> Path:
     if path is None:
         raise StackError("the key is in no file: give it by WAYBILL_OIDC_KEY_FILE in place of WAYBILL_OIDC_KEY")
     return path
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock of the folder, so that of two commands at once the second sees the key of the first."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise StackError(f"another `waybill oidc rotate` is under way in {path.parent}") from None
-    finally:
-        os.close(folder)

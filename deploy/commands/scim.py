@@ -32,13 +32,9 @@ def declare(commands: Any, command: Declare) -> None:
 def run_token(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from identity.scim import clients
-    from identity.scim.errors import ScimClientError
 
     takes_over = None if arguments.take_over is None else arguments.take_over == "yes"
-    try:
-        say(clients.make_token(arguments.name, takes_over=takes_over, max_users=arguments.users).value)
-    except ScimClientError as error:
-        raise StackError(error.message) from None
+    say(clients.make_token(arguments.name, takes_over=takes_over, max_users=arguments.users).value)
     return 0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deploy.stack.errors import StackError
+from identity.error_categories import CategorizedError
 from transferapi.config import Config
 
 from .up import say
@@ -48,7 +49,7 @@ def run_show(config: Config, arguments: argparse.Namespace) -> int:
     user_model()
     from transferapi.tasks.managers import holds
 
-    task = _found(holds.find, arguments.task)
+    task = holds.find(arguments.task)
     for name, value in (
         ("task", task.pk),
         ("owner", task.owner.username),
@@ -74,7 +75,7 @@ def run_cancel(config: Config, arguments: argparse.Namespace) -> int:
     from transferapi.tasks import moves
 
     for task_id in arguments.tasks:
-        said = _found(moves.cancel_by_operator, task_id, arguments.message)
+        said = moves.cancel_by_operator(task_id, arguments.message)
         say(f"{task_id}  {said}")
     return 0
 
@@ -84,7 +85,7 @@ def run_hold(config: Config, arguments: argparse.Namespace) -> int:
     from transferapi.tasks.managers import holds
 
     for task_id in arguments.tasks:
-        _found(holds.hold, task_id, arguments.message)
+        holds.hold(task_id, arguments.message)
         say(f"{task_id}  held")
     return 0
 
@@ -108,24 +109,14 @@ def run_release(config: Config, arguments: argparse.Namespace) -> int:
         line, release = held[key]
         try:
             if not arguments.dry_run:
-                _found(release, key)
-        except StackError as error:
+                release(key)
+        except CategorizedError as error:
             refused += 1
-            sys.stderr.write(f"waybill: {key} stays held: {error}\n")
+            sys.stderr.write(f"waybill: {key} stays held: {error.message}\n")
         else:
             say(line)
     say(f"{len(wanted) - refused} {'would be ' if arguments.dry_run else ''}released")
     return 1 if refused else 0
-
-
-def _found(act: Any, *words: object) -> Any:
-    """The result of an act; an error of tasks as one for the operator."""
-    from identity.error_categories import CategorizedError
-
-    try:
-        return act(*words)
-    except CategorizedError as error:
-        raise StackError(error.message) from None
 
 
 def _show(lines: Iterable[str] | Iterator[str]) -> int:

@@ -10,12 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+from deploy.sample.data import make_sample_data
 from deploy.stack.child import die_with_parent, no_core_dumps, spawn, stop
 from deploy.stack.errors import StackError
 from deploy.stack.fingerprint import CHECKOUT
 from deploy.stack.home import Home, write_private
 from deploy.stack.programs import HOST, Instance, make_instance
-from deploy.stack.sample import make_sample_data
 from deploy.stack.supervisor import ProgramState, RunningProgram, Supervisor
 from identity.sessions import one_time_link
 from transferapi.config import Config
@@ -72,7 +72,7 @@ def check_token(instance: Instance, prepared: bool) -> None:
 def keep_running(instance: Instance, supervisor: Supervisor) -> None:
     demo: subprocess.Popen[bytes] | None = None
     if not instance.home.first_transfer.exists():
-        words = [sys.executable, "-m", "deploy.stack.first_transfer", str(instance.home.path)]
+        words = [sys.executable, "-m", "deploy.sample.first_transfer", str(instance.home.path)]
         demo = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
     while demo is not None and demo.poll() is None and not supervisor.stopping:
         watch(instance, supervisor)

@@ -84,8 +84,6 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
             deactivation.deactivate(None, user)
     except users.UserExistsError as error:
         raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
-    except users.UserAccountError as error:
-        raise StackError(error.reason) from None
     say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
     return 0
 
@@ -98,13 +96,10 @@ def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
     said = _said(arguments)
     if said == users.UserDetails() and arguments.active is None:
         raise StackError("nothing was said: give --email, --full-name, --active or --staff")
-    try:
-        if said != users.UserDetails():
-            users.change(user, said)
-        if arguments.active is not None:
-            user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
-    except users.UserAccountError as error:
-        raise StackError(error.reason) from None
+    if said != users.UserDetails():
+        users.change(user, said)
+    if arguments.active is not None:
+        user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
     known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
     say(f"{user.username}: {', '.join(filter(None, known))}")
     return 0
@@ -189,7 +184,6 @@ def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_key_add(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.name)
-    from identity.error_categories import CategorizedError
     from identity.ssh_keys import services as ssh_keys
     from identity.ssh_keys.errors import KeyInvalidError
     from identity.ssh_keys.restrictions import checked
@@ -200,8 +194,6 @@ def run_key_add(config: Config, arguments: argparse.Namespace) -> int:
         key = ssh_keys.add(user, text, arguments.label, restrictions, _expiry(arguments.expires))
     except KeyInvalidError as error:
         raise StackError(f"{arguments.file}: {error.reason}") from None
-    except CategorizedError as error:
-        raise StackError(error.message) from None
     say(f"{key.fingerprint} signs in as {user.username}.")
     return 0
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import os
 import pwd
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import HomeError, StackError
@@ -65,6 +68,19 @@ def wheel_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise StackError(f"the package {package} is not installed: run `make venv`")
     return Path(next(iter(spec.submodule_search_locations)))
+
+
+@contextlib.contextmanager
+def lock_of(folder: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock of the folder. Raises StackError with this sentence where another process has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StackError(refusal) from None
+    finally:
+        os.close(descriptor)
 
 
 def account_reaches(account: pwd.struct_passwd, path: Path) -> bool:

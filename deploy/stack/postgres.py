@@ -15,29 +15,30 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .account import own_account
-from .child import spawn, stop, wait_ready
 from .errors import HomeError, StartError
 from .places import drop_to, make_socket_folder, private_folder, socket_folder, wheel_folder
+from .server import EmbeddedServer
 
 #: The database's own superuser; it has no password, see `pg_hba.conf` below.
 ROLE = "waybill"
 INITDB_SECONDS = 60
-START_SECONDS = 60
 
 
-class Postgres:
+class Postgres(EmbeddedServer):
     """One server with its data in `home/postgres`. It refuses to run as root: root's tests run it as `own_account()`.
 
     durable=False disables fsync: for tests, whose data may be lost with the machine.
     """
 
+    name = "postgres"
+    start_seconds = 60.0
+    #: A fast shutdown: it ends open sessions, where SIGTERM would wait for them.
+    end = signal.SIGINT
+
     def __init__(self, home: Path, *, max_connections: int = 100, durable: bool = True) -> None:
-        self.home = home
-        self.data = home / "postgres"
-        self.log = home / "logs" / "postgres.log"
+        super().__init__(home)
         self.max_connections = max_connections
         self.durable = durable
-        self.process: subprocess.Popen[bytes] | None = None
 
     @cached_property
     def _account(self) -> pwd.struct_passwd | None:
@@ -54,16 +55,6 @@ class Postgres:
     def url(self, database: str = "waybill") -> str:
         """The DATABASE_URL of a database on this server."""
         return f"postgresql://{ROLE}@/{quote(database)}?host={quote(str(self.socket_folder))}"
-
-    def start(self, *, timeout: float = START_SECONDS) -> None:
-        """Create the data folder if necessary, start, and wait until it accepts connections. Raises StackError."""
-        self.launch()
-        self.wait_ready(timeout=timeout)
-
-    def launch(self) -> None:
-        """Start without waiting."""
-        self.prepare()
-        self.process = spawn(self.command(), log=self.log)
 
     def prepare(self) -> bool:
         """Create missing folders; returns whether the database is a new one (which takes half a second)."""
@@ -93,10 +84,6 @@ class Postgres:
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [*self._drop(), str(self.program("postgres")), "-D", str(self.data), *options]
 
-    def wait_ready(self, *, timeout: float = START_SECONDS) -> None:
-        assert self.process is not None, "launch() first"
-        wait_ready("postgres", self.process, self.ready, timeout=timeout, log=self.log)
-
     def ready(self) -> bool:
         """Whether it accepts our connections. Creates the database `waybill` if necessary."""
         import psycopg2
@@ -116,12 +103,6 @@ class Postgres:
         finally:
             connection.close()
         return True
-
-    def stop(self, *, timeout: float = 10.0) -> None:
-        """A fast shutdown: SIGINT ends open sessions, where SIGTERM would wait for them."""
-        if self.process is not None:
-            stop(self.process, signal.SIGINT, timeout=timeout)
-            self.process = None
 
     def _drop(self) -> list[str]:
         account = self._account

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Self
 
 from django.conf import settings
 
@@ -26,7 +25,7 @@ from endpoints.sessions.remote import open_reader
 from endpoints.sharing import access
 from identity.models import User
 
-from .sessions import FileSession
+from .sessions import Closable, FileSession
 
 #: Octets of a file that are requested ahead of its client, or wait for it.
 AHEAD = 2 * 2**20
@@ -34,7 +33,7 @@ AHEAD = 2 * 2**20
 SLOWEST, PAUSE = 50_000, 30.0
 
 
-class Download:
+class Download(Closable):
     """An open file. `entry`: its facts, with the name that the user knows it by. `close` must be called."""
 
     def __init__(self, session: FileSession, entry: Entry) -> None:
@@ -74,16 +73,6 @@ class Download:
             if time.monotonic() - begun > PAUSE + (self._length - left) / SLOWEST:
                 raise FaultError(make_fault(Kind.TIMEOUT, f"slower than {SLOWEST} octets a second"))
             data = self._session.run(self._stream.read(), STALL_TIMEOUT + 1) if left else b""
-
-    def close(self) -> None:
-        """May be called repeatedly."""
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         """Release the slots of an answer that was never started, so that nobody closed it."""

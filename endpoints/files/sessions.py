@@ -22,7 +22,23 @@ from identity.models import User
 _T = TypeVar("_T")
 
 
-class FileSession:
+class Closable:
+    """It has what `_opened` holds until `close`."""
+
+    _opened: ExitStack
+
+    def close(self) -> None:
+        """May be called repeatedly."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FileSession(Closable):
     """Holds slots of `concurrency_limits` and one session until `close`. limits: of which slots are taken.
 
     Raises TooManyWaitingError, NotActivatedError, VaultError, TargetRefusedError, FaultError.
@@ -66,16 +82,6 @@ class FileSession:
                 # The server's own text contains its paths.
                 error.fault = replace(error.fault, raw="")
             raise
-
-    def close(self) -> None:
-        """May be called repeatedly."""
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def _enter(self, path: str, *, write: bool) -> str:
         granted = self.granted

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 
-from identity.error_categories import CategorizedError, Category, NotFoundError
+from identity.error_categories import Category, NotFoundError, ReasonError
 
 _CODE = re.compile(r"[a-z_]{1,64}")
 
 
-class FederationError(CategorizedError):
+class FederationError(ReasonError):
     """The root of this tree."""
 
     category = Category.EXTERNAL
@@ -32,13 +32,8 @@ class FederationError(CategorizedError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
-        return self.message
 
-
-class ProviderUnknownError(FederationError, NotFoundError):
-    category = Category.NOT_FOUND
-    template = NotFoundError.template
+class ProviderUnknownError(NotFoundError, FederationError):
     kind = "identity provider"
 
     def __init__(self, ref: object) -> None:

@@ -1,4 +1,7 @@
-"""Whether a chain of certificates leads to an authority that we trust (RFC 5280 section 6, RFC 3820 section 4)."""
+"""Whether a chain of certificates leads to an authority that we trust (RFC 5280 section 6, RFC 3820 section 4).
+
+The certificates of users and of GridFTP servers are judged here: `verify`.
+"""
 
 from __future__ import annotations
 

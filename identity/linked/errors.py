@@ -14,20 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from identity.error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
+from identity.error_categories import Category, LimitExceededError, NotFoundError, ReasonError
 
 if TYPE_CHECKING:
     from identity.models import User
 
 
-class LinkedIdentityError(CategorizedError):
+class LinkedIdentityError(ReasonError):
     """The root of this tree."""
 
     category = Category.INVALID
     reason = "The identity was not accepted."
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class IdentityNotUsableError(LinkedIdentityError):
@@ -49,9 +46,7 @@ class IdentityTakenError(LinkedIdentityError):
     reason = "This identity belongs to another user of this service. It must be unlinked there first."
 
 
-class IdentityNotFoundError(LinkedIdentityError, NotFoundError):
-    category = Category.NOT_FOUND
-    template = NotFoundError.template
+class IdentityNotFoundError(NotFoundError, LinkedIdentityError):
     kind = "identity"
 
 
@@ -65,6 +60,5 @@ class ProofTooOldError(LinkedIdentityError):
     reason = "Too much time has passed. Sign in again, and then at the provider."
 
 
-class TooManyIdentitiesError(LinkedIdentityError, LimitExceededError):
-    category = Category.LIMIT_EXCEEDED
+class TooManyIdentitiesError(LimitExceededError, LinkedIdentityError):
     template = "A user has at most {self.limit} linked identities"

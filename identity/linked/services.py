@@ -31,7 +31,7 @@ from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
 from identity.signals import account_changed, identity_removed, identity_renamed
-from identity.single_row import single_row
+from identity.single_row import row_by_id, single_row
 
 from .errors import (
     IdentityInactiveError,
@@ -205,10 +205,7 @@ def _row_of(proven: Proven) -> LinkedIdentity | None:
 
 
 def _own(user: User, ref: uuid.UUID | str) -> LinkedIdentity:
-    try:
-        row = single_row(LinkedIdentity.objects.filter(user=user, pk=uuid.UUID(str(ref))))
-    except ValueError:
-        row = None
+    row = row_by_id(LinkedIdentity.objects.filter(user=user), ref)
     if row is None:
         raise IdentityNotFoundError(ref)
     return row

@@ -10,17 +10,14 @@ MailAddressError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import Category, ReasonError
 
 
-class MailAddressError(CategorizedError):
+class MailAddressError(ReasonError):
     """The root of this tree."""
 
     category = Category.INVALID
     reason = "The mail address is not changed."
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class AddressPresentError(MailAddressError):

@@ -12,13 +12,12 @@ address gets one mail in SPACING. A second wish of a user ends the first.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import uuid
 from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from identity import link_codes
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import AddressChange, RecoveryLink, ScimUser, User
@@ -41,7 +40,6 @@ LIFETIME, SPACING = timedelta(hours=24), timedelta(minutes=30)
 #: Wishes of one network in five minutes, and of one user in a day.
 MOST_OF_A_NETWORK, MOST_OF_A_USER = 20, 5
 DAY = timedelta(days=1)
-CODE_OCTETS = 32
 
 
 def ask(user: User, address: str, network: str, now: datetime | None = None) -> None:
@@ -90,9 +88,9 @@ def taken_by(change: AddressChange) -> User | None:
 
 def new_code(change_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the wish is over. An earlier code serves no more."""
-    time, code = moment(now), secrets.token_urlsafe(CODE_OCTETS)
+    time, code = moment(now), link_codes.new_code()
     rows = AddressChange.objects.filter(pk=change_id, expires_at__gt=time)
-    return Secret(code) if rows.update(digest=_digest(code), expires_at=time + LIFETIME) else None
+    return Secret(code) if rows.update(digest=link_codes.digest(code), expires_at=time + LIFETIME) else None
 
 
 def find(user: User, code: Secret, now: datetime | None = None) -> str:
@@ -129,14 +127,8 @@ def delete_expired(now: datetime | None = None) -> None:
 
 def _change(user: User, code: Secret, now: datetime) -> AddressChange:
     """Raises AddressLinkLapsedError."""
-    if not 0 < len(code.value) <= rules.MAX_CODE:
-        raise AddressLinkLapsedError
     alive = AddressChange.objects.filter(user=user, expires_at__gt=now)
-    found = single_row(alive.filter(digest=_digest(code.value)))
+    found = link_codes.row_of(alive, code)
     if found is None:
         raise AddressLinkLapsedError
     return found
-
-
-def _digest(code: str) -> bytes:
-    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()

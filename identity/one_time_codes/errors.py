@@ -10,17 +10,14 @@ OneTimeCodeError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import Category, ReasonError
 
 
-class OneTimeCodeError(CategorizedError):
+class OneTimeCodeError(ReasonError):
     """The root of this tree."""
 
     category = Category.INVALID
     reason = "The one-time code was not accepted."
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class CodesEnabledError(OneTimeCodeError):

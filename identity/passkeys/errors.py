@@ -17,17 +17,14 @@ PasskeyError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
+from identity.error_categories import Category, LimitExceededError, NotFoundError, ReasonError
 
 
-class PasskeyError(CategorizedError):
+class PasskeyError(ReasonError):
     """The root of this tree."""
 
     category = Category.INVALID
     reason = "The passkey was not accepted."
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class PasskeysUnavailableError(PasskeyError):
@@ -76,12 +73,9 @@ class LastPasskeyError(PasskeyError):
     reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
 
 
-class TooManyPasskeysError(PasskeyError, LimitExceededError):
-    category = Category.LIMIT_EXCEEDED
+class TooManyPasskeysError(LimitExceededError, PasskeyError):
     template = "A user has at most {self.limit} passkeys"
 
 
-class PasskeyNotFoundError(PasskeyError, NotFoundError):
-    category = Category.NOT_FOUND
-    template = NotFoundError.template
+class PasskeyNotFoundError(NotFoundError, PasskeyError):
     kind = "passkey"

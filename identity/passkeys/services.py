@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from identity.conflicts import unless_taken
 from identity.models import CertificateSubject, LinkedIdentity, OneTimeCodeSecret, Passkey, User
 from identity.signals import account_changed
-from identity.single_row import single_row
+from identity.single_row import row_by_id, single_row
 
 from . import ceremony, challenges
 from .ceremony import PasskeyCredential
@@ -215,10 +215,7 @@ def _with_id(credential_id: bytes) -> Passkey | None:
 
 def _mine(user: User, ref: uuid.UUID | str) -> Passkey:
     """Raises PasskeyNotFoundError."""
-    try:
-        row = single_row(Passkey.objects.filter(user=user, pk=uuid.UUID(str(ref))))
-    except ValueError:
-        row = None
+    row = row_by_id(Passkey.objects.filter(user=user), ref)
     if row is None:
         raise PasskeyNotFoundError(ref)
     return row

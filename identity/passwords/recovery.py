@@ -12,21 +12,18 @@ link lasts longer than SPACING, a link that works is then in the mailbox: strang
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import uuid
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
 
-from identity import user_names
+from identity import link_codes, user_names
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User
 from identity.password_sign_in import SignInError, count_request, set_password
 from identity.signals import recovery_wanted
-from identity.single_row import single_row
 
 #: How long a link serves, from the moment at which its mail is sent; and the least time between two mails to a user.
 LIFETIME, SPACING = timedelta(minutes=60), timedelta(minutes=30)
@@ -37,7 +34,6 @@ MOST_OF_A_NETWORK, MOST_WAITING, MOST_OF_AN_ADDRESS = 5, 1000, 5
 #: Requests that a worker answers in one call.
 AT_ONCE = 100
 MAX_NAME = 254
-CODE_OCTETS, MAX_CODE = 32, 64
 
 
 class RecoveryError(SignInError):
@@ -101,9 +97,9 @@ def begin(user: User, now: datetime | None = None) -> bool:
 
 def new_code(link_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the link is over. An earlier code serves no more."""
-    time, code = moment(now), secrets.token_urlsafe(CODE_OCTETS)
+    time, code = moment(now), link_codes.new_code()
     open_links = RecoveryLink.objects.filter(pk=link_id, expires_at__gt=time)
-    changed = open_links.update(digest=_digest(code), made_at=time, expires_at=time + LIFETIME)
+    changed = open_links.update(digest=link_codes.digest(code), made_at=time, expires_at=time + LIFETIME)
     return Secret(code) if changed else None
 
 
@@ -129,14 +125,8 @@ def delete_expired(now: datetime | None = None) -> None:
 
 def _link(code: Secret, now: datetime) -> RecoveryLink:
     """Raises RecoveryLinkLapsedError."""
-    if not 0 < len(code.value) <= MAX_CODE:
-        raise RecoveryLinkLapsedError
     known = RecoveryLink.objects.select_related("user").filter(expires_at__gt=now, user__is_active=True)
-    link = single_row(known.filter(digest=_digest(code.value)))
+    link = link_codes.row_of(known, code)
     if link is None:
         raise RecoveryLinkLapsedError
     return link
-
-
-def _digest(code: str) -> bytes:
-    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()

@@ -21,22 +21,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from identity.error_categories import (
-    CategorizedError,
     Category,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
+    ReasonError,
 )
 
 
-class SignUpError(CategorizedError):
+class SignUpError(ReasonError):
     """The root of this tree. `reason` is a sentence for people."""
 
     category = Category.PERMISSION_DENIED
     reason = "You cannot make an account here."
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class SignUpClosedError(SignUpError):
@@ -94,17 +91,13 @@ class TooManySignUpsError(SignUpError):
     reason = "Too many people sign up at present. Try again later."
 
 
-class InvitationNotFoundError(SignUpError, NotFoundError):
-    template = NotFoundError.template
-    category = Category.NOT_FOUND
+class InvitationNotFoundError(NotFoundError, SignUpError):
     kind = "invitation"
 
 
-class InvitationInvalidError(SignUpError, InvalidFieldError):
-    template = InvalidFieldError.template
-    category = Category.INVALID
+class InvitationInvalidError(InvalidFieldError, SignUpError):
+    pass
 
 
-class TooManyInvitationsError(SignUpError, LimitExceededError):
+class TooManyInvitationsError(LimitExceededError, SignUpError):
     template = "There are {self.limit} open invitations already; take some back"
-    category = Category.LIMIT_EXCEEDED

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import QuerySet
 
+from identity import link_codes
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.clock import moment
@@ -46,12 +46,16 @@ def invite(
         address = rules.checked_address(email) if email else ""
     except AddressRefusedError as error:
         raise InvitationInvalidError("email", error.reason) from None
-    code, time = secrets.token_urlsafe(32), moment(now)
+    code, time = link_codes.new_code(), moment(now)
     # Staff are few: what concurrent requests add to the bound does not matter.
     if _open(time).count() >= MOST:
         raise TooManyInvitationsError(MOST)
     row = Invitation.objects.create(
-        digest=rules.digest(code), email=address, made_by=actor, made_at=time, expires_at=time + timedelta(days=days)
+        digest=link_codes.digest(code),
+        email=address,
+        made_by=actor,
+        made_at=time,
+        expires_at=time + timedelta(days=days),
     )
     audit.record(What.INVITED, None, {"invitation": row.pk, "email": address}, actor=actor)
     return row, Secret(f"{settings.PUBLIC_URL}{LINK}{code}")

@@ -12,19 +12,18 @@ requests by network; one mail to an address in SPACING; requests that wait; mail
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 
+from identity import link_codes
 from identity.clock import moment
 from identity.conflicts import constraint_of
 from identity.hidden import Secret
 from identity.models import SignUpRequest, User
 from identity.password_sign_in import check_new_password, count_request
-from identity.single_row import single_row
 
 from . import invitations, rules
 from .errors import AccountExistsError, SignUpLinkLapsedError, TooManySignUpsError
@@ -38,7 +37,6 @@ MOST_OF_A_NETWORK, MOST_WAITING, MOST_A_DAY = 5, 5000, 2000
 MOST_LOOKS = 50
 #: Attempts to send a mail, and the time between two.
 TRIES, PAUSE = 5, timedelta(minutes=2)
-CODE_OCTETS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +92,9 @@ def claim(now: datetime | None = None) -> DueMail | None:
 
 def new_code(request_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the request is over. An earlier code serves no more."""
-    time, code = moment(now), secrets.token_urlsafe(CODE_OCTETS)
+    time, code = moment(now), link_codes.new_code()
     rows = SignUpRequest.objects.filter(pk=request_id, expires_at__gt=time)
-    changed = rows.update(digest=rules.digest(code), expires_at=time + LIFETIME)
+    changed = rows.update(digest=link_codes.digest(code), expires_at=time + LIFETIME)
     return Secret(code) if changed else None
 
 
@@ -141,10 +139,8 @@ def delete_expired(now: datetime | None = None) -> None:
 
 def _request(code: Secret, now: datetime) -> SignUpRequest:
     """Raises SignUpLinkLapsedError."""
-    if not 0 < len(code.value) <= rules.MAX_CODE:
-        raise SignUpLinkLapsedError
     alive = SignUpRequest.objects.select_related("invitation").filter(expires_at__gt=now)
-    found = single_row(alive.filter(digest=rules.digest(code.value)))
+    found = link_codes.row_of(alive, code)
     if found is None:
         raise SignUpLinkLapsedError
     return found

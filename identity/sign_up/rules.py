@@ -10,7 +10,6 @@ which it is bound. An address counts only where it is proven: by a link of ours,
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ from django.core.validators import EmailValidator
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
+from identity import link_codes
 from identity.clock import moment
 from identity.conflicts import unless_taken
 from identity.hidden import Secret
@@ -40,7 +40,7 @@ from .errors import (
 )
 from .policy import SignUp, SignUpPolicy
 
-MAX_EMAIL, MAX_CODE = 254, 64
+MAX_EMAIL = 254
 #: A name has no @, which separates a name from its domain, and no upper case, in which two names could look alike.
 _NAME = re.compile(r"[a-z][a-z0-9._-]{1,38}[a-z0-9]\Z")
 #: Names that readers take for the service or its operator.
@@ -143,7 +143,7 @@ def _found(code: Secret | None, now: datetime) -> Invitation | None:
     """The invitation with this code; None without a code. Raises InvitationRefusedError."""
     if code is None:
         return None
-    found = _usable(now).filter(digest=digest(code.value)).first() if 0 < len(code.value) <= MAX_CODE else None
+    found = link_codes.row_of(_usable(now), code)
     if found is None:
         raise InvitationRefusedError
     return found
@@ -194,7 +194,3 @@ def _new_user(applicant: Applicant, address: str) -> User:
     with unless_taken(ONE_NAME, NameRefusedError("This user name is taken. Choose another one.")):
         user.save(force_insert=True)
     return user
-
-
-def digest(code: str) -> bytes:
-    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()

@@ -14,18 +14,15 @@ VaultError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import Category, ReasonError
 
 
-class VaultError(CategorizedError):
+class VaultError(ReasonError):
     """The root of this tree."""
 
     category = Category.INTERNAL
 
     reason = "The vault of credentials failed."
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class VaultKeyNotConfiguredError(VaultError):

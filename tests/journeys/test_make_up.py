@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploy.endpoint.toolkit import free_port
-from deploy.stack.sample import FOLDER
+from deploy.sample.data import FOLDER
 from tests.waiting import children_of, eventually, is_alive
 from transferapi.config import CHECKOUT
 

@@ -22,9 +22,9 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.bearer import Bearer
 from identity.models import User
 from identity.provider import scopes
+from identity.provider.bearer import Bearer
 from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import LeanJSONRenderer

@@ -5,7 +5,6 @@ The code of the link goes from the address into a cookie at once, so that no fur
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
@@ -17,8 +16,8 @@ from identity.mail_addresses import services
 from identity.mail_addresses.errors import AddressLinkLapsedError
 from identity.models import User
 from identity.password_sign_in import SignInError
-from identity.sign_up.rules import MAX_CODE
 from transferapi.rest.http.trusted_proxies import address_of
+from webui import code_cookie
 from webui.page import ACCOUNT, problem, show, signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import refused, status_of
@@ -47,15 +46,7 @@ def ask(request: HttpRequest, user: User) -> str | HttpResponse:
 @sensitive_variables("code")
 def link(request: HttpRequest) -> HttpResponse:
     """The address in the mail. It uses nothing up: programs that look into mails open such addresses too."""
-    code = request.GET.get("code", "")
-    answer = HttpResponseRedirect(CONFIRM)
-    if 0 < len(code) <= MAX_CODE and code.isascii() and code.isprintable():
-        answer.set_cookie(
-            COOKIE, code, KEPT, path=CONFIRM, secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax"
-        )
-    answer["Referrer-Policy"] = "no-referrer"
-    answer["Cache-Control"] = "no-store"
-    return answer
+    return code_cookie.keep(request.GET.get("code", ""), COOKIE, KEPT, CONFIRM, CONFIRM)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

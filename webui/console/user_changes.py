@@ -7,13 +7,14 @@ of the staff must not reach the accounts of others.
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext as _
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from identity import users
 from identity.administration import deactivation, user_account
@@ -66,6 +67,20 @@ def _whose(request: HttpRequest, ref: str) -> tuple[User, User]:
     return actor, deactivation.find(actor, ref)
 
 
+def _act(
+    section: str, kind: str, act: Callable[..., object], said: Promise, *, recent: bool = True
+) -> Callable[..., HttpResponse]:
+    """The form that does `act(actor, user, ...)`, with what its address names, after the question of this kind."""
+
+    @_asking(kind)
+    def change(request: HttpRequest, ref: str, /, **named: object) -> str:
+        actor, user = _whose(request, ref)
+        act(actor, user, *named.values())
+        return str(said) % {"address": user.email}
+
+    return _section(section)(_recent(change) if recent else change)
+
+
 @_section("about")
 @_recent
 def edit(request: HttpRequest, ref: str) -> str:
@@ -73,73 +88,32 @@ def edit(request: HttpRequest, ref: str) -> str:
     given = request.POST
     details = UserDetails(given.get("email", "").strip(), given.get("full_name", "").strip(), "staff" in given)
     users.change(user, details, actor)
-    return _("The user was changed.")
+    return gettext("The user was changed.")
 
 
-@_section("ways")
-@_recent
-@_asking("unlink")
-def unlink(request: HttpRequest, ref: str, identity: uuid.UUID) -> str:
-    actor, user = _whose(request, ref)
-    user_account.unlink(actor, user, identity)
-    return _("The identity is no longer linked.")
-
-
-@_section("ways")
-@_recent
-@_asking("passkeys")
-def remove_passkeys(request: HttpRequest, ref: str) -> str:
-    actor, user = _whose(request, ref)
-    user_account.remove_passkeys(actor, user)
-    return _("The passkeys are removed.")
-
-
-@_section("ways")
-@_recent
-@_asking("codes")
-def turn_codes_off(request: HttpRequest, ref: str) -> str:
-    actor, user = _whose(request, ref)
-    user_account.turn_codes_off(actor, user)
-    return _("One-time codes are off.")
-
-
-@_section("ways")
-@_recent
-@_asking("recovery")
-def send_recovery(request: HttpRequest, ref: str) -> str:
-    actor, user = _whose(request, ref)
-    user_account.send_recovery(actor, user)
-    return _("The mail is on its way to %(address)s.") % {"address": user.email}
-
-
-@_section("programs")
-@_asking("token")
-def revoke_token(request: HttpRequest, ref: str, token: uuid.UUID) -> str:
-    actor, user = _whose(request, ref)
-    user_account.revoke_token(actor, user, token)
-    return _("The token is revoked.")
-
-
-@_section("programs")
-@_asking("given")
-def withdraw(request: HttpRequest, ref: str, client_id: str) -> str:
-    actor, user = _whose(request, ref)
-    user_account.withdraw(actor, user, client_id)
-    return _("It is taken back: the program's tokens are worth nothing now.")
+unlink = _act("ways", "unlink", user_account.unlink, _("The identity is no longer linked."))
+remove_passkeys = _act("ways", "passkeys", user_account.remove_passkeys, _("The passkeys are removed."))
+turn_codes_off = _act("ways", "codes", user_account.turn_codes_off, _("One-time codes are off."))
+send_recovery = _act("ways", "recovery", user_account.send_recovery, _("The mail is on its way to %(address)s."))
+revoke_token = _act("programs", "token", user_account.revoke_token, _("The token is revoked."), recent=False)
+withdraw = _act(
+    "programs", "given", user_account.withdraw, _("It is taken back: the program's tokens are worth nothing now."),
+    recent=False,
+)  # fmt: skip
 
 
 @_section("end")
 def deactivate(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
     deactivation.deactivate(actor, user, request.POST.get("reason", "").strip())
-    return _("%(name)s may not sign in any more.") % {"name": user.username}
+    return gettext("%(name)s may not sign in any more.") % {"name": user.username}
 
 
 @_section("end")
 def activate(request: HttpRequest, ref: str) -> str:
     actor, user = _whose(request, ref)
     deactivation.activate(actor, user)
-    return _("%(name)s may sign in again.") % {"name": user.username}
+    return gettext("%(name)s may sign in again.") % {"name": user.username}
 
 
 @_section("end")
@@ -149,7 +123,7 @@ def delete(request: HttpRequest, ref: str) -> HttpResponse:
     actor, user = _whose(request, ref)
     name = user.username
     if request.POST.get("name", "").strip() != name:
-        raise UserInvalidError(_("Type %(name)s to delete the user.") % {"name": name})
+        raise UserInvalidError(gettext("Type %(name)s to delete the user.") % {"name": name})
     deactivation.delete(actor, user)
-    messages.success(request, _("The user %(name)s was deleted.") % {"name": name})
+    messages.success(request, gettext("The user %(name)s was deleted.") % {"name": name})
     return HttpResponseRedirect(USERS)

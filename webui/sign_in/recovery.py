@@ -6,7 +6,6 @@ in no session: the database has only its digest.
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -19,6 +18,7 @@ from identity.password_sign_in import SignInError
 from identity.passwords import recovery
 from identity.passwords.recovery import MAX_NAME, RecoveryLinkLapsedError
 from transferapi.rest.http.trusted_proxies import address_of
+from webui import code_cookie
 from webui.page import SIGN_IN, problem, show
 from webui.reasons import said
 
@@ -58,13 +58,7 @@ def link(request: HttpRequest) -> HttpResponse:
         recovery.find(code)
     except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
-    answer = HttpResponseRedirect(NEW_PASSWORD)
-    answer.set_cookie(
-        COOKIE, code.value, KEPT, path=RECOVER, secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax"
-    )
-    answer["Referrer-Policy"] = "no-referrer"
-    answer["Cache-Control"] = "no-store"
-    return answer
+    return code_cookie.keep(code.value, COOKIE, KEPT, NEW_PASSWORD, RECOVER)
 
 
 @sensitive_post_parameters()

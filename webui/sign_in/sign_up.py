@@ -5,7 +5,6 @@ Codes go from the address into cookies at once, so that no further page, log or 
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
@@ -27,6 +26,7 @@ from identity.sign_up.errors import (
 from identity.sign_up.policy import SignUp
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
+from webui import code_cookie
 from webui.page import SIGN_IN, problem, show
 from webui.reasons import said
 
@@ -67,14 +67,14 @@ def ask(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("code")
 def invitation(request: HttpRequest) -> HttpResponse:
     """The address of an invitation. It uses nothing up: programs that look into mails open such addresses too."""
-    return _keep(request, INVITATION_COOKIE, Secret(request.GET.get("code", "")), SIGN_UP, "/")
+    return code_cookie.keep(request.GET.get("code", ""), INVITATION_COOKIE, KEPT, SIGN_UP, "/")
 
 
 @require_GET
 @sensitive_variables("code")
 def link(request: HttpRequest) -> HttpResponse:
     """The address in the mail. It uses nothing up."""
-    return _keep(request, LINK_COOKIE, Secret(request.GET.get("code", "")), ACCOUNT, SIGN_UP)
+    return code_cookie.keep(request.GET.get("code", ""), LINK_COOKIE, KEPT, ACCOUNT, SIGN_UP)
 
 
 def invitation_of(request: HttpRequest) -> Secret | None:
@@ -114,17 +114,6 @@ def _make(request: HttpRequest, code: Secret, email: str) -> HttpResponse:
     answer = HttpResponseRedirect(f"{SIGN_IN}?username={user.username}")
     answer.delete_cookie(LINK_COOKIE, path=SIGN_UP)
     answer.delete_cookie(INVITATION_COOKIE)
-    return answer
-
-
-def _keep(request: HttpRequest, cookie: str, code: Secret, after: str, path: str) -> HttpResponse:
-    answer = HttpResponseRedirect(after)
-    if 0 < len(code.value) <= rules.MAX_CODE and code.value.isascii() and code.value.isprintable():
-        answer.set_cookie(
-            cookie, code.value, KEPT, path=path, secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax"
-        )
-    answer["Referrer-Policy"] = "no-referrer"
-    answer["Cache-Control"] = "no-store"
     return answer
 
 

@@ -17,7 +17,7 @@ ID = "8b8060fd-610e-4a74-885e-1051c71ad473"
 
 def waybill(*words: str) -> int:
     arguments = cli.parser().parse_args(words)
-    return int(arguments.run(load({}), arguments))
+    return cli.carry_out(load({}), arguments)
 
 
 def test_a_program_is_admitted_by_its_id_and_removed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def waybill(*words: str) -> Any:
     arguments = cli.parser().parse_args(words)
-    return arguments.run(load({}), arguments)
+    return cli.carry_out(load({}), arguments)
 
 
 def test_a_key_is_added_listed_and_removed(alice: User, file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 
 def waybill(*words: str) -> Any:
     arguments: argparse.Namespace = cli.parser().parse_args(["user", *words])
-    return arguments.run(load({}), arguments)
+    return cli.carry_out(load({}), arguments)
 
 
 def test_the_address_of_a_user_who_is_there_is_set_changed_and_taken_away(alice: User, capsys: Any) -> None:

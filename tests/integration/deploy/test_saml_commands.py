@@ -28,7 +28,7 @@ OTHER = "https://other.example/idp"
 
 def refresh() -> int:
     arguments = cli.parser().parse_args(["saml", "refresh"])
-    return int(arguments.run(load({}), arguments))
+    return cli.carry_out(load({}), arguments)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 def waybill(*words: str) -> Any:
     arguments = cli.parser().parse_args(["user", *words])
     with comes_from(Origin(actor=OPERATOR)):
-        return arguments.run(load({}), arguments)
+        return cli.carry_out(load({}), arguments)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from identity.vault.errors import (
 from identity.vault.keys import new_key, parse_keys
 from identity.vault.store import CredentialInfo, CredentialKind
 from tests.integration.cast import all_at_once, make_user, submit
+from transferapi.config import CHECKOUT
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nthe-secret-of-alice\n-----END PRIVATE KEY-----\n"
 EP1 = vault.endpoint_binding(uuid.UUID(int=1))
@@ -382,7 +383,8 @@ def test_a_database_that_fails_shows_no_secret(alice: User) -> None:
         cursor.execute("SET TRANSACTION READ ONLY")
         with pytest.raises(DatabaseError) as caught:
             keep(alice)
-    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb) if "/identity/" in frame.f_code.co_filename]
+    ours = f"{CHECKOUT}/identity/"
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_filename.startswith(ours)]
     shown = [repr(value) for variables in frames for value in variables.values() if not isinstance(value, QuerySet)]
     assert "Hidden(***)" in shown
     assert not any("the-secret" in text for text in shown)

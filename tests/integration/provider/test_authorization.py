@@ -10,12 +10,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from identity import bearer
 from identity.linked import services as linked
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User
-from identity.provider import applications, authorization, scopes
+from identity.provider import applications, authorization, bearer, scopes
 from identity.provider.applications import ApplicationSpec
 from identity.provider.errors import (
     ClientInvalidError,

@@ -9,9 +9,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from django.test import Client
 
-from identity import bearer
 from identity.models import SignIn, User
-from identity.provider import authorization, scopes
+from identity.provider import authorization, bearer, scopes
 from identity.provider.errors import RequestNotTrustedError
 from identity.sessions.proof import SignInProof
 from tests.integration.pages import PASSWORD, Browser

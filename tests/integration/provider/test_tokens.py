@@ -13,9 +13,8 @@ from django.db import connection, transaction
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from pytest_django import DjangoAssertNumQueries
 
-from identity import bearer
 from identity.models import SignIn, User
-from identity.provider import applications, authorization, issue, scopes
+from identity.provider import applications, authorization, bearer, issue, scopes
 from identity.provider.applications import ApplicationSpec
 from identity.provider.tokens import values as token_values
 from tests.integration.cast import all_at_once

@@ -179,7 +179,7 @@ def test_an_error_is_read_while_the_database_is_away(portal: str, monkeypatch: p
 
     monkeypatch.setattr(clients, "has_pages_at", away)
     monkeypatch.setattr(registered_origins, "FRESH", -1.0)
-    monkeypatch.setattr("identity.bearer.authenticate", away)
+    monkeypatch.setattr("identity.provider.bearer.authenticate", away)
     answer = ask("/v0.10/task_list", portal, Authorization="Bearer x")
     assert (answer.status_code, answer.headers.get(ALLOWED)) == (503, portal)
     monkeypatch.setattr(registered_origins, "STALE", -1.0)

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from identity import bearer
-from identity.bearer import Bearer
 from identity.groups import services as groups
 from identity.groups.services import Policies
 from identity.models import Group, User
-from identity.provider import scopes
+from identity.provider import bearer, scopes
+from identity.provider.bearer import Bearer
 from tests.integration.rest import Answer, Api, assert_error
 from transferapi.rest.openapi import components
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from endpoints.models import Endpoint
-from identity import bearer
-from identity.bearer import Bearer
 from identity.models import User
-from identity.provider import scopes
+from identity.provider import bearer, scopes
+from identity.provider.bearer import Bearer
 from tests.integration.cast import make_endpoint
 from tests.integration.rest import Answer, Api, assert_error
 from transferapi.rest.openapi import components

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords", "comma
 
 def waybill(*words: str) -> int:
     arguments = cli.parser().parse_args(words)
-    return int(arguments.run(load({}), arguments))
+    return cli.carry_out(load({}), arguments)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.stack.first_transfer import differences, progress
-from deploy.stack.sample import FOLDER, LARGE_SIZE, SMALL_FILES, make_sample_data, sizes
+from deploy.sample.data import FOLDER, LARGE_SIZE, SMALL_FILES, make_sample_data, sizes
+from deploy.sample.first_transfer import differences, progress
 
 
 def test_the_progress_line_tells_files_bytes_rate_and_what_is_left() -> None:

@@ -10,8 +10,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from identity.bearer import Bearer
 from identity.provider import clients
+from identity.provider.bearer import Bearer
 
 
 class ClientAuthentication(BaseAuthentication):

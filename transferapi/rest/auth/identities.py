@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.bearer import Bearer
 from identity.linked import services as linked
 from identity.provider import consents, identities, identity_providers, scopes
+from identity.provider.bearer import Bearer
 from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound

@@ -15,11 +15,12 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from identity import bearer, certificate_subjects, user_names
-from identity.bearer import Bearer
+from identity import certificate_subjects, user_names
 from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError
 from identity.models import User
+from identity.provider import bearer
+from identity.provider.bearer import Bearer
 from identity.sessions import open_sessions, proof
 from identity.sessions.proof import SignInProof
 

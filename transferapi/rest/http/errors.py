@@ -1,4 +1,4 @@
-"""Every error of the API is one document, with a code that a program can act on (Transfer API v0.10).
+"""Every error of the API (4xx, 5xx) is one document, with a code that a program can act on (Transfer API v0.10).
 
 This module chooses the status, code and message of every error: views and services raise, `handle` answers. Errors of
 the domain (`identity.error_categories`) are reported by their category. Errors of requests, before the domain sees

@@ -18,10 +18,11 @@ from django.utils.crypto import constant_time_compare
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from identity import bearer, certificate_subjects
-from identity.bearer import Bearer
+from identity import certificate_subjects
 from identity.hidden import Secret
 from identity.models import User
+from identity.provider import bearer
+from identity.provider.bearer import Bearer
 from transferapi.rest.http.authentication import Certified
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import LeanJSONRenderer

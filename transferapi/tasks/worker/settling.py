@@ -1,4 +1,6 @@
-"""Write outcomes of files: settled, faulted, progress. One short transaction for a whole batch.
+"""Write outcomes of files: settled, faulted, progress. One short transaction for a whole batch: `write`.
+
+A file counts as done when it is written here as settled, and not before (truth 3).
 
 The task's counters change by as much as the rows change, so that they add up when an outcome is written twice.
 """

@@ -1,1 +1,1 @@
-"""The mails, a module for each subject. Each writes rows of the outbox, which `mail_sender` sends."""
+"""The mails are written here, a module for each subject, as rows of the outbox, which `mail_sender` sends."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import tokens
-from .models import User
-from .provider import issue, scopes
-from .sessions.proof import SignInProof
+from identity import tokens
+from identity.models import User
+from identity.sessions.proof import SignInProof
+
+from . import issue, scopes
 
 
 @dataclass(frozen=True, slots=True)

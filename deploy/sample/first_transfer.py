@@ -1,6 +1,6 @@
 """The first transfer: submits the sample folder through the REST API, shows the progress, and compares the files.
 
-    python -m deploy.stack.first_transfer HOME
+    python -m deploy.sample.first_transfer HOME
 
 This client uses the standard library only: it is also an example.
 """
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.stack.home import Home
 from deploy.web.client_tls import client_context
 
-from .home import Home
-from .sample import FOLDER, sizes
+from .data import FOLDER, sizes
 
 SECONDS = 300.0
 PAUSE = 0.2

@@ -1,0 +1,34 @@
+"""The codes of links by mail. A code is made when its mail is sent, and is in the mail only: tables have its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any, TypeVar
+
+from django.db.models import QuerySet
+
+from .hidden import Secret
+from .single_row import single_row
+
+T = TypeVar("T")
+#: Random octets of a code; characters of the longest text that is looked up.
+OCTETS, MAX_LENGTH = 32, 64
+
+
+def new_code() -> str:
+    return secrets.token_urlsafe(OCTETS)
+
+
+def digest(code: str) -> bytes:
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()
+
+
+def is_possible(code: str) -> bool:
+    """Whether this may be a code: text that may be sent on."""
+    return 0 < len(code) <= MAX_LENGTH and code.isascii() and code.isprintable()
+
+
+def row_of(rows: QuerySet[Any, T], code: Secret) -> T | None:
+    """The row of this code, which has its digest."""
+    return single_row(rows.filter(digest=digest(code.value))) if 0 < len(code.value) <= MAX_LENGTH else None
