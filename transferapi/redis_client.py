@@ -47,4 +47,4 @@ def sentinel_pool(kind: type[P], found: Sentinels, seconds: float = MOST, **opti
     When another server becomes the master, the connections are closed and made anew.
     """
     manager = Sentinel(found.hosts, sentinel_kwargs=found.arguments(seconds))  # type: ignore[no-untyped-call]
-    return kind(found.master, manager, db=found.database, **found.account(), **options)
+    return kind(found.master, manager, db=found.database, **found.account(), **found.tls(), **options)

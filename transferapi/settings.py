@@ -14,7 +14,7 @@ from identity.vault.keys import VaultKey, parse_keys
 
 from .config import load_or_exit
 from .config import mail as mail_settings
-from .config.servers import broker_options, broker_url, database
+from .config.servers import broker_options, broker_tls, broker_url, database
 from .logs.setup import configuration
 
 CONFIG = load_or_exit()
@@ -96,6 +96,7 @@ CACHES: dict[str, dict[str, Any]] = {
 
 #: The doorbell. Messages only wake workers: there is no result store, and no retry that delays a request.
 CELERY_BROKER_URL = broker_url(REDIS_URL)
+CELERY_BROKER_USE_SSL = broker_tls(REDIS_URL)
 #: The times are for workers: without them one that stops would wait for a Redis that hangs.
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     **broker_options(REDIS_URL),

@@ -79,8 +79,8 @@ class InstanceSettings:
     redis_url: Secret | None = secret(
         "REDIS_URL",
         servers.broker_url,
-        "redis://:password@host:port/0, rediss://... (TLS), sentinel://:password@a:26379,b:26379/0?master=name or "
-        "unix:///path/to/socket?db=0 (or ..._FILE)",
+        "redis://:password@host:port/0, rediss://... (TLS), sentinel://:password@a:26379,b:26379/0?master=name, "
+        "sentinel+tls://... or unix:///path/to/socket?db=0 (or ..._FILE)",
     )
     #: `config.reading` puts both passwords into the addresses.
     database_password: Secret | None = secret(

@@ -2,6 +2,7 @@
 
 postgresql://user:password@a:5432,b:5432/waybill     libpq connects to the first one that accepts writes
 sentinel://:password@a:26379,b:26379/0?master=name   Sentinels, which know the Redis server that is the master
+sentinel+tls://...                                   the same, where the Sentinels and the Redis servers have TLS
 
 The error messages repeat nothing of an address, which may hold a password.
 """
@@ -40,9 +41,12 @@ CONNECT_SECONDS, LEAST_SECONDS = 10, 2
 SENTINEL_SECONDS = 0.5
 MOST_HOSTS = 8
 _WRITABLE = ("read-write", "primary")
-_URL = re.compile(r"([a-z]+)://([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_URL = re.compile(r"([a-z+]+)://([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::([0-9]+))?")
 _HOSTS = "hosts are host:port with commas between them, and IPv6 addresses have brackets"
+_SENTINEL, _SENTINEL_TLS = "sentinel", "sentinel+tls"
+#: As redis-py names them.
+_CERTIFICATES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _number = Whole(0, 9999)
 _connect_timeout = Whole(1, 60, "seconds")
 
@@ -175,10 +179,16 @@ class Sentinels:
     #: The account at the Sentinels themselves, which is another one.
     sentinel_username: str
     sentinel_password: str
+    #: Arguments of redis-py for the certificates of all; None: there is no TLS.
+    certificates: Mapping[str, Any] | None = None
 
     def account(self) -> dict[str, str]:
         """Arguments of redis-py for the Redis servers."""
         return _given(username=self.username, password=self.password)
+
+    def tls(self) -> dict[str, Any]:
+        """Arguments of redis-py, for the Sentinels and for the Redis servers."""
+        return {} if self.certificates is None else {"ssl": True, **self.certificates}
 
     def arguments(self, seconds: float = SENTINEL_SECONDS) -> dict[str, Any]:
         """Arguments of redis-py for the Sentinels. seconds: how long one that is down is waited for."""
@@ -187,7 +197,7 @@ class Sentinels:
 
         limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
         account = _given(username=self.sentinel_username, password=self.sentinel_password)
-        return {**limits, "retry": Retry(NoBackoff(), 0), **account}
+        return {**limits, "retry": Retry(NoBackoff(), 0), **account, **self.tls()}
 
 
 def _given(**words: str) -> dict[str, str]:
@@ -196,10 +206,12 @@ def _given(**words: str) -> dict[str, str]:
 
 def sentinels(url: str) -> Sentinels | None:
     """None: the address is that of one server. Raises ValueError."""
-    if not url.startswith("sentinel://"):
+    if url.partition("://")[0] not in (_SENTINEL, _SENTINEL_TLS):
         return None
     parts = _split(url)
-    _refuse_others(parts.options, ("master", "sentinel_username", "sentinel_password"))
+    has_tls = parts.scheme == _SENTINEL_TLS
+    certificates = _CERTIFICATES if has_tls else ()
+    _refuse_others(parts.options, ("master", "sentinel_username", "sentinel_password", *certificates))
     if not parts.hosts or not parts.options.get("master"):
         raise ValueError("it is sentinel://:password@host:26379,host:26379/0?master=name")
     if len(parts.hosts) > MOST_HOSTS:
@@ -212,6 +224,7 @@ def sentinels(url: str) -> Sentinels | None:
         parts.password,
         parts.options.get("sentinel_username", ""),
         parts.options.get("sentinel_password", ""),
+        _certificates_of(parts.options) if has_tls else None,
     )
 
 
@@ -224,7 +237,7 @@ def broker_url(url: str) -> str:
     if parts.scheme in ("redis", "rediss"):
         return _with_certificates(url, options) if parts.scheme == "rediss" else _plain(url, options)
     if parts.scheme != "unix" or not parts.path:
-        raise ValueError("it begins with redis://, rediss://, sentinel:// or unix:///")
+        raise ValueError("it begins with redis://, rediss://, sentinel://, sentinel+tls:// or unix:///")
     number = options.get("db", "0")
     who = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
     return f"redis+socket://{who}{parts.path}?virtual_host={number}"
@@ -244,6 +257,12 @@ def broker_options(url: str, seconds: float = SENTINEL_SECONDS) -> dict[str, Any
     return {}
 
 
+def broker_tls(url: str) -> dict[str, Any] | bool:
+    """Celery's `broker_use_ssl` for a REDIS_URL; False: its address says it all. Raises ValueError."""
+    found = sentinels(url)
+    return dict(found.certificates) if found and found.certificates is not None else False
+
+
 def _plain(url: str, options: Mapping[str, str]) -> str:
     _check_server(url)
     _refuse_others(options, ())
@@ -253,14 +272,23 @@ def _plain(url: str, options: Mapping[str, str]) -> str:
 def _with_certificates(url: str, options: Mapping[str, str]) -> str:
     """Celery's transport checks certificates only if asked to; redis-py does so by itself."""
     _check_server(url)
-    _refuse_others(options, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"))
-    if options.get("ssl_cert_reqs", "required") not in ("required", "none"):
-        raise ValueError("ssl_cert_reqs is required, or none")
-    if options.get("ssl_check_hostname", "true") not in ("true", "false"):
-        raise ValueError("ssl_check_hostname is true or false")
+    _refuse_others(options, _CERTIFICATES)
+    _certificates_of(options)
     if "ssl_cert_reqs" in options:
         return url
     return f"{url}{'&' if options else '?'}ssl_cert_reqs=required"
+
+
+def _certificates_of(options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of redis-py, and of kombu, which checks no certificate by itself. Raises ValueError."""
+    needed, checked = options.get("ssl_cert_reqs", "required"), options.get("ssl_check_hostname", "true")
+    if needed not in ("required", "none"):
+        raise ValueError("ssl_cert_reqs is required, or none")
+    if checked not in ("true", "false"):
+        raise ValueError("ssl_check_hostname is true or false")
+    files = {name: options[name] for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") if name in options}
+    is_checked = checked == "true" and needed == "required"
+    return {**files, "ssl_cert_reqs": needed, "ssl_check_hostname": is_checked}
 
 
 def _check_server(url: str) -> None:

@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 
 from transferapi import redis_client
 from transferapi.config.servers import sentinels
@@ -41,7 +46,7 @@ def outage_of(url: str) -> Outage:
 
 def _probe(url: str) -> None:
     """Raises RedisError, OSError. An address that is only Celery's is not asked: its next user finds out."""
-    if url.partition(":")[0] in ("redis", "rediss", "sentinel", "unix"):
+    if url.partition(":")[0] in ("redis", "rediss", "sentinel", "sentinel+tls", "unix"):
         with redis_client.connected(url, 1.0) as client:
             client.ping()
 
@@ -75,7 +80,7 @@ class SentinelPool(SentinelConnectionPool):
     """Connections with these bounds to the server that Sentinels name."""
 
     def __init__(self, service: str, manager: Sentinel, **options: Any) -> None:
-        kind = _bounded(SentinelManagedConnection)
+        kind = _bounded(SentinelManagedSSLConnection if options.pop("ssl", False) else SentinelManagedConnection)
         super().__init__(service, manager, connection_class=kind, **options)  # type: ignore[no-untyped-call]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from kombu.exceptions import KombuError, OperationalError
 
-from transferapi.config.servers import broker_options, broker_url
+from transferapi.config.servers import broker_options, broker_tls, broker_url
 from transferapi.outages import redis_link
 from transferapi.outages.bounded import within
 from transferapi.outages.outage import is_watching
@@ -74,6 +74,7 @@ def _producer(broker_url: str) -> Celery:
     app.conf.update(
         task_ignore_result=True,
         broker_connection_retry=False,
+        broker_use_ssl=broker_tls(settings.REDIS_URL),
         broker_transport_options={
             **broker_options(settings.REDIS_URL, TIMEOUT),
             "socket_connect_timeout": TIMEOUT,

@@ -32,12 +32,12 @@ from deploy.backup import programs
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
-from tests.external_servers import HOST, NetworkPostgres, NetworkRedis, Sentinels, ends_tls
+from tests.external_servers import HOST, REDIS_WITH_TLS, NetworkPostgres, NetworkRedis, Sentinels, Tls, ends_tls
 from tests.memory import folder_in_memory
 from tests.waiting import children_of, eventually
 from transferapi import redis_client
 from transferapi.config import CHECKOUT
-from transferapi.config.servers import broker_options, broker_url, database
+from transferapi.config.servers import broker_options, broker_tls, broker_url, database
 from transferapi.outages import database as database_outage
 from transferapi.outages import outage
 from transferapi.rest.health import checks
@@ -275,6 +275,7 @@ def network_redis(home: Path) -> Iterator[NetworkRedis]:
 def use(settings: Any, url: str) -> None:
     settings.REDIS_URL = url
     settings.CELERY_BROKER_URL = broker_url(url)
+    settings.CELERY_BROKER_USE_SSL = broker_tls(url)
     settings.CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(url)
 
 
@@ -335,6 +336,61 @@ def sentinels(home: Path, network_redis: NetworkRedis, copies: NetworkRedis) -> 
 @pytest.mark.timeout(240)
 @pytest.mark.django_db(transaction=True)
 def test_the_service_follows_the_master_that_the_sentinels_name(
+    sentinels: Sentinels,
+    network_redis: NetworkRedis,
+    copies: NetworkRedis,
+    settings: Any,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    follow_a_failover(sentinels, network_redis, copies, settings, database_url, tmp_path)
+
+
+@contextmanager
+def sentinels_with_tls(home: Path, tls: Tls) -> Iterator[tuple[Sentinels, NetworkRedis, NetworkRedis]]:
+    """Three Sentinels, the master and its copy."""
+    for name in ("master", "copy"):
+        (home / name).mkdir(mode=0o711)
+    master = NetworkRedis(home / "master", secrets.token_hex(8), tls=tls)
+    copy = NetworkRedis(home / "copy", master.password, master.port, tls)
+    found = Sentinels(home, master)
+    try:
+        master.start()
+        copy.start()
+        found.start()
+        yield found, master, copy
+    finally:
+        found.stop()
+        copy.stop()
+        master.stop()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(REDIS_WITH_TLS is None, reason="Redis with TLS is missing (Debian package redis-tools)")
+def test_sentinels_and_the_master_are_reached_by_tls_if_their_certificates_are_good(
+    home: Path,
+    authority: Authority,
+    host_of: Callable[[Authority], CertificateFiles],
+    settings: Any,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    files = host_of(authority)
+    tls = Tls(files.certificate, files.key, authority.ca_certificate)
+    with sentinels_with_tls(home, tls) as (found, master, copy):
+        # The authorities of the system do not know it: nothing is sent, the password included.
+        use(settings, found.url(2).partition("&ssl_ca_certs")[0])
+        assert "Redis does not answer" in checks.redis_server()
+        assert not doorbell.ring([uuid.uuid4()])
+        assert messages(master, 2) == 0
+        # Nobody answers without TLS.
+        use(settings, found.url(2).replace("sentinel+tls", "sentinel").partition("&ssl_ca_certs")[0])
+        assert "Redis does not answer" in checks.redis_server()
+        follow_a_failover(found, master, copy, settings, database_url, tmp_path)
+
+
+def follow_a_failover(
     sentinels: Sentinels,
     network_redis: NetworkRedis,
     copies: NetworkRedis,

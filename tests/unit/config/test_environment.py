@@ -23,7 +23,15 @@ from deploy.stack.home import new_rsa_key
 from endpoints.addresses.openings import parse_openings
 from transferapi.config import CHECKOUT, KNOWN, SECRETS, ConfigError, load
 from transferapi.config.secret_files import MAX_OCTETS
-from transferapi.config.servers import SMALL_STATEMENTS, TIME_LIMITS, broker_options, broker_url, database, sentinels
+from transferapi.config.servers import (
+    SMALL_STATEMENTS,
+    TIME_LIMITS,
+    broker_options,
+    broker_tls,
+    broker_url,
+    database,
+    sentinels,
+)
 from transferapi.outages import hosts
 
 SECRET = "s3cret-" + "x" * 40
@@ -289,6 +297,22 @@ def test_any_host_may_be_the_first_or_alone() -> None:
     assert hosts.of({"host": "a"}) == [{"host": "a"}]
 
 
+def test_sentinels_with_tls_check_certificates_if_nothing_else_is_said() -> None:
+    url = "sentinel+tls://:p@a:26379,b/1?master=m&ssl_ca_certs=/ca.pem"
+    found = sentinels(url)
+    assert found is not None
+    certificates = {"ssl_ca_certs": "/ca.pem", "ssl_cert_reqs": "required", "ssl_check_hostname": True}
+    assert broker_tls(url) == certificates
+    assert found.tls() == {"ssl": True, **certificates}
+    assert found.tls().items() <= broker_options(url)["sentinel_kwargs"].items()
+    # kombu has one name for both, and takes the certificates by `broker_use_ssl`.
+    assert broker_url(url) == "sentinel://:p@a:26379/1;sentinel://:p@b:26379/1"
+    unchecked = sentinels("sentinel+tls://a/?master=m&ssl_cert_reqs=none")
+    assert unchecked is not None
+    assert unchecked.tls() == {"ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False}
+    assert broker_tls("sentinel://a/?master=m") is broker_tls("rediss://a/0") is False
+
+
 def test_sentinels_are_read() -> None:
     url = "sentinel://us%40er:p%2Fw@a.example.org,[fd00::1]:26380/3?master=waybill&sentinel_password=o%26ther"
     found = sentinels(url)
@@ -313,6 +337,9 @@ def test_sentinels_are_read() -> None:
         ("sentinel://:hunter2@a,b/0?master=m&tls=1", "there may be master, sentinel_username, sentinel_password"),
         (f"sentinel://:hunter2@{','.join('abcdefghi')}/0?master=m", "more than 8 hosts"),
         ("redis://:hunter2@a,b/0", "several are Sentinels"),
+        ("sentinel://:hunter2@a,b/0?master=m&ssl_ca_certs=/x", "there may be master"),
+        ("sentinel+tls://:hunter2@a,b/0", "it is sentinel://"),
+        ("sentinel+tls://:hunter2@a/0?master=m&ssl_cert_reqs=optional", "ssl_cert_reqs is required, or none"),
         ("redis://:hunter2@a/0?socket_timeout=1", "there may be nothing"),
         ("redis://:hunter2@a/waybill", "the number of a database"),
         ("rediss://:hunter2@a/0?ssl_cert_reqs=optional", "ssl_cert_reqs is required, or none"),
