@@ -191,10 +191,14 @@ def _remember_unforwarded(place: tuple[str, str]) -> None:
 
 async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> RemoteProgram:
     """Start a script of `remote_shell`."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     channel, running = await ssh.create_session(
         lambda: RemoteProgram(mark), script, encoding=None, window=WINDOW, request_pty=False
     )
     assert isinstance(running, RemoteProgram)
+    # One for the channel, and one for the command.
+    running.round_trip = (loop.time() - begun) / 2
     with contextlib.suppress(OSError):  # a command that has ended already has said why
         channel.write(SFTP_INIT)
     return running
@@ -281,6 +285,8 @@ class AccountConnection(ControlConnection):
         self._ssh = ssh
         self._own_ssh = own_ssh
         self._running = running
+        # There is no connection of its own to measure it by, and the first plan needs it.
+        self._note_round_trip(running.round_trip)
 
     @property
     def peer_host(self) -> str:

@@ -45,6 +45,8 @@ class RemoteProgram(asyncssh.SSHClientSession[bytes]):
         self._ended = False
         self._protocol: asyncio.Protocol | None = None
         self.stderr = b""
+        #: Seconds, measured when the command was started.
+        self.round_trip = 0.0
         self.channel: asyncssh.SSHClientChannel[bytes]
 
     # ---- asyncssh.SSHClientSession
