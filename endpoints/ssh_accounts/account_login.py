@@ -7,7 +7,6 @@ the account can do neither: then it has SFTP, which `endpoints.sftp` speaks on t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from . import forwarded_data
 from .found import OWN, SFTP, TOOLKIT, AccountOffer
 from .program import ServerBlob, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
-from .remote_shell import SFTP_INIT, cleaning, command
+from .remote_shell import cleaning, command
 from .server_link import ServerLink, shared_links
 
 #: Seconds to log in and start the server: as long as another login, and the time to send 60 KB over a slow line.
@@ -193,14 +192,12 @@ async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> Remo
     """Start a script of `remote_shell`."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    channel, running = await ssh.create_session(
+    _, running = await ssh.create_session(
         lambda: RemoteProgram(mark), script, encoding=None, window=WINDOW, request_pty=False
     )
     assert isinstance(running, RemoteProgram)
     # One for the channel, and one for the command.
     running.round_trip = (loop.time() - begun) / 2
-    with contextlib.suppress(OSError):  # a command that has ended already has said why
-        channel.write(SFTP_INIT)
     return running
 
 

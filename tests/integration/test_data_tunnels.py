@@ -201,7 +201,7 @@ def test_where_the_relay_has_no_more_the_channels_go_by_the_first(
 
 
 class RawDataTunnel:
-    """What claims to be a further tunnel of an agent, on a plain socket."""
+    """A claim to be a further tunnel of an agent, on a plain socket."""
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection((HOST, port), 10)
