@@ -101,10 +101,14 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Relay:
-    """Stands before a server, and stops passing its words on after so many octets: hangs, or hangs up."""
+    """Stands before a server, and stops passing its words on after so many octets: hangs, or hangs up.
 
-    def __init__(self, port: int, *, after: int, hang: bool) -> None:
+    delay: seconds before each piece of the server's words.
+    """
+
+    def __init__(self, port: int, *, after: int = 1 << 40, hang: bool = False, delay: float = 0.0) -> None:
         self._target = port
+        self._delay = delay
         self._after = after
         self._hang = hang
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,6 +145,7 @@ class Relay:
         left = self._after
         while left and (data := await reader.read(left)):
             left -= len(data)
+            await asyncio.sleep(self._delay)
             writer.write(data)
             await writer.drain()
 

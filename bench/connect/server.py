@@ -19,6 +19,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.table import print_table
 from endpoints.gridftp.third_party.dcsc_keys import DcscKey, make_throw_away
@@ -26,6 +27,7 @@ from identity.gsi.proxies import new_key
 from tests.ftp_dialogue import Dialogue, ThirdParty
 
 WAYS = {"in clear": ("N", "C"), "authenticated (DCAU A)": ("A", "C"), "encrypted (PROT P)": ("A", "P")}
+SIDES = ("sender", "receiver")
 STREAMS = 64
 _LISTENING = re.compile(r"listening on .*:(\d+)")
 
@@ -48,6 +50,12 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
+    @property
+    def processor_seconds(self) -> float:
+        """Of all its threads, since its start."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -63,19 +71,32 @@ def main() -> None:
             for _ in range(options.size):
                 file.write(os.urandom(2**20))
         speeds: dict[str, list[float]] = {way: [] for way in WAYS}
+        costs: dict[str, list[float]] = {f"{way}, {side}": [] for way in WAYS for side in SIDES}
         for _ in range(options.rounds):
             for way in WAYS:
-                speeds[way].append(options.size / 1024 / move(folders, key, way, 1)[0])
+                found = move(folders, key, way, 1)
+                speeds[way].append(options.size / 1024 / found.seconds)
+                for side, seconds in zip(SIDES, found.processor, strict=True):
+                    costs[f"{way}, {side}"].append(seconds / options.size * 1024)
         print_table("One file between two servers of ours, one stream", "GiB/s", speeds, "in clear", higher=True)
-        peaks: dict[str, list[float]] = {f"{way}, {side}": [] for way in WAYS for side in ("sender", "receiver")}
+        print_table("Processor time with one stream", "s/GiB", costs, "in clear, receiver")
+        peaks: dict[str, list[float]] = {f"{way}, {side}": [] for way in WAYS for side in SIDES}
         for way in WAYS:
-            for side, peak in zip(("sender", "receiver"), move(folders, key, way, STREAMS)[1], strict=True):
+            for side, peak in zip(SIDES, move(folders, key, way, STREAMS).peaks, strict=True):
                 peaks[f"{way}, {side}"].append(peak)
         print_table(f"Peak of memory with {STREAMS} streams (the bar: 60)", "MB", peaks, "in clear, sender")
 
 
-def move(folders: list[Path], key: DcscKey, way: str, streams: int) -> tuple[float, list[float]]:
-    """Seconds for the file, and the peaks of both servers, which are new."""
+class Moved(NamedTuple):
+    """One file that was moved; processor: seconds. Those and the peaks are of the sender and the receiver."""
+
+    seconds: float
+    processor: list[float]
+    peaks: list[float]
+
+
+def move(folders: list[Path], key: DcscKey, way: str, streams: int) -> Moved:
+    """Move the file between two new servers."""
     with ExitStack() as stack:
         servers = [Server(stack, folder) for folder in folders]
         ends = [stack.enter_context(Dialogue(server.port)) for server in servers]
@@ -84,11 +105,13 @@ def move(folders: list[Path], key: DcscKey, way: str, streams: int) -> tuple[flo
             end.sock.settimeout(600)
             end.demand(b"DCSC " + key.argument, f"DCAU {dcau}", f"PROT {prot}")
         lane = ThirdParty(ends[0], ends[1], streams)
+        before = [server.processor_seconds for server in servers]
         began = time.monotonic()
         [(sent, received)] = lane.move([("/f", "/f")])
         seconds = time.monotonic() - began
         assert (sent.code, received.code) == (226, 226), (sent.text, received.text)
-        return seconds, [server.peak for server in servers]
+        used = [server.processor_seconds - at for server, at in zip(servers, before, strict=True)]
+        return Moved(seconds, used, [server.peak for server in servers])
 
 
 if __name__ == "__main__":

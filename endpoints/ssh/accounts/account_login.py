@@ -7,7 +7,6 @@ the account can do neither: then it has SFTP, which `endpoints.ssh.sftp` speaks 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from . import forwarded_data
 from .offer import OWN, SFTP, TOOLKIT, AccountOffer
 from .packed_server import ServerBlob, program
 from .remote_program import WINDOW, NoMarkError, RemoteProgram
-from .remote_shell import SFTP_INIT, cleaning, command
+from .remote_shell import cleaning, command
 from .server_link import ServerLink, shared_links
 
 #: Seconds to log in and start the server: as long as another login, and the time to send 60 KB over a slow line.
@@ -191,12 +190,14 @@ def _remember_unforwarded(place: tuple[str, str]) -> None:
 
 async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> RemoteProgram:
     """Start a script of `remote_shell`."""
-    channel, running = await ssh.create_session(
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    _, running = await ssh.create_session(
         lambda: RemoteProgram(mark), script, encoding=None, window=WINDOW, request_pty=False
     )
     assert isinstance(running, RemoteProgram)
-    with contextlib.suppress(OSError):  # a command that has ended already has said why
-        channel.write(SFTP_INIT)
+    # One for the channel, and one for the command.
+    running.round_trip = (loop.time() - begun) / 2
     return running
 
 
@@ -281,6 +282,8 @@ class AccountConnection(ControlConnection):
         self._ssh = ssh
         self._own_ssh = own_ssh
         self._running = running
+        # There is no connection of its own to measure it by, and the first plan needs it.
+        self._note_round_trip(running.round_trip)
 
     @property
     def peer_host(self) -> str:

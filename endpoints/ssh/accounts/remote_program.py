@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, cast
 
 import asyncssh
 
-from .remote_shell import is_sftp
+from .remote_shell import SFTP_INIT, is_sftp
 
 #: Octets that a shell may write before the first mark: greetings of profiles.
 MAX_BANNER = 64 * 1024
@@ -45,12 +46,21 @@ class RemoteProgram(asyncssh.SSHClientSession[bytes]):
         self._ended = False
         self._protocol: asyncio.Protocol | None = None
         self.stderr = b""
+        #: Seconds, measured when the command was started.
+        self.round_trip = 0.0
         self.channel: asyncssh.SSHClientChannel[bytes]
 
     # ---- asyncssh.SSHClientSession
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         self.channel = chan
+        # Behind the request for the command, which asyncssh sends after this call: the script waits for these octets,
+        # and need not wait for another round trip.
+        asyncio.get_running_loop().call_soon(self._say_first)
+
+    def _say_first(self) -> None:
+        with contextlib.suppress(OSError):  # a command that has ended already has said why
+            self.channel.write(SFTP_INIT)
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:

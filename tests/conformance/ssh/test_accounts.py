@@ -115,6 +115,14 @@ async def test_the_session_begins_in_the_accounts_home_and_moves_files(bare, log
     await session.close()
 
 
+async def test_the_first_session_knows_its_round_trip(bare, login):
+    """The first plan is made by it: where it is not known, a host 60 ms away counts as near."""
+    async with Relay(bare.port, delay=0.1) as far:
+        session = await open_session(far.port, login)
+        assert 0.1 <= session.round_trip < 1.1
+        await session.close()
+
+
 async def test_the_toolkits_server_is_preferred_where_it_is_set_up(ssh_server_factory, own_key):
     server = ssh_server_factory()
     server.authorize(own_key)
