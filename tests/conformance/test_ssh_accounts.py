@@ -119,6 +119,7 @@ async def test_the_first_session_knows_its_round_trip(bare, login):
     """The first plan is made by it: where it is not known, a host 60 ms away counts as near."""
     async with Relay(bare.port, delay=0.1) as far:
         session = await open_session(far.port, login)
+        assert session.round_trip is not None
         assert 0.1 <= session.round_trip < 1.1
         await session.close()
 
