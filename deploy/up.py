@@ -16,6 +16,7 @@ from transferapi.config import Config
 from .stack.child import die_with_parent, no_core_dumps, spawn, stop
 from .stack.errors import StackError
 from .stack.fingerprint import CHECKOUT
+from .stack.forked import load
 from .stack.home import Home, write_private
 from .stack.programs import HOST, Instance, make_instance
 from .stack.sample import make_sample_data
@@ -40,6 +41,7 @@ def up(config: Config) -> int:
     prepare = make_ready_to_start(instance)
     supervisor = Supervisor(instance.programs(prepare=prepare), on_change=lambda running: report(instance, running))
     try:
+        load(instance.environment())
         if supervisor.start(timeout=START_SECONDS):
             check_token(instance, prepare)
             write_connection(instance, supervisor)
@@ -74,7 +76,7 @@ def keep_running(instance: Instance, supervisor: Supervisor) -> None:
     demo: subprocess.Popen[bytes] | None = None
     if not instance.home.first_transfer.exists():
         words = [sys.executable, "-m", "deploy.demo", str(instance.home.path)]
-        demo = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
+        demo = spawn(words, log=sys.stdout.fileno(), cwd=CHECKOUT)
     while demo is not None and demo.poll() is None and not supervisor.stopping:
         watch(instance, supervisor)
     if demo is not None:
