@@ -68,6 +68,8 @@ def _process(pid: int) -> tuple[str, float] | None:
     """The part of the system that a process belongs to, and its seconds of processor; None: it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        # The roles are forked, and have a name of their own.
+        words += Path(f"/proc/{pid}/comm").read_text()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -75,8 +77,8 @@ def _process(pid: int) -> tuple[str, float] | None:
     for mark, group in (
         ("postgres", "database"),
         ("globus-gridftp-server", "servers"),
-        ("deploy.stack.workers", "workers"),
-        ("gunicorn", "web"),
+        ("upworker", "workers"),
+        ("upweb", "web"),
         ("redis", "queue"),
     ):
         if mark in words:

@@ -14,6 +14,7 @@ from deploy.sample.data import make_sample_data
 from deploy.stack.child import die_with_parent, no_core_dumps, spawn, stop
 from deploy.stack.errors import StackError
 from deploy.stack.fingerprint import CHECKOUT
+from deploy.stack.forked import load
 from deploy.stack.home import Home, write_private
 from deploy.stack.programs import HOST, Instance, make_instance
 from deploy.stack.supervisor import ProgramState, RunningProgram, Supervisor
@@ -39,6 +40,7 @@ def up(config: Config) -> int:
     prepare = make_ready_to_start(instance)
     supervisor = Supervisor(instance.programs(prepare=prepare), on_change=lambda running: report(instance, running))
     try:
+        load(instance.environment())
         if supervisor.start(timeout=START_SECONDS):
             check_token(instance, prepare)
             write_connection(instance, supervisor)
@@ -73,7 +75,7 @@ def keep_running(instance: Instance, supervisor: Supervisor) -> None:
     demo: subprocess.Popen[bytes] | None = None
     if not instance.home.first_transfer.exists():
         words = [sys.executable, "-m", "deploy.sample.first_transfer", str(instance.home.path)]
-        demo = spawn(words, log=sys.stdout.fileno(), env=instance.environment(), cwd=CHECKOUT)
+        demo = spawn(words, log=sys.stdout.fileno(), cwd=CHECKOUT)
     while demo is not None and demo.poll() is None and not supervisor.stopping:
         watch(instance, supervisor)
     if demo is not None:

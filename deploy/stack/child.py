@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import ctypes
 import io
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from .errors import StartError
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 #: Octets after which a log begins anew; one old copy is kept.
 LOG_LIMIT = 16 * 1024 * 1024
 
@@ -109,10 +110,11 @@ class Forked:
 Child = subprocess.Popen[bytes] | Forked
 
 
-def fork(work: Callable[[], int], *, log: Path) -> Forked:
-    """Run `work` in a child that has all of our modules loaded; its result is the exit status.
+def fork(work: Callable[[], int], *, name: str, log: Path, cwd: Path | None = None) -> Forked:
+    """Run `work` in a child that has all of our modules loaded; its result, or its SystemExit, is the exit status.
 
     This process must have one thread and no connection. The child gets SIGKILL when this process ends.
+    name: what `ps` and `top` show as the command of the child; at most 15 octets of it.
     """
     parent = os.getpid()
     sys.stdout.flush()
@@ -122,14 +124,13 @@ def fork(work: Callable[[], int], *, log: Path) -> Forked:
         return Forked(pid)
     code = 1
     try:
-        die_with_parent(parent)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        with open_log(log) as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        code = work()
+        _detach(parent, name, log)
+        if cwd is not None:
+            os.chdir(cwd)
+        # Without the context of the parent, such as whom its audit log names.
+        code = contextvars.Context().run(work)
+    except SystemExit as end:
+        code = exit_status(end)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -137,6 +138,34 @@ def fork(work: Callable[[], int], *, log: Path) -> Forked:
         sys.stderr.flush()
         # Not sys.exit: the frames below are those of the parent.
         os._exit(code)
+
+
+def _detach(parent: int, name: str, log: Path) -> None:
+    """Let a forked child have what `spawn` gives: signals, a process group, and no file of its parent but its log.
+
+    A lock of the parent, too, would be held as long as the child has its file open.
+    """
+    die_with_parent(parent)
+    _prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    with open_log(log) as file, open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+def exit_status(end: SystemExit) -> int:
+    """As the interpreter makes it: a text goes to standard error."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    sys.stderr.write(f"{end.code}\n")
+    return 1
 
 
 def open_log(path: Path) -> io.FileIO:

@@ -10,21 +10,21 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from deploy.web.client_tls import client_context
 from transferapi.config import Config
 
+from . import forked
 from .embedded import embedded_environment
 from .errors import BusyError
 from .fingerprint import CHECKOUT, migrations_fingerprint
 from .home import Home
-from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
-from .roles import WEB
 from .supervisor import SupervisedProgram
 
 HOST = "127.0.0.1"
@@ -84,8 +84,7 @@ class Instance:
         needed = tuple(program.name for program in servers)
         preparing = [self._prepare(needed)] if prepare else []
         needed += tuple(program.name for program in preparing)
-        users = [self._web(needed), self._relay(needed), self._workers(needed), self._shell(needed)]
-        return [*servers, *preparing, *self._endpoints(), *users]
+        return [*servers, *preparing, *self._endpoints(), *self._roles(needed)]
 
     def _servers(self) -> Iterator[SupervisedProgram]:
         if (postgres := self.postgres) is not None:
@@ -102,55 +101,34 @@ class Instance:
 
     def _prepare(self, after: tuple[str, ...]) -> SupervisedProgram:
         ports = [f"{name}={port}" for name, port in {**self.ports, SSH: self.ssh_port}.items()]
-        return self._python("prepare", "deploy.stack.prepare", str(self.home.path), *ports, after=after, once=True)
+        work = partial(forked.prepare, [str(self.home.path), *ports])
+        return SupervisedProgram("prepare", (), self._log("prepare"), work, cwd=CHECKOUT, after=after, once=True)
 
     def _endpoints(self) -> Iterator[SupervisedProgram]:
         for name, root in self.roots.items():
-            where = ["--root", str(root), "--host", HOST, "--port", str(self.ports[name])]
+            words = [sys.executable, "-m", "endpoints.gridftp.server", "--root", str(root), "--host", HOST]
             # They need no credential, and every account of this machine can connect to loopback.
-            where.append("--own-account")
-            line = f"listening on {HOST}:{self.ports[name]}".encode()
-            yield self._python(name, "endpoints.gridftp.server", *where, ready_line=line)
+            words += ["--port", str(self.ports[name]), "--own-account"]
+            ready = _said(f"listening on {HOST}:{self.ports[name]}")
+            yield SupervisedProgram(name, words, self._log(name), env=self.environment(), cwd=CHECKOUT, ready=ready)
 
-    def _web(self, after: tuple[str, ...]) -> SupervisedProgram:
+    def _roles(self, after: tuple[str, ...]) -> Iterator[SupervisedProgram]:
         # The sample user's token is for this machine: `make up` listens at loopback only.
         bind = ("--bind", f"{HOST}:{self.config.port}")
-        return replace(self._python("web", *WEB, *bind, after=after), ready=self._web_answers)
+        yield self._role("web", partial(forked.web, *bind), self._web_answers, after)
+        yield self._role("relay", forked.relay, _said("relay: listening on"), after)
+        for number in range(1, cores() + 1):
+            work = partial(forked.worker, f"worker{number}", self.config.worker_threads)
+            yield self._role(f"worker{number}", work, _said(forked.WORKER_READY), after)
+        yield self._role("shell", forked.shell, _said("ssh: listening on"), after)
 
-    def _shell(self, after: tuple[str, ...]) -> SupervisedProgram:
-        return self._python("shell", "deploy.cli", "run", "shell", after=after, ready_line=b"ssh: listening on")
-
-    def _relay(self, after: tuple[str, ...]) -> SupervisedProgram:
-        return self._python("relay", "deploy.cli", "run", "relay", after=after, ready_line=b"relay: listening on")
-
-    def _workers(self, after: tuple[str, ...]) -> SupervisedProgram:
-        members = socket_folder(self.home.path) / "workers.json"
-        words = ["--count", str(cores()), "--threads", str(self.config.worker_threads)]
-        words += ["--logs", str(self.home.logs), "--members", str(members)]
-        line = b"take messages"
-        return replace(
-            self._python("celery", "deploy.stack.workers", *words, after=after, ready_line=line), members=members
-        )
-
-    def _python(
-        self,
-        name: str,
-        module: str,
-        *words: str,
-        after: tuple[str, ...] = (),
-        ready_line: bytes = b"",
-        once: bool = False,
+    def _role(
+        self, name: str, work: Callable[[], int], ready: Callable[[bytes], bool], after: tuple[str, ...]
     ) -> SupervisedProgram:
-        return SupervisedProgram(
-            name,
-            [sys.executable, "-m", module, *words],
-            self.home.logs / f"{name}.log",
-            env=self.environment(),
-            cwd=CHECKOUT,
-            ready=lambda text: ready_line in text,
-            after=after,
-            once=once,
-        )
+        return SupervisedProgram(name, (), self._log(name), work, cwd=CHECKOUT, ready=ready, after=after)
+
+    def _log(self, name: str) -> Path:
+        return self.home.logs / f"{name}.log"
 
     def _web_answers(self, text: bytes) -> bool:
         """Whether a request reaches the database (a refusal of the token is an answer too)."""
@@ -178,6 +156,11 @@ class Instance:
             return error.code
         except OSError:
             return 0
+
+
+def _said(line: str) -> Callable[[bytes], bool]:
+    """Whether the log of a program has this."""
+    return lambda text: line.encode() in text
 
 
 def _is_given(name: str, given: Mapping[str, str]) -> bool:

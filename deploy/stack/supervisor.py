@@ -1,11 +1,11 @@
 """A supervisor in one thread: it starts programs in order, restarts them after crashes, and stops all in bounded time.
 
-It imports no large package. The kernel signals each child when the supervisor is gone (see child.py).
+It imports no large package itself: who wants programs forked (`work`) has loaded what they need. The kernel signals
+each child when the supervisor is gone (see child.py).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -38,7 +38,6 @@ class SupervisedProgram:
     ready: called every few hundredths of a second with the log's text since the start; whether the program works.
     after: names of programs that must be ready before this one starts.
     work: in place of a program, a function that a child runs; see `child.fork`.
-    members: a file in which a program with processes of its own writes their names, see `Supervisor.pids`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
     ready_timeout: seconds until it must be ready.
@@ -48,7 +47,6 @@ class SupervisedProgram:
     argv: Sequence[str]
     log: Path
     work: Callable[[], int] | None = None
-    members: Path | None = None
     env: Mapping[str, str] | None = None
     cwd: Path | None = None
     ready: Callable[[bytes], bool] = lambda text: True
@@ -121,14 +119,12 @@ class Supervisor:
         self.stopping = True
 
     def pids(self) -> dict[str, int]:
-        """The pids of the running processes and of their members, by name."""
-        found: dict[str, int] = {}
-        for name, running in self.running.items():
-            if running.process is not None and running.process.returncode is None:
-                found[name] = running.process.pid
-                if running.program.members is not None:
-                    found |= read_members(running.program.members)
-        return found
+        """The pids of the running processes, by name."""
+        return {
+            name: running.process.pid
+            for name, running in self.running.items()
+            if running.process is not None and running.process.returncode is None
+        }
 
     def start(self, *, timeout: float) -> bool:
         """Start all programs. Returns False when it was asked to stop before the end. Raises StartError."""
@@ -192,10 +188,8 @@ class Supervisor:
         running.log_start = program.log.stat().st_size if program.log.exists() else 0
         running.started_at = time.monotonic()
         running.state = ProgramState.STARTING
-        if program.members is not None:
-            program.members.unlink(missing_ok=True)
         if program.work is not None:
-            running.process = fork(program.work, log=program.log)
+            running.process = fork(program.work, name=program.name, log=program.log, cwd=program.cwd)
         else:
             running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
 
@@ -237,12 +231,3 @@ class Supervisor:
     def _change(self, running: RunningProgram, state: ProgramState) -> None:
         running.state = state
         self.on_change(running)
-
-
-def read_members(file: Path) -> dict[str, int]:
-    """The pids that a program wrote into its file; none before that."""
-    try:
-        found: dict[str, int] = json.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
-    return found

@@ -142,9 +142,9 @@ def keeps_secrets(waybill: Waybill) -> None:
         limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
         [cores] = [line.split() for line in limits if line.startswith("Max core file size")]
         assert cores[4:6] == ["0", "0"], name
-    web = Path(f"/proc/{waybill.pids()['web']}/environ").read_text()
-    assert f"WAYBILL_VAULT_KEY_FILE={key}" in web
-    assert key.read_text().strip() not in web
+    given = {name: Path(f"/proc/{pid}/environ").read_text() for name, pid in waybill.pids().items()}
+    assert f"WAYBILL_VAULT_KEY_FILE={key}" in given["ep1"]
+    assert not any(key.read_text().strip() in text for text in given.values())
 
 
 def shows_no_secret(waybill: Waybill) -> None:
@@ -160,6 +160,20 @@ def shows_no_secret(waybill: Waybill) -> None:
     [python] = [line.split("Python  ")[1] for line in waybill.output.splitlines() if line.startswith("  Python  ")]
     ran = subprocess.run(shlex.split(python), capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "SUCCEEDED\n"
+
+
+def forks_in_order(waybill: Waybill) -> None:
+    """The supervisor, which forks, has one thread. A role has its name, and no file of the supervisor's open."""
+    pids = waybill.pids()
+    assert len(os.listdir(f"/proc/{pids['supervisor']}/task")) == 1
+    for name in ("web", "relay", "shell", "worker1"):
+        folder = Path(f"/proc/{pids[name]}")
+        assert (folder / "comm").read_text() == f"{name}\n"
+        assert (folder / "fd" / "0").readlink() == Path(os.devnull)
+        assert {(folder / "fd" / number).readlink() for number in "12"} == {waybill.home / "logs" / f"{name}.log"}
+        opened = [os.readlink(file) for file in (folder / "fd").iterdir()]
+        assert not any(str(waybill.home / "supervisor.pid") in one for one in opened), name
+        assert os.getpgid(pids[name]) == pids[name]
 
 
 def keeps_others_out(waybill: Waybill) -> None:
@@ -256,6 +270,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert "is up already" in waybill.run("up").stderr
 
     keeps_secrets(waybill)
+    forks_in_order(waybill)
     keeps_others_out(waybill)
     lets_users_connect_to_nothing_else_here(waybill)
     children = waybill.pids()
@@ -280,7 +295,7 @@ def test_make_up_from_nothing_to_a_second_start(waybill: Waybill) -> None:
     assert waybill.run("down").returncode == 0
 
 
-NAMES = {"supervisor", "postgres", "redis", "web", "relay", "celery", "ep1", "ep2", "shell"}
+NAMES = {"supervisor", "postgres", "redis", "web", "relay", "ep1", "ep2", "shell"}
 
 
 def test_processes_are_started_again_a_killed_supervisor_leaves_no_orphan_and_a_deleted_client_is_replaced(

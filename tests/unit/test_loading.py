@@ -1,4 +1,4 @@
-"""The modules that roles load at their start: a package that few of them use costs each of them time and memory."""
+"""Packages that roles load at their start: one that few roles use costs each of them time and memory."""
 
 from __future__ import annotations
 

@@ -81,11 +81,10 @@ def broker(stack_home: Path) -> Iterator[Redis]:
 
 
 class Worker:
-    """The one worker of `deploy.stack.workers`, which starts it again when it ends."""
+    """A worker as `make up` has it: the supervisor starts it again when it ends."""
 
     def __init__(self, url: str, database_url: str, folder: Path) -> None:
-        self.log, self.members = folder / "worker1.log", folder / "members.json"
-        words = ["--count", "1", "--threads", "1", "--logs", str(folder), "--members", str(self.members)]
+        self.log, self.pids = folder / "worker1.log", folder / "pids.json"
         given = {name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")}
         given |= {
             "DATABASE_URL": database_url,
@@ -93,12 +92,12 @@ class Worker:
             "WAYBILL_HOME": str(folder),
             "WAYBILL_LOG_LEVEL": "DEBUG",
         }
-        words = [sys.executable, "-m", "deploy.stack.workers", *words]
-        self.process = spawn(words, log=folder / "celery.log", env=given, cwd=CHECKOUT)
+        words = [sys.executable, "-m", "tests.integration.deploy.supervised", str(folder), "--worker"]
+        self.process = spawn(words, log=folder / "supervisor.log", env=given, cwd=CHECKOUT)
 
     def pid(self) -> int | None:
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return int(json.loads(self.members.read_text())["worker1"])
+            return int(json.loads(self.pids.read_text())["worker1"])
         return None
 
     def refusals(self) -> int:
