@@ -34,6 +34,10 @@ PARTS: dict[Path, dict[str, Callable[[], str]]] = {
 _PART = re.compile(r"(<!-- draw: ([a-z ]+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 
 
+#: The files that are drawn, as a whole or in parts.
+PATHS = (*PARTS, PICTURE)
+
+
 def files() -> dict[Path, str]:
     """The expected contents of the map's files. Raises ValueError when a page lacks a part of `PARTS`."""
     return {**{page: _drawn(page) for page in PARTS}, PICTURE: floors.svg()}

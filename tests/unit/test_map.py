@@ -27,9 +27,17 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", page.files(), ids=name_of)
+#: Drawn with the first test that asks: each process of a run would draw them to collect the tests.
+drawn = cache(page.files)
+
+
+@pytest.mark.parametrize("path", page.PATHS, ids=name_of)
 def test_what_is_drawn_is_up_to_date(path: Path) -> None:
-    assert path.read_text() == page.files()[path], "run: make map"
+    assert path.read_text() == drawn()[path], "run: make map"
+
+
+def test_all_that_is_drawn_is_compared() -> None:
+    assert set(drawn()) == set(page.PATHS)
 
 
 def test_the_picture_is_the_same_each_time() -> None:
