@@ -83,7 +83,7 @@ use_embedded_stack()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 import django
 django.setup()
-from identity.administration import users
+from identity import users
 from identity.linked import services
 from identity.linked.proven import Proven
 name, linked = sys.argv[1:]
