@@ -197,6 +197,30 @@ def test_where_the_relay_has_no_more_the_channels_go_by_the_first(
                 assert all(arrives(near, far, 100_000) for far, near in pairs)
 
 
+def test_a_token_whose_tunnel_was_refused_stays_on_the_first(
+    transactional_db: None, redis_server: Any, settings: Any, laptop: Laptop, alice: User
+) -> None:
+    """Its channels would overtake each other, if a later one went by another tunnel."""
+    asked = []
+    with relay_server(settings, RelayBounds(data_tunnels=0)) as relay, agent(relay.service, laptop[1]) as running:
+        real = relay.look(lambda found: found.agent_of)
+
+        def counted(key: str) -> AgentTunnel:
+            asked.append(key)
+            return real(key)
+
+        relay.look(lambda found: setattr(found, "agent_of", counted))
+        made = Joined(running, laptop, alice)
+        with ExitStack() as stack:
+            token = made.token()
+            for common in (made.token(), token, token, token):
+                for end in (pair := made.open(common)):
+                    stack.enter_context(end)
+                assert arrives(pair[1], pair[0], 100_000)
+            assert loads(relay) == [4]
+    assert len(asked) == 1
+
+
 # ---- who may have one
 
 

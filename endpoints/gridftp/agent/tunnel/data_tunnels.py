@@ -178,7 +178,8 @@ class DataTunnels:
             try:
                 end = await asyncio.shield(planned.end)
             except OSError:
-                end = self._main
+                # And so do its later channels: those of a token keep their order.
+                end, self._by_token[token] = self._main, None
             finally:
                 planned.waiting -= 1
             await self._open(end, token, sock)
