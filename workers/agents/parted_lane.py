@@ -22,7 +22,7 @@ MOST_FILES = 16
 
 
 class Stream(Protocol):
-    """One pair of sessions, which moves one part at a time, or some files (`workers.session_factory.PooledLane`)."""
+    """One pair of sessions, which moves one part at a time, or some files (`workers.pooled_lane.PooledLane`)."""
 
     protection: DataProtection
     data_way: DataWay | None

@@ -80,8 +80,9 @@ def acquire(
         return LeaseRefusal.NOT_RUNNABLE
     limit = _limit_of_transaction()
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(f"{limit}SELECT 1")
+        if limit:
+            with connection.cursor() as cursor:
+                cursor.execute(limit)
         locks.take(f"turns of {keys[0]} {keys[1]}", *(f"sessions of {host}" for host in {*keys[2:]} - {None}))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
