@@ -12,7 +12,6 @@ from identity.audit.origin import OPERATOR, Origin, comes_from
 from identity.error_categories import CategorizedError
 from transferapi.config import KNOWN, Config, load_or_exit
 
-from .backup import nightly
 from .commands import (
     administration,
     backup,
@@ -21,6 +20,7 @@ from .commands import (
     doctor,
     endpoint,
     maintenance,
+    nightly_backup,
     oidc,
     run,
     saml,
@@ -124,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     scim.declare(commands, command)
     task.declare(commands, command)
     backup.declare(commands, command)
-    nightly.declare(commands, command)
+    nightly_backup.declare(commands, command)
     upgrade.declare(commands, command)
     maintenance.declare(commands, command)
     return main

@@ -1,74 +1,17 @@
-"""`waybill nightly-backup`: a backup by a timer. It names the file by the time, and deletes older ones than it keeps.
+"""Which backups of `waybill nightly-backup` stay.
 
 Nothing is deleted before the new backup is complete, and only files whose names this command gives.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Collection
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from deploy.commands.user import Declare, user_model
-from deploy.stack.errors import StackError
-from deploy.stack.places import lock_of
-from transferapi.config import Config
 
 #: Of a backup, of its keys (`KEYS` follows), and of a file that a killed backup has left (`.NAME.*.part`).
 NAME, KEYS = re.compile(r"waybill-\d{4}-\d\d-\d\dT\d{6}Z"), ".keys"
 _LEFT = re.compile(rf"\.({NAME.pattern})({re.escape(KEYS)})?\..*\.part")
-KEPT, MOST_KEPT = 14, 1000
-
-
-def declare(commands: Any, command: Declare) -> None:
-    """Add the command to the parser."""
-    nightly = command(
-        commands, "nightly-backup", run_nightly, "write a backup, named by the time, and delete the oldest ones"
-    )
-    nightly.add_argument("folder", type=Path, metavar="FOLDER", help="a folder for backups")
-    nightly.add_argument("--keys", type=Path, metavar="FOLDER", help="another folder, for the keys and other secrets")
-    nightly.add_argument(
-        "--keep", type=_kept, default=KEPT, metavar="N", help=f"how many stay, 1 to {MOST_KEPT} (default {KEPT})"
-    )
-
-
-def _kept(text: str) -> int:
-    """Parse `--keep`. Raises ArgumentTypeError."""
-    number = int(text) if re.fullmatch("[0-9]{1,4}", text) else 0
-    if not 1 <= number <= MOST_KEPT:
-        raise argparse.ArgumentTypeError(f"1 to {MOST_KEPT} backups")
-    return number
-
-
-def run_nightly(config: Config, arguments: argparse.Namespace) -> int:
-    """Raises StackError, OSError."""
-    user_model()
-    folder, keys = arguments.folder, arguments.keys
-    if keys is not None and keys.resolve() == folder.resolve():
-        raise StackError("the keys have a folder of their own: together with a backup they open every credential")
-    for place in filter(None, (folder, keys)):
-        if not place.is_dir():
-            raise StackError(f"{place} is no folder")
-    with lock_of(folder, f"another backup into {folder} is under way"):
-        file = folder / f"waybill-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
-        octets = _back_up(config, file, keys / f"{file.name}{KEYS}" if keys else None)
-        deleted = delete_old(folder, keys, arguments.keep)
-    sys.stdout.write(f"{file}: {octets} octets of the database; {deleted} older files deleted\n")
-    return 0
-
-
-def _back_up(config: Config, file: Path, keys_file: Path | None) -> int:
-    from transferapi.tasks.upkeep import last_backup
-
-    from . import dump
-
-    manifest, _ = dump.back_up(config, file, keys_file)
-    last_backup.record()
-    return int(manifest["parts"]["database.dump"]["size"])
 
 
 def delete_old(folder: Path, keys: Path | None, keep: int) -> int:

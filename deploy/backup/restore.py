@@ -17,7 +17,6 @@ from typing import IO, Any
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 
-from deploy.commands.upgrade import expand
 from deploy.stack.errors import StackError
 from identity.audit import log as audit
 from identity.models import Credential
@@ -154,16 +153,18 @@ def _feed(backup: Backup, source: IO[bytes], count: Callable[[bytes], object], f
         flaws.append(error)
 
 
-def finish(backup: Backup, *, migrate: bool) -> Report:
+def finish(backup: Backup, migrate: Callable[[], None] | None) -> Report:
     """Migrate, move held tasks to their phase, and look which secrets no key opens.
+
+    migrate: runs the expansions, so that the version of the backup can still run, until somebody runs
+    `waybill upgrade --contract`; it raises StackError. None: there is nothing to run.
 
     None of it is needed to keep the tasks from running, and `waybill up` or the sweep does it where this was ended.
     Raises StackError where a migration failed.
     """
-    if migrate:
+    if migrate is not None:
         try:
-            # Expansions: the version of the backup can still run, until somebody runs `waybill upgrade --contract`.
-            expand(alone=True)
+            migrate()
         except StackError as error:
             raise StackError(f"the database is restored and all is held, but {error}") from None
         except DatabaseError:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from deploy.stack.postgres import Postgres
 from transferapi.config import Config
 
 from .up import say
+from .upgrade import expand
 from .user import Declare, user_model
 
 
@@ -102,7 +104,7 @@ def _restore(config: Config, arguments: argparse.Namespace, backup: Any, given: 
         file.unlink(missing_ok=True)
     restore.replace_database(backup, server, replace=arguments.replace, end_tokens=arguments.end_tokens)
     to_set = keys.after_the_database(config, given)
-    return _tell(restore.finish(backup, migrate=migrate), to_set)
+    return _tell(restore.finish(backup, partial(expand, alone=True) if migrate else None), to_set)
 
 
 def _tell(report: Any, to_set: list[str]) -> int:

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from deploy import cli
-from deploy.backup import archive, nightly, programs
+from deploy.backup import archive, programs
 from deploy.stack.errors import StackError
 from identity.vault.keys import new_key
 from tests.integration.web.test_metrics import samples
@@ -22,13 +22,11 @@ from transferapi.rest.metrics import exposition
 from transferapi.rest.metrics.sampler import Sampler
 from transferapi.tasks.upkeep import figures, last_backup
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database of the tests, not that of `make up`."""
-    monkeypatch.setattr(nightly, "user_model", lambda: None)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(180),
+    pytest.mark.usefixtures("commands_here"),
+]
 
 
 @pytest.fixture

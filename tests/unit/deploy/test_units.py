@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from deploy import cli
-from deploy.backup import nightly
-from deploy.commands import check
+from deploy.commands import check, nightly_backup
 from deploy.commands import run as roles
 from deploy.stack.home import new_rsa_key
 from deploy.stack.roles import STOP_SECONDS
@@ -129,7 +128,7 @@ def test_each_role_that_stays_is_checked_while_it_runs() -> None:
 def test_the_backup_of_a_night_is_where_the_page_says() -> None:
     [command] = settings("backup")["ExecStart"]
     arguments = cli.parser().parse_args(command.split()[1:])
-    assert arguments.run is nightly.run_nightly
+    assert arguments.run is nightly_backup.run_nightly
     [folders] = settings("backup")["StateDirectory"]
     assert {str(arguments.folder), str(arguments.keys)} <= {f"/var/lib/{name}" for name in folders.split()}
     page = (CHECKOUT / "docs" / "operate" / "backup.md").read_text()
