@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,8 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from endpoints.gridftp.control import ControlChannel
-from endpoints.gridftp.faults import Kind, Side, make_fault
+from endpoints.gridftp.faults import Side
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party import listening_source
 from endpoints.gridftp.third_party.data_path import DataPath
@@ -34,6 +32,7 @@ from endpoints.gridftp.third_party.listening_states import (
 from endpoints.gridftp.third_party.pair_states import PairState
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
 from endpoints.gridftp.third_party.transitions import ImpossibleInputError
+from tests.pair_dialogue import PairDialogue
 
 SIZE = 20 * 2**20
 ALL_PAIRS = list(itertools.product(ListeningState, ListeningInput))
@@ -93,14 +92,11 @@ class SentFile:
     outcome: object = None
 
 
-class Dialogue:
+class Dialogue(PairDialogue[ListeningSourcePair]):
     """A pair, the commands that its servers have not answered, and what a file may be settled by."""
 
     def __init__(self) -> None:
-        self.channels = {Side.SOURCE: ControlChannel(), Side.DESTINATION: ControlChannel()}
-        self.commands: dict[Side, deque[bytes]] = {side: deque() for side in self.channels}
-        for channel in self.channels.values():
-            list(channel.receive(b"220 hello\r\n"))
+        super().__init__()
         self.pair = ListeningSourcePair(
             self.channels[Side.SOURCE],
             self.channels[Side.DESTINATION],
@@ -130,28 +126,9 @@ class Dialogue:
         )
         self.observe()
 
-    def next_verb(self, side: Side) -> bytes:
-        """Verb of the command that this side answers next; b"" if there is none."""
-        return self.commands[side][0].partition(b" ")[0] if self.commands[side] else b""
-
-    def answer(self, side: Side, reply: bytes) -> None:
-        self._note(side, reply)
-        for event in self.channels[side].receive(reply):
-            self.pair.handle(side, event)
-        self.observe()
-
-    def lose(self, side: Side) -> None:
-        for event in self.channels[side].receive_eof():
-            self.pair.handle(side, event)
-        self.observe()
-
-    def give_up(self) -> None:
-        self.pair.lose(make_fault(Kind.TIMEOUT, "no answer"))
-        self.observe()
-
     # ---- the model
 
-    def _note(self, side: Side, reply: bytes) -> None:
+    def note(self, side: Side, reply: bytes) -> None:
         """Record the effect of a reply on its file, before the pair sees it."""
         code = int(reply[:3])
         verb, _, argument = self.commands[side][0].partition(b" ")

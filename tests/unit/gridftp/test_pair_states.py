@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections import deque
 from collections.abc import Sequence
 
 import pytest
@@ -17,8 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from endpoints.gridftp.control import ControlChannel
-from endpoints.gridftp.faults import Kind, Side, make_fault
+from endpoints.gridftp.faults import Side
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party import pair as pair_module
 from endpoints.gridftp.third_party.data_path import DataPath
@@ -34,6 +32,7 @@ from endpoints.gridftp.third_party.pair_states import (
 )
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
 from endpoints.gridftp.third_party.transitions import ImpossibleInputError
+from tests.pair_dialogue import PairDialogue
 
 ALL_PAIRS = list(itertools.product(PairState, PairInput))
 #: They queue commands for files, addresses or settings.
@@ -89,17 +88,14 @@ def test_the_modules_page_names_exactly_the_moves_of_the_table() -> None:
 # ---- servers that answer anything
 
 
-class Dialogue:
+class Dialogue(PairDialogue[ThirdPartyPair]):
     """A pair, the commands that its servers have not answered, and what a file may be settled by."""
 
     def __init__(
         self, *, stream_mode: bool, striped: bool, parallelism: int | None, listener: Side = Side.DESTINATION
     ) -> None:
         self.connector = Side.SOURCE if listener is Side.DESTINATION else Side.DESTINATION
-        self.channels = {Side.SOURCE: ControlChannel(), Side.DESTINATION: ControlChannel()}
-        self.commands: dict[Side, deque[bytes]] = {side: deque() for side in self.channels}
-        for channel in self.channels.values():
-            list(channel.receive(b"220 hello\r\n"))
+        super().__init__()
         self.pair = ThirdPartyPair(
             self.channels[Side.SOURCE],
             self.channels[Side.DESTINATION],
@@ -139,28 +135,9 @@ class Dialogue:
         self.pair.use_streams(parallelism)
         self.observe()
 
-    def next_verb(self, side: Side) -> bytes:
-        """Verb of the command that this side answers next; b"" if there is none."""
-        return self.commands[side][0].partition(b" ")[0] if self.commands[side] else b""
-
-    def answer(self, side: Side, reply: bytes) -> None:
-        self._note(side, reply)
-        for event in self.channels[side].receive(reply):
-            self.pair.handle(side, event)
-        self.observe()
-
-    def lose(self, side: Side) -> None:
-        for event in self.channels[side].receive_eof():
-            self.pair.handle(side, event)
-        self.observe()
-
-    def give_up(self) -> None:
-        self.pair.lose(make_fault(Kind.TIMEOUT, "no word"))
-        self.observe()
-
     # ---- the model
 
-    def _note(self, side: Side, reply: bytes) -> None:
+    def note(self, side: Side, reply: bytes) -> None:
         """Record the effect of a reply on its file, before the pair sees it."""
         code = int(reply[:3])
         verb, _, argument = self.commands[side][0].partition(b" ")
