@@ -44,8 +44,7 @@ class ControlSessions:
     def open_ahead(self, side: Side) -> None:
         """Open the session of this side before it is needed; an error shows at its first use."""
         if side not in self._open and side not in self._opening:
-            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
-            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._begin(side)
 
     async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
         """Send a request to this side. Raises FaultError; UnreachableError when no session can be opened."""
@@ -84,11 +83,14 @@ class ControlSessions:
         session = self._open.get(side)
         if session:
             return session
-        opening = self._opening.get(side)
-        if opening is None:
-            opening = self._opening[side] = asyncio.create_task(self._open_one(side))
         # All callers share one attempt: an endpoint that is down is connected to once, not by each in turn.
-        return await asyncio.shield(opening)
+        return await asyncio.shield(self._opening.get(side) or self._begin(side))
+
+    def _begin(self, side: Side) -> asyncio.Task[Session]:
+        opening = self._opening[side] = asyncio.create_task(self._open_one(side))
+        # Who waits for it may have been canceled.
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return opening
 
     async def _open_one(self, side: Side) -> Session:
         try:
