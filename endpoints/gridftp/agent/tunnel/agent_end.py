@@ -59,9 +59,7 @@ class ClientEnd(TunnelConnection):
         self._service, self._subprotocol = service, subprotocol
         self._key = websocket.new_key()
         self._head: bytearray | None = bytearray()
-        loop = asyncio.get_event_loop()
-        self.welcome: asyncio.Future[None] = loop.create_future()
-        self.lost: asyncio.Future[None] = loop.create_future()
+        self.welcome: asyncio.Future[None] = self._loop.create_future()
         self._retry: float | None = None
         self._code = ""
 
@@ -129,8 +127,6 @@ class ClientEnd(TunnelConnection):
         if not self.welcome.done():
             self.welcome.set_exception(self.error())
             self.welcome.exception()  # it may be nobody's who waits
-        if not self.lost.done():
-            self.lost.set_result(None)
 
 
 class AgentEnd(ClientEnd):
@@ -229,6 +225,11 @@ class AgentEnd(ClientEnd):
     def tunnel_lost(self) -> None:
         self._data.close()
         super().tunnel_lost()
+
+    async def wait_closed(self) -> None:
+        """Wait until this tunnel, which was ended, and its tunnels for data are closed."""
+        await self.lost
+        await self._data.wait_closed()
 
     async def _open_data_tunnel(self, key: str) -> TunnelConnection:
         """Raises OSError."""

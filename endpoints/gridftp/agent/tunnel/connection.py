@@ -44,6 +44,8 @@ class TunnelConnection(asyncio.Protocol):
         self.heard_at = self._loop.time()
         #: Why the connection has ended; "" while it has not.
         self.why_lost = ""
+        #: Done when the connection is closed, and all channels have ended.
+        self.lost: asyncio.Future[None] = self._loop.create_future()
         #: Whether channels may be used: the agent has signed in.
         self.signed_in = False
 
@@ -89,6 +91,8 @@ class TunnelConnection(asyncio.Protocol):
         self.transport = None
         self.channels.lose(Ended.AWAY, "the tunnel is lost")
         self.tunnel_lost()
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     # ---- use
 

@@ -50,11 +50,14 @@ class DataTunnelOffer(NamedTuple):
 
 
 class PlannedTunnel:
-    """One tunnel for data, which may not be connected yet. end: raises OSError where there will be none."""
+    """One tunnel for data, which may not be connected yet. end: raises OSError where there will be none.
+
+    waiting: tokens and sockets of the channels that wait for the connection; None: none has to wait any more.
+    """
 
     def __init__(self, end: asyncio.Future[TunnelConnection]) -> None:
         self.end = end
-        self.waiting = 0
+        self.waiting: list[tuple[str, socket.socket]] | None = []
         self.idle_since: float | None = None
 
     @property
@@ -67,7 +70,7 @@ class PlannedTunnel:
     @property
     def load(self) -> int:
         """Channels, and those that wait for the connection."""
-        return self.waiting + (len(self.connection.channels.channels) if self.connection else 0)
+        return len(self.waiting or ()) + (len(self.connection.channels.channels) if self.connection else 0)
 
     @property
     def is_lost(self) -> bool:
@@ -95,11 +98,11 @@ class DataTunnels:
     async def carry(self, token: str, sock: socket.socket) -> None:
         """Join the socket with a new data channel for this token, at once or soon. Raises OSError."""
         planned = self._place(token)
-        if planned is None:
-            await self._open(self._main, token, sock)
-            return
-        planned.waiting += 1
-        self._keep(self._open_later(planned, token, sock))
+        if planned is not None and planned.waiting is not None:
+            planned.waiting.append((token, sock))
+        else:
+            end = planned.connection if planned is not None else None
+            await self._open(end or self._main, token, sock)
 
     def tick(self) -> None:
         """Give up tunnels that are silent, and close idle ones; called at intervals."""
@@ -123,6 +126,15 @@ class DataTunnels:
         for planned in self._tunnels:
             if planned.connection is not None:
                 planned.connection.abort("the tunnel of the agent is lost")
+
+    async def wait_closed(self) -> None:
+        """After `close`: wait until no connection or socket is left, so that the loop may end."""
+        await asyncio.gather(*self._works, return_exceptions=True)
+        for planned in self._tunnels:
+            # One may be connected although that was canceled: `wait_for` before Python 3.12.
+            if planned.connection is not None:
+                planned.connection.abort("the tunnel of the agent is lost")
+                await planned.connection.lost
 
     # ---- the choice
 
@@ -156,8 +168,21 @@ class DataTunnels:
 
     def _plan(self) -> PlannedTunnel:
         planned = PlannedTunnel(self._keep(self._connect()))
+        planned.end.add_done_callback(lambda _: self._settle(planned))
         self._tunnels.append(planned)
         return planned
+
+    def _settle(self, planned: PlannedTunnel) -> None:
+        """Open the channels that have waited, all of them in this step: a later one may not come before them."""
+        waiting, planned.waiting = planned.waiting or [], None
+        for token, sock in waiting:
+            if planned.connection is None:
+                # And so do its later channels.
+                self._by_token[token] = None
+            try:
+                self._open(planned.connection or self._main, token, sock)
+            except OSError:
+                sock.close()
 
     async def _connect(self) -> TunnelConnection:
         """Raises OSError."""
@@ -173,21 +198,8 @@ class DataTunnels:
 
     # ---- the channels
 
-    async def _open_later(self, planned: PlannedTunnel, token: str, sock: socket.socket) -> None:
-        try:
-            try:
-                end = await asyncio.shield(planned.end)
-            except OSError:
-                # And so do its later channels: those of a token keep their order.
-                end, self._by_token[token] = self._main, None
-            finally:
-                planned.waiting -= 1
-            await self._open(end, token, sock)
-        except (OSError, asyncio.CancelledError):
-            sock.close()
-
-    async def _open(self, end: TunnelConnection, token: str, sock: socket.socket) -> None:
-        """Raises OSError."""
+    def _open(self, end: TunnelConnection, token: str, sock: socket.socket) -> asyncio.Future[None]:
+        """Open a channel at once; the future is that of its socket. Raises OSError."""
         if end.why_lost:
             raise ConnectionError("the service is not connected")
         # Nothing is read before the other end gives credit. Where it does not come, the relay ends the channel.
@@ -197,12 +209,17 @@ class DataTunnels:
         # The session's thread finds a window of octets there, and this loop need not wait for it.
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, bridge.window)
-        try:
-            await attach(bridge, sock)
-        except OSError:
-            channel.reset(Ended.CLOSED)
-            bridge.lost()
-            raise
+
+        def ended(attaching: asyncio.Future[None]) -> None:
+            # Also where it is canceled before it has begun.
+            if attaching.cancelled() or attaching.exception() is not None:
+                channel.reset(Ended.CLOSED)
+                bridge.lost()
+                sock.close()
+
+        attaching = self._keep(attach(bridge, sock))
+        attaching.add_done_callback(ended)
+        return attaching
 
     def _window(self, end: TunnelConnection) -> int:
         return WIDE_WINDOW if end is not self._main and self._wide < WIDE_CHANNELS else DATA_WINDOW
@@ -212,10 +229,14 @@ class DataTunnels:
         on_main, wide = int(end is self._main), int(window == WIDE_WINDOW)
         self._on_main += on_main
         self._wide += wide
+        has_ended = False
 
         def ended() -> None:
-            self._on_main -= on_main
-            self._wide -= wide
+            nonlocal has_ended
+            if not has_ended:
+                has_ended = True
+                self._on_main -= on_main
+                self._wide -= wide
 
         return ended
 

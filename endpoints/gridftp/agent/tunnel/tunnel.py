@@ -23,6 +23,8 @@ from .sign_in import Refused, SigningIdentity
 
 #: Seconds for the loop to open a data channel, which waits for nobody.
 OPEN_SECONDS = 10.0
+#: Seconds for the other end to close the connections too.
+CLOSE_SECONDS = 2.0
 #: Seconds before the first new attempt, at random up to this; and at most between later attempts.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 10.0
 #: Seconds of a tunnel after which it counts as having worked.
@@ -76,6 +78,7 @@ class Tunnel:
         try:
             loop.run_until_complete(self.keep())
         finally:
+            loop.run_until_complete(_end_tasks())
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()
@@ -167,9 +170,10 @@ class Tunnel:
             self._end = None
             if self._stop_asked:
                 end.close("the agent stops")
-                await asyncio.wait([end.lost], timeout=2.0)
             else:
                 end.abort("given up")
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(end.wait_closed(), CLOSE_SECONDS)
         if not self._stop_asked:
             raise end.error()
 
@@ -235,3 +239,11 @@ def _pause(failures: int, error: TunnelEndedError) -> float:
     if failures == 0:
         return random.uniform(0, FIRST_PAUSE)  # noqa: S311
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 8)) * random.uniform(0.5, 1)  # noqa: S311
+
+
+async def _end_tasks() -> None:
+    """Cancel all other tasks of the loop, and let them close what they have open."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
