@@ -88,7 +88,7 @@ class ControlSessions:
 
     def _begin(self, side: Side) -> asyncio.Task[Session]:
         opening = self._opening[side] = asyncio.create_task(self._open_one(side))
-        # Who waits for it may have been canceled.
+        # The callers may have been canceled meanwhile.
         opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return opening
 
