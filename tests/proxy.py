@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import re
 import socket
 import struct
 from collections import Counter, deque
@@ -24,6 +25,7 @@ from tests.data_proxy import DataProxy
 LATE = 0.15
 #: No server knows it: sent in place of a command, it makes the server's own refusal come where it belongs.
 UNKNOWN = b"XFAULT\r\n"
+_HOST_PORT = re.compile(rb"\d+(?:,\d+){5}")
 
 
 class Deed(enum.Enum):
@@ -89,6 +91,7 @@ class MisbehavingProxy:
 
     hook: what Deed.CALL calls, with the port that the server sees as its client's; the line waits for what it awaits.
     data: where data connections are led through (mode E and S with PORT over IPv4).
+    passive_port: named by each 227 and 229 in place of the server's own port; 0: none.
     """
 
     def __init__(
@@ -97,8 +100,10 @@ class MisbehavingProxy:
         plan: Plan | None = None,
         hook: Callable[[int], object] = lambda _: None,
         data: DataProxy | None = None,
+        passive_port: int = 0,
     ) -> None:
         self.target = target_port
+        self.passive_port = passive_port
         self.plan = plan
         self.hook = hook
         self.data = data
@@ -218,6 +223,8 @@ class _Conversation:
                 self.muted.add(key)
             elif deed:
                 await self._misbehave(deed, reply, self.client)
+            if code in (227, 229) and self.proxy.passive_port:
+                reply = _HOST_PORT.sub(format_host_port("127.0.0.1", self.proxy.passive_port), reply)
             await self._pass(self.client, reply)
         raise _EndError
 

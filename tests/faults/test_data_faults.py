@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from pathlib import Path
 
 import pytest
 
 from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.faults import Kind, Side
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.third_party import lane as lane_module
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import HEAD, FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from tests.data_proxy import Cut, DataProxy
@@ -95,3 +98,25 @@ async def between(folder: Path, kinds: tuple[str, str], cut: Cut) -> None:
     with arena(folder, *kinds) as place:
         await place.ready()
         await move(place, cut)
+
+
+@pytest.mark.parametrize(("source", "destination"), PAIRS)
+async def test_a_firewall_that_refuses_the_data_port_to_all_holds_no_lane(
+    root: Path, source: str, destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver waits for a connection, and this service cannot make one to free it either."""
+    monkeypatch.setattr(lane_module, "FLUSH_TIMEOUT", 0.5)
+    with arena(root, source, destination) as place, socket.socket() as closed:
+        await place.ready()
+        closed.bind(("127.0.0.1", 0))  # a port without a listener refuses, as such a firewall does
+        (root / "source").write_bytes(b"x" * 1000)
+        refusing = MisbehavingProxy(place.destination.port, passive_port=closed.getsockname()[1])
+        async with MisbehavingProxy(place.source.port) as sending, refusing as receiving:
+            sessions = [await GridFTPSession.open("127.0.0.1", proxy.port) for proxy in (sending, receiving)]
+            lane = ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: True)
+            lane.feed(Transfer("one", place.source.path(root / "source"), place.destination.path(root / "to"), 1000))
+            event, _ = await outcome(lane)
+            assert not lane.alive
+            await end(lane)
+    assert isinstance(event, FileRefused)
+    assert (event.fault.kind, event.fault.side) == (Kind.CONNECT_FAILED, Side.SOURCE)

@@ -19,7 +19,7 @@ from .slots import FileEvent, Flush, Transfer
 
 _STUCK = make_fault(Kind.CONNECTION_BROKEN, "the receiver waits for a connection that nobody makes")
 _NO_ENTRANCE = make_fault(Kind.CONNECTION_BROKEN, "the relay has no other port for the source")
-#: Seconds for the connection that frees a listener from accept() (`Flush`).
+#: Seconds for the connection that frees a listener from accept() (`Flush`), and for its next answer where that fails.
 FLUSH_TIMEOUT = 5.0
 
 
@@ -190,14 +190,18 @@ class ThirdPartyLane:
             self._ready.set()
 
     async def _flush(self, flush: Flush) -> None:
-        """Connect and close. A refused connection is fine: the listener no longer waits there."""
+        """Connect to the listener's data port, and close. Gives the lane up where that cannot free the listener."""
+        asked = self._loop.time()
         try:
             async with asyncio.timeout(FLUSH_TIMEOUT):
                 _, writer = await asyncio.open_connection(flush.host, flush.port)
             writer.close()
-        except OSError:
-            pass
-        except TimeoutError:
+            return
+        except OSError:  # also TimeoutError
+            # A port where nobody listens any more refuses, too. Then the listener answers; behind a firewall it cannot.
+            await asyncio.sleep(asked + FLUSH_TIMEOUT - self._loop.time())
+        listener = (self.source if self._listener is Side.SOURCE else self.destination).connection
+        if self.alive and listener.channel.unanswered and listener.last_activity < asked:
             raw = f"data port {flush.host}:{flush.port} cannot be reached to free it"
             self.abort(make_fault(Kind.TIMEOUT, raw, side=self._listener))
 

@@ -150,7 +150,11 @@ class AccountLogin:
             return await self._open_sftp(host, port, timeout, error.found)
 
     async def _open_sftp(self, host: str, port: int, timeout: float, found: AccountOffer) -> SftpSession:
-        session = await begin_session(await self.log_in(host, port, timeout=timeout), self, timeout)
+        ssh = await self.log_in(host, port, timeout=timeout)
+        try:
+            session = await begin_session(ssh, self, timeout)
+        except FaultError as error:
+            raise FaultError(_without_sftp(error.fault, found)) from None
         session.offer = found.words
         return session
 
@@ -167,6 +171,14 @@ class AccountLogin:
     @property
     def _arguments(self) -> tuple[str, ...]:
         return (self.data_ports,) if self.data_ports else ()
+
+
+def _without_sftp(fault: Fault, found: AccountOffer) -> Fault:
+    """The fault of an account that opens no SFTP session either. An administrator can change that, so it is retried."""
+    if fault.kind not in (Kind.ENDPOINT_ERROR, Kind.CONNECTION_BROKEN):
+        return fault
+    advice = f"{found.words} Its ssh server starts no SFTP session either: the account needs one of the two."
+    return replace(fault, kind=Kind.UNSUPPORTED, scope=FaultScope.ENDPOINT, advice=advice)
 
 
 def _why_only(error: NoMarkError) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.ssh.accounts import account_login
 from endpoints.ssh.accounts.account_login import AccountLogin, OnlySftpError, remove_program
 from endpoints.ssh.accounts.offer import OWN, SFTP, TOOLKIT, AccountOffer
@@ -151,6 +151,21 @@ async def test_an_account_without_python_has_sftp(bare, login):
     assert isinstance(error, OnlySftpError)
     assert error.found.kind == SFTP
     assert "no python3 of 3.8 or later (found: none)" in error.found.words
+
+
+@pytest.mark.parametrize("line", ["", "Subsystem sftp /nonexistent"], ids=["no subsystem", "a missing program"])
+async def test_an_account_with_neither_python_nor_sftp_is_told_both(grid_home, own_key, line):
+    """An administrator can install either: the fault says so, and is tried again."""
+    folder = grid_home / f"neither-{len(line)}"
+    folder.mkdir(mode=0o711)
+    with SshServer(folder, line, profile="") as server:
+        server.authorize(own_key)
+        only(server)
+        with pytest.raises(FaultError) as caught:
+            await login_of(server, own_key).open_session("127.0.0.1", server.port)
+    fault = caught.value.fault
+    assert (fault.kind, fault.scope, fault.retryable) == (Kind.UNSUPPORTED, FaultScope.ENDPOINT, True)
+    assert fault.advice.startswith("There is no python3 of 3.8 or later (found: none). Its ssh server starts no SFTP")
 
 
 @pytest.mark.parametrize("version", OLD_PYTHONS or ["2.7"])
