@@ -60,13 +60,17 @@ class Batch:
 
 @dataclass
 class Scene:
-    """The run of a fault. lost: the leases of killed workers, and when they were killed."""
+    """The run of a fault. lost: the leases of killed workers, and when they were killed.
+
+    stalls_from: stalls count from this time on, where the fault itself pauses the work before it.
+    """
 
     host: Host
     sampler: Sampler
     label: str
     scale: Scale
     begun: float = 0.0
+    stalls_from: float = 0.0
     lost: dict[str, tuple[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: Tasks that the fault itself has submitted.
@@ -79,14 +83,14 @@ class Scene:
         self.sampler.watched = frozenset(self.lost)
         self.begun = time.monotonic()
 
-    def stop_holder(self) -> str:
+    def stop_holder(self, *, lasting: bool = True) -> str:
         """SIGSTOP to a worker, so that none of its leases can end before the fault, and note them. Raises TimeoutError.
 
-        A takeover counts from before the signal.
+        A takeover counts from before the signal. lasting: see `holder`.
         """
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            name, begun = self.holder(), time.monotonic()
+            name, begun = self.holder(lasting=lasting), time.monotonic()
             self.host.signal_worker(name, signal.SIGSTOP)
             self.sampler.wait_for_another()
             self.note_leases(name)
@@ -96,12 +100,12 @@ class Scene:
             self.host.signal_worker(name, signal.SIGCONT)
         raise TimeoutError("each worker that was stopped had just ended its tasks, for 60 s")
 
-    def holder(self) -> str:
-        """The worker with most leases that are a second old, once there is one: shorter ones end before a kill."""
+    def holder(self, *, lasting: bool = True) -> str:
+        """The worker with most leases. lasting: of those that are a second old, for shorter ones end before a kill."""
         until = time.monotonic() + 30
-        while not (held := self.sampler.lasting()):
+        while not (held := self.sampler.lasting() if lasting else self.sampler.holders()):
             if time.monotonic() > until:
-                raise TimeoutError("no worker holds a task for a second, after 30 s")
+                raise TimeoutError("no worker holds a task, after 30 s")
             time.sleep(0.05)
         workers = [worker for worker, _ in held.values()]
         return max(set(workers), key=workers.count)
@@ -218,9 +222,10 @@ def many_tasks(scene: Scene) -> None:
     batch = Batch(ONE_FILE, f"/{scene.label}-many")
     scene.batches.append(batch)
     batch.submit(scene.host, scene.scale.tasks, scene.host.users(-(-scene.scale.tasks // TASKS_OF_A_USER)))
-    begun = time.monotonic()
+    begun = scene.stalls_from = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
-    scene.host.kill_worker(scene.stop_holder())
+    # Each has one file, and so a short lease.
+    scene.host.kill_worker(scene.stop_holder(lasting=False))
     for task, owner in batch.tasks.items():
         wait_done(owner, task)
     scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")
