@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -69,8 +69,11 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS = 300.0
 #: Seconds for which a lane may open relayed data connections: longer than any slice.
 TOKEN_SECONDS = 3600.0
-#: Tasks that one sweep, or the end of one slice, rings for.
+#: Tasks that one sweep rings for.
 SWEEP_LIMIT = 100
+#: Tasks that the end of a slice rings for: its sessions may be enough for this many (`fair_share`), and each of these
+#: rings for as many at its own end.
+NEXT = 3
 #: Timers that are run in one round; the next round continues.
 TIMERS_LIMIT = 200
 
@@ -296,12 +299,25 @@ def sweep() -> None:
         rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(SWEEP_LIMIT)
 
-    found = _scheduling.submit(on_a_connection, find_runnable).result()
-    if not doorbell.ring(found) or not _slices.hears():
-        _slices.hand_over(found)
+    _start(_scheduling.submit(on_a_connection, find_runnable).result())
 
 
-_slices = SliceThreads(_take_and_work, sweep)
+def _start_next() -> None:
+    """The end of a slice: ring for the few tasks that have room now.
+
+    Not for all that may run: where many tasks wait, the messages of all ends would come faster than workers look at
+    them, and the sweep's messages for the tasks of a lost worker would wait behind them.
+    """
+    if not (_held or _stopping):
+        _start(_scheduling.submit(on_a_connection, partial(leases.next_runnable, NEXT)).result())
+
+
+def _start(task_ids: Sequence[uuid.UUID]) -> None:
+    if not doorbell.ring(task_ids) or not _slices.hears():
+        _slices.hand_over(task_ids)
+
+
+_slices = SliceThreads(_take_and_work, _start_next)
 
 
 def renew() -> None:

@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -27,17 +28,21 @@ TASK_NAME = "workers.run"
 #: Seconds for a connection, and for a reply of the broker; for the first message and all that comes before it, and for
 #: each message after it.
 TIMEOUT, FIRST, EACH = 0.3, 0.25, 0.02
+#: Messages of one call: enough for what runs at once. The end of each slice rings for the next ones.
+MOST = 30
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
 
 
 def ring(task_ids: Iterable[uuid.UUID]) -> bool:
-    """Send one message for each task; return whether the broker accepted all. Never raises.
+    """Send one message for each task, MOST at most; return whether the broker accepted all. Never raises.
 
     A process that serves waits for FIRST seconds at most with one task, and not at all while Redis is away. The sweep
     finds the other tasks, because it reads the database and not the broker.
     """
-    texts = [str(task_id) for task_id in task_ids]
+    texts = [str(task_id) for task_id in islice(task_ids, MOST)]
+    if not texts:
+        return True
     outage = redis_link.outage_of(_address())
     if outage.is_on:
         outage.refused()

@@ -145,12 +145,11 @@ def change_pause_reason(task_id: uuid.UUID, why: PauseReason) -> None:
 
 
 def unpause(task_id: uuid.UUID, now: datetime) -> None:
-    """Queue a paused task again and ring the doorbell. Raises StaleStateError."""
+    """Queue a paused task again; the caller rings the doorbell. Raises StaleStateError."""
     deadline = Greatest(F("deadline_before_pause"), now + UNPAUSED_DEADLINE)
     changes = {**NO_TROUBLE, **NOT_PAUSED, "deadline": deadline, "next_run_at": now}
     event = NewEvent("UNPAUSED", "The pause is over; the task is queued again.")
     move(task_id, PAUSED, QUEUED, now=now, event=event, changes=changes)
-    transaction.on_commit(lambda: doorbell.ring([task_id]))
 
 
 # ---- requests of users

@@ -22,7 +22,7 @@ from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.models import User
 from identity.single_row import query_rows
-from transferapi.tasks import moves, queries
+from transferapi.tasks import doorbell, moves, queries
 from transferapi.tasks.models import WITH_OWNERS, Task
 from transferapi.tasks.moves import PAUSED, QUEUED, PauseReason, state_of
 from transferapi.tasks.states import Phase, TaskType
@@ -115,7 +115,10 @@ def look(task_ids: Collection[uuid.UUID], now: datetime | None = None) -> int:
         rows = Task.objects.select_related(*WITH_OWNERS)
         tasks = list(rows.select_for_update(of=("self",), skip_locked=True).filter(pk__in=task_ids).order_by("pk"))
         found = causes(tasks, now)
-        return sum(_look(task, _reason(task, found[task.pk]), now) for task in tasks)
+        moved = [task for task in tasks if _look(task, _reason(task, found[task.pk]), now)]
+        free = [task.pk for task in sorted(moved, key=lambda task: task.request_time) if state_of(task) == PAUSED]
+        transaction.on_commit(lambda: doorbell.ring(free))
+        return len(moved)
 
 
 def _look(task: Task, reason: PauseReason | None, now: datetime) -> bool:

@@ -57,6 +57,24 @@ class WaitingTask(NamedTuple):
         return [(self.source_id, 1, self.source_max), (self.destination_id, 1, self.destination_max)]
 
 
+class WaitingKeys(NamedTuple):
+    """The owner, the type and the hosts of a task. older: tasks of the same, MAX_PER_USER at most, that go first."""
+
+    owner_id: uuid.UUID
+    type: str
+    hosts: frozenset[uuid.UUID]
+    older: int
+
+
+def waiting_keys(task_id: uuid.UUID, now: datetime | None) -> WaitingKeys | None:
+    """Read them without a lock; None where the task cannot run in its phase.
+
+    Older tasks between the same hosts hold or get the share of the user before this one, whatever room the hosts have.
+    """
+    row = next(iter(query_rows(_KEYS, {"task": task_id, "now": now, "most": MAX_PER_USER})), None)
+    return WaitingKeys(row[0], row[1], frozenset(host for host in row[2:4] if host), row[4]) if row else None
+
+
 class SchedulerSnapshot:
     """The leases and the waiting tasks at one moment."""
 
@@ -203,6 +221,18 @@ _TURNS = f"""
     JOIN endpoints_endpoint s ON s.id = w.source_host_id
     LEFT JOIN endpoints_endpoint d ON d.id = w.destination_host_id
     WHERE coalesce(busy.tasks, 0) < %(most)s"""  # noqa: S608 (constants)
+
+_KEYS = """
+    SELECT t.owner_id, t.type, t.source_host_id, t.destination_host_id, (
+        SELECT count(*) FROM (
+            SELECT FROM tasks_task o
+            WHERE o.phase <> 'done' AND o.phase IN ('queued', 'running') AND o.owner_id = t.owner_id AND o.type = t.type
+                AND o.next_run_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+                AND o.source_host_id = t.source_host_id
+                AND o.destination_host_id IS NOT DISTINCT FROM t.destination_host_id
+                AND (o.next_run_at, o.request_time, o.id) < (t.next_run_at, t.request_time, t.id)
+            LIMIT %(most)s) AS older)
+    FROM tasks_task t WHERE t.id = %(task)s AND t.phase <> 'done' AND t.phase IN ('queued', 'running')"""
 
 _HAS_ROOM = """
     (t.owner_id, t.type) NOT IN (SELECT * FROM unnest(%(quota_owners)s::uuid[], %(quota_types)s::varchar[]))"""

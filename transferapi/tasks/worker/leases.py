@@ -32,10 +32,13 @@ from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
 from .endpoint_access import AccessRefusal, accesses
-from .fair_share import SchedulerSnapshot
+from .fair_share import MAX_PER_USER, SchedulerSnapshot, waiting_keys
 
 #: Five heartbeats of the engine. See docs/decisions/0068-outages.md, Takeover.
 TTL = timedelta(seconds=5)
+
+#: The phases of tasks that a worker may take.
+RUNNABLE = (Phase.QUEUED, Phase.RUNNING)
 
 #: Events that a task has once at most: a worker must know whether the task has them already.
 ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
@@ -74,16 +77,17 @@ def acquire(
     The locks of the user and of the endpoints freeze the counts of `SchedulerSnapshot` until the lease is written. now
     None: the database's clock, which all workers share.
     """
-    columns = ("owner_id", "type", "source_host_id", "destination_host_id")
-    keys = Task.objects.filter(pk=task_id).values_list(*columns).first()
+    keys = waiting_keys(task_id, now)
     if keys is None:
         return LeaseRefusal.NOT_RUNNABLE
+    if keys.older >= MAX_PER_USER:
+        return LeaseRefusal.QUOTA
     limit = _limit_of_transaction()
     with transaction.atomic():
         if limit:
             with connection.cursor() as cursor:
                 cursor.execute(limit)
-        locks.take(f"turns of {keys[0]} {keys[1]}", *(f"sessions of {host}" for host in {*keys[2:]} - {None}))
+        locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
         refusal = _refusal(task, now)
@@ -105,7 +109,7 @@ def acquire(
 
 
 def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
-    if task.phase not in (Phase.QUEUED, Phase.RUNNING):
+    if task.phase not in RUNNABLE:
         return LeaseRefusal.NOT_RUNNABLE
     if Lease.objects.filter(pk=task.pk, expires_at__gt=now).exclude(worker="").exists():
         return LeaseRefusal.HELD
