@@ -295,11 +295,12 @@ def sweep() -> None:
 
     def find_runnable() -> list[uuid.UUID]:
         moves.expire_overdue()
-        pauses.settle()
         rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(SWEEP_LIMIT)
 
     _start(_scheduling.submit(on_a_connection, find_runnable).result())
+    # A hundred pauses that end take a second, for which the tasks of a lost worker would wait.
+    _scheduling.submit(on_a_connection, pauses.settle).result()
 
 
 def _start_next() -> None:

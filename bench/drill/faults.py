@@ -42,10 +42,14 @@ class Scale:
 
 @dataclass
 class Batch:
-    """Tasks of one file each. source: the path of the file; folder: where its copies go, with a number as name."""
+    """Tasks of one file each. source: the path of the file; folder: where its copies go, with a number as name.
+
+    ends: their endpoints; None: those of the host.
+    """
 
     source: str
     folder: str
+    ends: tuple[str, str] | None = None
     #: With the API as their owner uses it.
     tasks: dict[str, Api] = field(default_factory=dict)
 
@@ -53,24 +57,20 @@ class Batch:
         """Each user submits as many as the others."""
         label = self.folder.strip("/")
         for number, id_ in enumerate(submission_ids(count)):
-            document = submission(host, id_, self.source, f"{self.folder}/{number:05d}", label)
+            document = submission(host, id_, self.source, f"{self.folder}/{number:05d}", label, self.ends)
             api = users[number % len(users)]
             self.tasks[submit(api, document)] = api
 
 
 @dataclass
 class Scene:
-    """The run of a fault. lost: the leases of killed workers, and when they were killed.
-
-    stalls_from: stalls count from this time on, where the fault itself pauses the work before it.
-    """
+    """The run of a fault. lost: the leases of killed workers, and when they were killed."""
 
     host: Host
     sampler: Sampler
     label: str
     scale: Scale
     begun: float = 0.0
-    stalls_from: float = 0.0
     lost: dict[str, tuple[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: Tasks that the fault itself has submitted.
@@ -215,20 +215,31 @@ def clock(scene: Scene) -> None:
 
 
 def many_tasks(scene: Scene) -> None:
-    """All are paused by a rule while they are submitted; then they go on at once, and a worker is killed."""
-    api = scene.host.api
-    rule = {"DATA_TYPE": "pause_rule", "endpoint_id": scene.host.endpoints[0], "identity_id": None, "message": "drill"}
+    """All are paused by a rule while they are submitted; then they go on at once, and a worker is killed.
+
+    They have endpoints of their own at the same servers: the rule does not pause the tasks of the load.
+    """
+    api, (first, second) = scene.host.api, scene.host.endpoints
+    ends = _endpoint_beside(scene, first), _endpoint_beside(scene, second)
+    rule = {"DATA_TYPE": "pause_rule", "endpoint_id": ends[0], "identity_id": None, "message": "drill"}
     rule_id = insist(lambda: str(api.call("POST", "/endpoint_manager/pause_rule", rule)["id"]))
-    batch = Batch(ONE_FILE, f"/{scene.label}-many")
+    batch = Batch(ONE_FILE, f"/{scene.label}-many", ends)
     scene.batches.append(batch)
     batch.submit(scene.host, scene.scale.tasks, scene.host.users(-(-scene.scale.tasks // TASKS_OF_A_USER)))
-    begun = scene.stalls_from = time.monotonic()
+    begun = time.monotonic()
     insist(lambda: api.call("DELETE", f"/endpoint_manager/pause_rule/{rule_id}"))
     # Each has one file, and so a short lease.
     scene.host.kill_worker(scene.stop_holder(lasting=False))
     for task, owner in batch.tasks.items():
         wait_done(owner, task)
     scene.notes.append(f"all done in {time.monotonic() - begun:.0f} s")
+
+
+def _endpoint_beside(scene: Scene, endpoint: str) -> str:
+    """Another endpoint with the same server; its id."""
+    api = scene.host.api
+    server = api.call("GET", f"/endpoint/{endpoint}/server_list")["DATA"][0]
+    return api.endpoint(f"many-{endpoint[:8]}", server["port"], server["hostname"])
 
 
 def begin_scale(host: Host) -> None:

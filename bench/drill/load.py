@@ -86,15 +86,18 @@ def insist(call: Callable[[], T]) -> T:
     raise TimeoutError(f"the service does not answer any more, after {TIMEOUT:g} s")
 
 
-def submission(host: Host, id_: str, source: str, destination: str, label: str) -> dict[str, object]:
-    """A document of one item; a path that ends with / is a folder."""
+def submission(
+    host: Host, id_: str, source: str, destination: str, label: str, ends: tuple[str, str] | None = None
+) -> dict[str, object]:
+    """A document of one item; a path that ends with / is a folder. ends: the ids of the endpoints; None: the host's."""
+    ends = ends or host.endpoints
     item = {"DATA_TYPE": "transfer_item", "source_path": source, "destination_path": destination}
     return {
         "DATA_TYPE": "transfer",
         "submission_id": id_,
         "label": label,
-        "source_endpoint": host.endpoints[0],
-        "destination_endpoint": host.endpoints[1],
+        "source_endpoint": ends[0],
+        "destination_endpoint": ends[1],
         "verify_checksum": True,
         "DATA": [{**item, "recursive": source.endswith("/")}],
     }

@@ -103,7 +103,7 @@ def _measure(outcome: Outcome, scene: Scene, prober: Prober, times: tuple[float,
     begun, ended = times
     samples = [sample for sample in scene.sampler.samples if sample.at >= begun - 1]
     gets, posts = ([one for one in many if one.begun >= begun] for many in (prober.gets, prober.posts))
-    outcome.stall = longest_stall([sample for sample in samples if sample.at >= scene.stalls_from])
+    outcome.stall = longest_stall(samples)
     outcome.get_away, outcome.post_away = longest_away(gets, ended), longest_away(posts, ended)
     outcome.takeover = takeover(samples, scene.lost, scene.begun)
     outcome.requests = len(gets) + len(posts)

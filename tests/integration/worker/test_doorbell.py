@@ -44,6 +44,13 @@ def test_each_task_gets_a_message_with_its_id(broker: Redis) -> None:
     assert heard(broker) == [("workers.run", [str(id_)]) for id_ in ids]
 
 
+def test_a_call_sends_no_more_messages_than_workers_can_use(broker: Redis) -> None:
+    before = len(heard(broker))
+    ids = [uuid.uuid4() for _ in range(doorbell.MOST + 5)]
+    assert doorbell.ring(ids)
+    assert heard(broker)[before:] == [("workers.run", [str(id_)]) for id_ in ids[: doorbell.MOST]]
+
+
 @pytest.mark.timeout(5)
 def test_a_frozen_broker_holds_nobody_up(broker: Redis) -> None:
     assert broker.process is not None

@@ -8,15 +8,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from django.db import transaction
 
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
-from transferapi.tasks import moves, queries
+from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, File, Item, Lease, Task
+from transferapi.tasks.states import TaskType
 from transferapi.tasks.worker import measurements, slice_end
+from transferapi.tasks.worker.fair_share import MAX_PER_USER
 from transferapi.tasks.worker.leases import TTL, Grant, LeaseRefusal, acquire, heartbeat, next_runnable
 
 T0 = datetime.now(UTC)
@@ -149,6 +152,16 @@ def test_the_oldest_waiting_tasks_of_a_user_come_first(alice: User, ep1: Endpoin
     assert next_runnable(now=at(12)) == [tasks[3].pk]
     assert acquire(tasks[2].pk, "worker", now=at(12)) is LeaseRefusal.QUOTA
     take(tasks[3], now=at(12))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.django_db(transaction=True)
+def test_a_task_behind_others_is_refused_without_the_locks(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    """Messages for a thousand tasks that wait must not keep workers from those that may run."""
+    tasks = [submit(alice, ep1, ep2) for _ in range(MAX_PER_USER + 1)]
+    with transaction.atomic():
+        locks.take(f"turns of {alice.pk} {TaskType.TRANSFER}", f"sessions of {ep1.pk}", f"sessions of {ep2.pk}")
+        assert all_at_once([partial(acquire, tasks[-1].pk, "worker")]) == [LeaseRefusal.QUOTA]
 
 
 def test_a_task_whose_worker_ends_goes_on_before_those_that_came_later(
