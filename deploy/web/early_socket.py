@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 
@@ -22,7 +23,7 @@ BACKLOG = 2048
 #: Seconds for the answer of the database. libpq takes 2 at least.
 DATABASE_SECONDS = 2
 #: Seconds for the answer of the other web server.
-PEER_SECONDS = 1.0
+PEER_SECONDS = 0.5
 
 
 def gunicorn_words(config: Config) -> list[str]:
@@ -31,13 +32,20 @@ def gunicorn_words(config: Config) -> list[str]:
     The descriptor of the socket is inherited by `exec`.
     """
     # systemd's own sockets (sd_listen_fds(3)) are there already: gunicorn takes them.
-    if "LISTEN_FDS" in os.environ or _peer_answers(config.web_peer) or not _database_answers(config):
+    if "LISTEN_FDS" in os.environ or not _is_needed(config):
         return []
     try:
         descriptor = _listen(config.web_host, config.port)
     except OSError:
         return []  # gunicorn tries again, and writes why
     return ["--bind", f"fd://{descriptor}"]
+
+
+def _is_needed(config: Config) -> bool:
+    """Whether no other web server answers, and the database does. Both are asked at the same time."""
+    with ThreadPoolExecutor(1) as pool:
+        peer = pool.submit(_peer_answers, config.web_peer)
+        return _database_answers(config) and not peer.result()
 
 
 def _database_answers(config: Config) -> bool:

@@ -134,7 +134,7 @@ def test_two_web_servers_are_behind_the_front_server_and_start_one_after_the_oth
     assert [front["WAYBILL_WEB"], front["WAYBILL_WEB_SECOND"]] == addresses
     assert second["depends_on"] == {**web["depends_on"], "web": {"condition": "service_healthy"}}
     peers = [one["environment"].pop("WAYBILL_WEB_PEER") for one in document()["services"].values() if _is_web(one)]
-    assert peers == ["web2:8000", "web:8000"]
+    assert peers == addresses[::-1]
     # Else Compose replaces it with each of them, and refuses all requests meanwhile.
     assert "depends_on" not in SERVICES["front"]
     alone = {"depends_on", "networks", "environment"}
