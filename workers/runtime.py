@@ -303,7 +303,7 @@ def sweep() -> None:
     _scheduling.submit(on_a_connection, pauses.settle).result()
 
 
-def _start_next() -> None:
+def start_next() -> None:
     """The end of a slice: ring for the few tasks that have room now.
 
     Not for all that may run: where many tasks wait, the messages of all ends would come faster than workers look at
@@ -318,7 +318,7 @@ def _start(task_ids: Sequence[uuid.UUID]) -> None:
         _slices.hand_over(task_ids)
 
 
-_slices = SliceThreads(_take_and_work, _start_next)
+_slices = SliceThreads(_take_and_work, start_next)
 
 
 def renew() -> None:

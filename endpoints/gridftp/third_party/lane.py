@@ -133,6 +133,8 @@ class ThirdPartyLane:
         """End the lane: return the two sessions if they can be used again; else close them and return None."""
         if self._watch:
             self._watch.cancel()
+        for flush in self._flushes:
+            flush.cancel()
         if self._entrances is not None:
             self._entrances.end()
         clean = self.idle and self.source.usable and self.destination.usable

@@ -14,8 +14,11 @@ import pytest
 import redis
 
 from deploy.stack.redis import Redis
+from identity.models import User
+from tests.integration.cast import make_endpoint, make_user, submit
 from transferapi.config.servers import broker_url
 from transferapi.tasks import doorbell
+from workers import runtime
 
 
 @pytest.fixture
@@ -49,6 +52,16 @@ def test_a_call_sends_no_more_messages_than_workers_can_use(broker: Redis) -> No
     ids = [uuid.uuid4() for _ in range(doorbell.MOST + 5)]
     assert doorbell.ring(ids)
     assert heard(broker)[before:] == [("workers.run", [str(id_)]) for id_ in ids[: doorbell.MOST]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_a_slice_rings_for_a_few_of_those_that_may_run(broker: Redis, bob: User) -> None:
+    """With a message for each, a thousand waiting tasks would keep the workers from all of them."""
+    source, destination = (make_endpoint(bob, name, public=True, max_sessions=500) for name in ("from", "to"))
+    tasks = [submit(make_user(f"user{number}"), source, destination) for number in range(runtime.NEXT + 3)]
+    before = len(heard(broker))
+    runtime.start_next()
+    assert heard(broker)[before:] == [("workers.run", [str(task.pk)]) for task in tasks[: runtime.NEXT]]
 
 
 @pytest.mark.timeout(5)
