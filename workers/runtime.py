@@ -16,19 +16,13 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 
 from endpoints.addresses import provider_sites
-from endpoints.connect import dial
-from endpoints.gridftp.faults import Side
-from endpoints.sharing.access import Access
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
 from identity.mail_addresses import services as mail_addresses
@@ -46,29 +40,20 @@ from transferapi.tasks.notify import mail_sender, webhooks
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
-from transferapi.tasks.worker.endpoint_access import present_access
 from transferapi.timers import running
 
-from .credentials import VaultCredentials
-from .engine.slice import SliceResult, run_slice
-from .engine.trace import NO_TRACE, Trace
-from .session_factory import RealSessions
-from .sessions import address_gate
+from .engine.slice import SliceResult
+from .engine.trace import NO_TRACE
 from .sessions.pool import SessionPool
-from .sessions.server_addresses import ServersBySide
-from .sessions.share_access_guard import ShareAccessGuard
+from .slice_preparation import prepare
 from .slices import trace as slice_trace
 from .slices.threads import SliceThreads
-from .store import PostgresTaskStore, bounds, on_a_connection
-from .streaming.host import StreamingHost, TaskStreams
+from .store import on_a_connection
+from .streaming.host import StreamingHost
 from .streaming.rate_share import RateShare
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a worker holds a task before other tasks of the same user get their turn.
-SLICE_SECONDS = 300.0
-#: Seconds for which a lane may open relayed data connections: longer than any slice.
-TOKEN_SECONDS = 3600.0
 #: Tasks that one sweep rings for.
 SWEEP_LIMIT = 100
 #: Tasks that the end of a slice rings for: its sessions may be enough for this many (`fair_share`), and each of these
@@ -238,50 +223,6 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
     log.info("slice %d ended: %s", grant.epoch, outcome)
 
 
-def prepare(
-    grant: leases.Grant,
-    pool: SessionPool,
-    stop: asyncio.Event,
-    streams: TaskStreams | None = None,
-    trace: Trace = NO_TRACE,
-) -> tuple[Coroutine[Any, Any, SliceResult], VaultCredentials]:
-    """The slice, to run on the loop of the pool, and its credentials, to be cleared afterwards."""
-    spec, ends = grant.spec, grant.accesses
-    credential_provider = VaultCredentials(grant, ends, pool.forget)
-    guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
-    sessions = RealSessions(
-        spec,
-        ServersBySide(
-            {side: address_gate.places(end.host) for side, end in ends.items()},
-            data_hosts={side: end.host.data_hosts for side, end in ends.items()},
-        ),
-        pool,
-        session_key=credential_provider.session_key,
-        resolve=address_gate.resolve,
-        accept_address=address_gate.accepts,
-        look_up=address_gate.look_up,
-        guards=guards,
-        streams=streams,
-        new_token=lambda: _relay_token(grant),
-    )
-    beats = [access_guard.refresh for access_guard in guards.values()]
-    store = PostgresTaskStore(
-        grant, beats, (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION))), trace
-    )
-    slice_ = run_slice(
-        spec,
-        store,
-        slice_trace.traced(sessions, trace),
-        credential_provider,
-        SystemClock(),
-        slice_seconds=SLICE_SECONDS,
-        stop=stop,
-        bounds=bounds(),
-        trace=trace,
-    )
-    return slice_, credential_provider
-
-
 def sweep() -> None:
     """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease.
 
@@ -382,36 +323,3 @@ def _post() -> None:
     except Exception as error:
         if not is_told(error):
             log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)
-
-
-def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccessGuard:
-    """The guard of a shared endpoint; it reads the rules again with each heartbeat."""
-    is_delete = grant.spec.is_delete
-    return ShareAccessGuard(
-        found,
-        side,
-        lambda: present_access(grant.owner_id, found.endpoint.pk, side, is_delete=is_delete),
-        write=is_delete or side is Side.DESTINATION,
-        foreign=found.actor_id != grant.owner_id,
-    )
-
-
-def _relay_token(grant: leases.Grant) -> str:
-    """A token by which the two ends of this task are joined at the relay, for the share of its owner.
-
-    They are two agents, or an agent and a server.
-    """
-    source, destination = (grant.accesses[side].host for side in (Side.SOURCE, Side.DESTINATION))
-    if not source.personal:
-        return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
-    return dial.new_data_token([source.pk, destination.pk], user_id=grant.owner_id, seconds=TOKEN_SECONDS)
-
-
-class SystemClock:
-    """The engine's clock: that of this machine."""
-
-    def now(self) -> datetime:
-        return timezone.now()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)

@@ -29,7 +29,7 @@ from tests.integration.shared import give, make_share
 from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from transferapi.tasks.models import Event, File, Lease, Task
 from transferapi.tasks.worker import leases
-from workers import runtime
+from workers import slice_preparation
 from workers.sessions.pool import SessionPool
 from workers.store import close_connections
 
@@ -118,7 +118,7 @@ async def work(task: Task) -> str:
     taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
     if isinstance(taken, leases.Grant):
         pool = SessionPool()
-        slice_, _ = runtime.prepare(taken, pool, asyncio.Event())
+        slice_, _ = slice_preparation.prepare(taken, pool, asyncio.Event())
         await slice_
         pool.close()
         await asyncio.sleep(0)
@@ -131,7 +131,7 @@ async def try_once(task: Task) -> None:
     taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
     assert isinstance(taken, leases.Grant)
     pool = SessionPool()
-    slice_, _ = runtime.prepare(taken, pool, stop)
+    slice_, _ = slice_preparation.prepare(taken, pool, stop)
     running = asyncio.create_task(slice_)
     while not await asyncio.to_thread(in_thread, lambda: has_tried(task)):  # noqa: ASYNC110 (the database is polled)
         await asyncio.sleep(0.02)

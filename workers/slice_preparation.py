@@ -1,0 +1,110 @@
+"""What a slice needs, made from its lease: sessions, credentials, guards of shared endpoints, and its store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from endpoints.connect import dial
+from endpoints.gridftp.faults import Side
+from endpoints.sharing.access import Access
+from transferapi.tasks.worker import leases
+from transferapi.tasks.worker.endpoint_access import present_access
+
+from .credentials import VaultCredentials
+from .engine.slice import SliceResult, run_slice
+from .engine.trace import NO_TRACE, Trace
+from .session_factory import RealSessions
+from .sessions import address_gate
+from .sessions.pool import SessionPool
+from .sessions.server_addresses import ServersBySide
+from .sessions.share_access_guard import ShareAccessGuard
+from .slices import trace as slice_trace
+from .store import PostgresTaskStore, bounds
+from .streaming.host import TaskStreams
+
+#: Seconds that a worker holds a task before other tasks of the same user get their turn.
+SLICE_SECONDS = 300.0
+#: Seconds for which a lane may open relayed data connections: longer than any slice.
+TOKEN_SECONDS = 3600.0
+
+
+def prepare(
+    grant: leases.Grant,
+    pool: SessionPool,
+    stop: asyncio.Event,
+    streams: TaskStreams | None = None,
+    trace: Trace = NO_TRACE,
+) -> tuple[Coroutine[Any, Any, SliceResult], VaultCredentials]:
+    """The slice, to run on the loop of the pool, and its credentials, to be cleared afterwards."""
+    spec, ends = grant.spec, grant.accesses
+    credential_provider = VaultCredentials(grant, ends, pool.forget)
+    guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
+    sessions = RealSessions(
+        spec,
+        ServersBySide(
+            {side: address_gate.places(end.host) for side, end in ends.items()},
+            data_hosts={side: end.host.data_hosts for side, end in ends.items()},
+        ),
+        pool,
+        session_key=credential_provider.session_key,
+        resolve=address_gate.resolve,
+        accept_address=address_gate.accepts,
+        look_up=address_gate.look_up,
+        guards=guards,
+        streams=streams,
+        new_token=lambda: _relay_token(grant),
+    )
+    beats = [access_guard.refresh for access_guard in guards.values()]
+    store = PostgresTaskStore(
+        grant, beats, (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION))), trace
+    )
+    slice_ = run_slice(
+        spec,
+        store,
+        slice_trace.traced(sessions, trace),
+        credential_provider,
+        SystemClock(),
+        slice_seconds=SLICE_SECONDS,
+        stop=stop,
+        bounds=bounds(),
+        trace=trace,
+    )
+    return slice_, credential_provider
+
+
+def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccessGuard:
+    """The guard of a shared endpoint; it reads the rules again with each heartbeat."""
+    is_delete = grant.spec.is_delete
+    return ShareAccessGuard(
+        found,
+        side,
+        lambda: present_access(grant.owner_id, found.endpoint.pk, side, is_delete=is_delete),
+        write=is_delete or side is Side.DESTINATION,
+        foreign=found.actor_id != grant.owner_id,
+    )
+
+
+def _relay_token(grant: leases.Grant) -> str:
+    """A token by which the two ends of this task are joined at the relay, for the share of its owner.
+
+    They are two agents, or an agent and a server.
+    """
+    source, destination = (grant.accesses[side].host for side in (Side.SOURCE, Side.DESTINATION))
+    if not source.personal:
+        return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
+    return dial.new_data_token([source.pk, destination.pk], user_id=grant.owner_id, seconds=TOKEN_SECONDS)
+
+
+class SystemClock:
+    """The engine's clock: that of this machine."""
+
+    def now(self) -> datetime:
+        return timezone.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
