@@ -54,8 +54,6 @@ from .streaming.rate_share import RateShare
 
 log = logging.getLogger(__name__)
 
-#: Tasks that one sweep rings for.
-SWEEP_LIMIT = 100
 #: Tasks that the end of a slice rings for: its sessions may be enough for this many (`fair_share`), and each of these
 #: rings for as many at its own end.
 NEXT = 3
@@ -224,7 +222,7 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
 
 
 def sweep() -> None:
-    """End overdue tasks without a lease, apply pauses, and ring for every task that may run and has no lease.
+    """End overdue tasks without a lease, ring for tasks that may run and have none, and then apply pauses.
 
     Where no message reaches this process, it starts as many of them as it has room for. A message that it sends then
     may reach another worker, and the lease decides.
@@ -237,7 +235,7 @@ def sweep() -> None:
     def find_runnable() -> list[uuid.UUID]:
         moves.expire_overdue()
         rounds.sweep_when_a_lease_ends()
-        return leases.next_runnable(SWEEP_LIMIT)
+        return leases.next_runnable(doorbell.MOST)
 
     _start(_scheduling.submit(on_a_connection, find_runnable).result())
     # A hundred pauses that end take a second, for which the tasks of a lost worker would wait.

@@ -1,4 +1,4 @@
-"""What a slice needs, made from its lease: sessions, credentials, guards of shared endpoints, and its store."""
+"""Prepares a slice from its lease: its sessions, its credentials, the guards of shared endpoints, and its store."""
 
 from __future__ import annotations
 

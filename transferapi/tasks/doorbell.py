@@ -28,8 +28,8 @@ TASK_NAME = "workers.run"
 #: Seconds for a connection, and for a reply of the broker; for the first message and all that comes before it, and for
 #: each message after it.
 TIMEOUT, FIRST, EACH = 0.3, 0.25, 0.02
-#: Messages of one call: enough for what runs at once. The end of each slice rings for the next ones.
-MOST = 30
+#: Messages of one call: as many as the sweep sends. The end of each slice rings for the next ones.
+MOST = 100
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
 
