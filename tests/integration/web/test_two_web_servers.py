@@ -52,10 +52,10 @@ def ask(port: int, method: str, path: str, token: str = "") -> tuple[int, dict[s
 
 
 @contextmanager
-def listener(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
+def listener(answer: bytes, port: int = 0) -> Iterator[tuple[int, list[bytes]]]:
     """A server that reads the beginning of each request, and sends this; gives its port and what it has read."""
     seen: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", port)) as server:
 
         def serve() -> None:
             while True:
@@ -89,6 +89,17 @@ def test_the_other_web_server_answers_what_one_refuses() -> None:
         wanted = [("GET", "/v0.10/task_list"), *(("POST", path) for path in POSTS)] * 4
         assert [ask(ours, method, path)[0] for method, path in wanted] == [200] * len(wanted)
         assert len(seen) == len(wanted)
+
+
+def test_web_servers_that_have_both_failed_are_tried_with_each_request() -> None:
+    """Both were killed: the first one that listens again is used at once, and not after a second."""
+    with ExitStack() as running:
+        ports = free_port(), free_port()
+        ours = front(running, *ports)
+        for port in ports:
+            assert [ask(ours, "GET", "/v0.10/task_list")[0] for _ in range(3)] == [502] * 3
+            with listener(ANSWER, port):
+                assert [ask(ours, method, path)[0] for method, path in (("POST", POSTS[0]), ("GET", "/"))] == [200, 200]
 
 
 def test_a_post_that_was_sent_is_not_sent_again_and_a_get_is() -> None:
