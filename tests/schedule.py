@@ -57,7 +57,7 @@ LONG = {
     "tests/integration/deploy/test_maintenance.py": 2.0,
     "tests/integration/deploy/test_roles.py": 4.0,
     "tests/integration/deploy/test_schema_version.py": 3.0,
-    "tests/integration/deploy/test_upgrade.py": 10.0,
+    "tests/integration/deploy/test_upgrade.py": 60.0,
     "tests/integration/identity/test_vault_rotation.py": 3.0,
     "tests/integration/relay/test_connect_program.py": 4.0,
     "tests/integration/relay/test_fronts.py": 3.0,

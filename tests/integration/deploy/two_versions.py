@@ -27,9 +27,9 @@ from tests.schema_copy import TEMPLATE
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 
-#: Seconds of transfers with two versions. A longer run:
-#: `UPGRADE_SECONDS=60 pytest tests/integration/deploy/test_upgrade.py`.
-SECONDS = float(os.environ.get("UPGRADE_SECONDS", "20"))
+#: Seconds of transfers with two versions. A shorter run:
+#: `UPGRADE_SECONDS=20 pytest tests/integration/deploy/test_upgrade.py`.
+SECONDS = float(os.environ.get("UPGRADE_SECONDS", "60"))
 FILES = {f"{number}": random.Random(number).randbytes(1000 * number) for number in range(20)}
 #: A user with a token and two endpoints.
 CAST = """
