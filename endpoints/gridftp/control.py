@@ -116,6 +116,8 @@ class ControlChannel:
         self._expected: deque[ControlCommand] = deque()
         #: Preliminary replies so far to the oldest unanswered command.
         self._preliminaries = 0
+        #: Final replies so far.
+        self.answered = 0
         self._outgoing: list[bytes] = []
         self._protection: MessageProtection | None = None
 
@@ -232,6 +234,7 @@ class ControlChannel:
             )
         if final:
             self._preliminaries = 0
+            self.answered += 1
             return Answered(self._expected.popleft(), reply)
         self._preliminaries += 1
         if self._preliminaries > MAX_PRELIMINARIES and self._expected[0].verb not in LONG:

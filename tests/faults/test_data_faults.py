@@ -17,7 +17,7 @@ from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import HEAD, FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from tests.data_proxy import Cut, DataProxy
 from tests.faults.scenes import Arena, arena
-from tests.proxy import MisbehavingProxy
+from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 
 pytestmark = pytest.mark.toolkit
 
@@ -104,13 +104,17 @@ async def between(folder: Path, kinds: tuple[str, str], cut: Cut) -> None:
 async def test_a_firewall_that_refuses_the_data_port_to_all_holds_no_lane(
     root: Path, source: str, destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The receiver waits for a connection, and this service cannot make one to free it either."""
+    """The receiver waits for a connection, and this service cannot make one to free it either.
+
+    Its 150, where it sends one before it accepts, arrives only after the source's refusal: no sign that it is free.
+    """
     monkeypatch.setattr(lane_module, "FLUSH_TIMEOUT", 0.5)
     with arena(root, source, destination) as place, socket.socket() as closed:
         await place.ready()
         closed.bind(("127.0.0.1", 0))  # a port without a listener refuses, as such a firewall does
         (root / "source").write_bytes(b"x" * 1000)
-        refusing = MisbehavingProxy(place.destination.port, passive_port=closed.getsockname()[1])
+        late = Plan(Step(Watch.REPLIES, "STOR", 0, 150), Deed.DELAY)
+        refusing = MisbehavingProxy(place.destination.port, late, passive_port=closed.getsockname()[1])
         async with MisbehavingProxy(place.source.port) as sending, refusing as receiving:
             sessions = [await GridFTPSession.open("127.0.0.1", proxy.port) for proxy in (sending, receiving)]
             lane = ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: True)

@@ -19,7 +19,7 @@ from .slots import FileEvent, Flush, Transfer
 
 _STUCK = make_fault(Kind.CONNECTION_BROKEN, "the receiver waits for a connection that nobody makes")
 _NO_ENTRANCE = make_fault(Kind.CONNECTION_BROKEN, "the relay has no other port for the source")
-#: Seconds for the connection that frees a listener from accept() (`Flush`), and for its next answer where that fails.
+#: Seconds for the connection that frees a listener from accept() (`Flush`), and for each next answer where that fails.
 FLUSH_TIMEOUT = 5.0
 
 
@@ -193,19 +193,24 @@ class ThirdPartyLane:
 
     async def _flush(self, flush: Flush) -> None:
         """Connect to the listener's data port, and close. Gives the lane up where that cannot free the listener."""
-        asked = self._loop.time()
+        channel = (self.source if self._listener is Side.SOURCE else self.destination).connection.channel
+        # Only final replies count: 150 and markers arrive from a listener that waits in accept(), too.
+        answered, until = channel.answered, self._loop.time() + FLUSH_TIMEOUT
         try:
-            async with asyncio.timeout(FLUSH_TIMEOUT):
+            async with asyncio.timeout_at(until):
                 _, writer = await asyncio.open_connection(flush.host, flush.port)
             writer.close()
             return
         except OSError:  # also TimeoutError
             # A port where nobody listens any more refuses, too. Then the listener answers; behind a firewall it cannot.
-            await asyncio.sleep(asked + FLUSH_TIMEOUT - self._loop.time())
-        listener = (self.source if self._listener is Side.SOURCE else self.destination).connection
-        if self.alive and listener.channel.unanswered and listener.last_activity < asked:
-            raw = f"data port {flush.host}:{flush.port} cannot be reached to free it"
-            self.abort(make_fault(Kind.TIMEOUT, raw, side=self._listener))
+            await asyncio.sleep(until - self._loop.time())
+        while self._pair.waits_at((flush.host, flush.port)):
+            if answered == channel.answered:
+                raw = f"data port {flush.host}:{flush.port} cannot be reached to free it"
+                self.abort(make_fault(Kind.TIMEOUT, raw, side=self._listener))
+                return
+            answered = channel.answered
+            await asyncio.sleep(FLUSH_TIMEOUT)
 
     def _watch_later(self) -> None:
         self._watch = self._loop.call_later(min(5.0, self._stall_timeout / 2), self._check_stall)

@@ -125,6 +125,10 @@ class ListeningSourcePair:
         """`ThirdPartyPair.begun`."""
         return [file.transfer.tag for file in self._moving() if file.begun]
 
+    def waits_at(self, address: DataAddress) -> bool:
+        """`ThirdPartyPair.waits_at`."""
+        return any(file.state is ListeningState.STORED and address in file.addresses for file in self._files)
+
     def use_streams(self, parallelism: int) -> None:
         """MODE S has one stream for each file."""
 

@@ -121,6 +121,10 @@ class ThirdPartyPair:
         """Tags of the files under way that the destination has opened under their real names."""
         return [slot.transfer.tag for slot in self._slots if slot.begun]
 
+    def waits_at(self, address: DataAddress) -> bool:
+        """Whether the listener may wait there for a connection that nobody makes: the driver was asked to `Flush` it."""
+        return self.state is PairState.STUCK and address in self._addresses
+
     def send(self, transfer: Transfer) -> None:
         """Move this file after all earlier ones; it comes back in exactly one event other than FileProgress."""
         self._waiting.append(transfer)

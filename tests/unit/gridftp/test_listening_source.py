@@ -214,7 +214,8 @@ class World:
                     self.refused[tag] = fault.kind
                 case FileReturned(bytes() as tag):
                     self.returned.append(tag)
-                case Flush(_, port):
+                case Flush(host, port):
+                    assert self.pair.waits_at((host, port))
                     self.destination.made.append(Connection(port - 4 * 256))
                 case FileProgress():
                     pass

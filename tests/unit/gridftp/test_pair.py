@@ -225,7 +225,8 @@ class World:
                         self.suspect.add(tag)  # type: ignore[arg-type]
                 case Flush(host, port) if self.ports:
                     self.ports.close((host, port))
-                case Flush(_, port):
+                case Flush(host, port):
+                    assert self.pair.waits_at((host, port))
                     door = self.destination.doors[port - 4 * 256 - 1]
                     if not door.opened:
                         door.closed = True
