@@ -20,6 +20,8 @@ NAME = "waybill-connect"
 IS_WINDOWS = os.name == "nt"
 #: Seconds for which a file of ours may be open in another process that reads it.
 REPLACE_SECONDS = 1.0
+#: Seconds for which processes that only look may have the lock.
+LOOK_SECONDS = 1.0
 
 
 class AgentHomeError(Exception):
@@ -179,14 +181,12 @@ class Lock:
         self._file: IO[bytes] | None = None
 
     def take(self) -> bool:
-        """Whether nobody else has it."""
-        file = open(self._path, "ab+")  # noqa: SIM115 - it stays open
-        try:
-            _lock(file)
-        except OSError:
-            file.close()
-            return False
-        self._file = file
+        """Whether no other agent has it. A process that asks `is_held` has it for a moment: it is waited for."""
+        until = time.monotonic() + LOOK_SECONDS
+        while not self._try_to_take():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
         return True
 
     def release(self) -> None:
@@ -198,20 +198,31 @@ class Lock:
         """Whether an agent runs."""
         if not self._path.exists():
             return False
-        free = self.take()
+        free = self._try_to_take(shared=True)
         self.release()
         return not free
+
+    def _try_to_take(self, shared: bool = False) -> bool:
+        file = open(self._path, "ab+")  # noqa: SIM115 - it stays open
+        try:
+            _lock(file, shared)
+        except OSError:
+            file.close()
+            return False
+        self._file = file
+        return True
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(file: IO[bytes]) -> None:
+    def _lock(file: IO[bytes], shared: bool) -> None:
+        """Windows has no shared locks here: of two processes that look at once, one may see the other."""
         file.seek(0)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _lock(file: IO[bytes]) -> None:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _lock(file: IO[bytes], shared: bool) -> None:
+        fcntl.flock(file.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -10,6 +10,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -88,6 +90,36 @@ def test_two_agents_cannot_run_and_a_killed_one_leaves_no_lock(home: AgentHome) 
         assert not Lock(home).take()
         process.kill()
     assert not Lock(home).is_held()
+
+
+def test_an_agent_begins_while_others_ask_whether_one_runs(home: AgentHome) -> None:
+    """`--status` in a loop, as scripts do that wait for it."""
+    agent, looking = Lock(home), threading.Event()
+
+    def look() -> None:
+        while not looking.is_set():
+            Lock(home).is_held()
+
+    askers = [threading.Thread(target=look) for _ in range(2)]
+    for asker in askers:
+        asker.start()
+    try:
+        for _ in range(50):
+            assert agent.take()
+            assert Lock(home).is_held()
+            agent.release()
+    finally:
+        looking.set()
+        for asker in askers:
+            asker.join()
+
+
+def test_those_who_look_at_once_do_not_see_each_other(home: AgentHome) -> None:
+    agent = Lock(home)
+    assert agent.take()
+    agent.release()
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(lambda _: Lock(home).is_held(), range(400)))
 
 
 # ---- folders
