@@ -122,7 +122,7 @@ class ThirdPartyPair:
         return [slot.transfer.tag for slot in self._slots if slot.begun]
 
     def waits_at(self, address: DataAddress) -> bool:
-        """Whether the listener may wait there for a connection that nobody makes: the driver was asked to `Flush` it."""
+        """Whether the listener may still wait there for a connection that nobody makes (`Flush`)."""
         return self.state is PairState.STUCK and address in self._addresses
 
     def send(self, transfer: Transfer) -> None:
