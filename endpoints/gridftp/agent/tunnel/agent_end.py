@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -268,17 +269,51 @@ class DataTunnelEnd(ClientEnd):
 End = TypeVar("End", bound=ClientEnd)
 
 
+class _Dialed:
+    """A connection that a thread makes. It is closed where nobody waits for it any more when it is there."""
+
+    def __init__(self, service: ServiceAddress) -> None:
+        self._service = service
+        self._lock = threading.Lock()
+        self._sock: socket.socket | None = None
+        self._is_given_up = False
+
+    def dial(self) -> socket.socket:
+        """In the thread. Raises OSError."""
+        sock = open_tcp(self._service, CONNECT_SECONDS)
+        with self._lock:
+            if not self._is_given_up:
+                self._sock = sock
+                return sock
+        sock.close()
+        raise ConnectionAbortedError("given up")
+
+    def taken_by(self, make: Callable[[], End]) -> End:
+        """The protocol of a transport, which closes the socket from now on."""
+        self._sock = None
+        return make()
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._is_given_up = True
+            if self._sock is not None:
+                self._sock.close()
+
+
 async def connect_end(service: ServiceAddress, make: Callable[[], End]) -> End:
     """A connection to the service whose certificate was checked, with the request sent. Raises TunnelEndedError."""
     loop = asyncio.get_event_loop()
+    dialed = _Dialed(service)
     try:
-        plain = await loop.run_in_executor(None, open_tcp, service, CONNECT_SECONDS)
-        context = tls_context(service)
-        name = service.host if context else None
-        connecting = loop.create_connection(make, sock=plain, ssl=context, server_hostname=name)
+        plain = await loop.run_in_executor(None, dialed.dial)
+        tls = tls_context(service)
+        name = service.host if tls else None
+        connecting = loop.create_connection(lambda: dialed.taken_by(make), sock=plain, ssl=tls, server_hostname=name)
         _, end = await asyncio.wait_for(connecting, CONNECT_SECONDS)
     except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
         raise TunnelEndedError(str(error) or type(error).__name__) from None
+    finally:
+        dialed.give_up()
     if end.transport is None:
         raise end.error()
     try:
