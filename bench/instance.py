@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg2
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.embedded import embedded_environment
+from deploy.stack.free_ports import free_port
 
 READY_SECONDS = 200
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from tests.waiting import eventually
 
 DRIVER = "chromedriver"

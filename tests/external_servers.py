@@ -19,8 +19,8 @@ from typing import Any
 import psycopg2
 import redis
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import private_folder, wheel_folder
 from deploy.stack.postgres import ROLE, Postgres
 from deploy.stack.redis import Redis

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 

@@ -20,8 +20,9 @@ from typing import Self
 
 import pytest
 
-from deploy.endpoint.toolkit import free_port, hand_over
+from deploy.endpoint.toolkit import hand_over
 from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import unprivileged_account
 from endpoints.gridftp.login import ANONYMOUS, Login, PasswordLogin
 from tests.streamed_tasks import End

@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from deploy.endpoint.authority import Authority
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
 from transferapi.config import CHECKOUT
 
 #: The identifier of a client that has a secret.

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
 from tests.lying_openid import rsa_key
 from tests.real_clients import FOLDER, environment
 

@@ -348,10 +348,14 @@ class RealSessions:
         try:
             source, destination = await asyncio.gather(*opening)
         except BaseException:
-            # Also when the caller was canceled: a session that one of the two opened would stay open.
-            await asyncio.gather(*opening, return_exceptions=True)
+            # Also when the caller was canceled, perhaps twice: a session that one of the two opened would stay open.
             for one in opening:
-                if not one.cancelled() and not one.exception():
-                    await self.give_back(one.result())
+                one.add_done_callback(self._put_back)
+            await asyncio.gather(*opening, return_exceptions=True)
             raise
         return source, destination
+
+    def _put_back(self, opened: asyncio.Future[PooledSession]) -> None:
+        if not opened.cancelled() and not opened.exception():
+            session = opened.result()
+            self._pool.put(session.session_key, session.inner)

@@ -164,7 +164,7 @@ class OwnServer:
     def __enter__(self) -> int:
         import subprocess
 
-        from deploy.endpoint.toolkit import free_port
+        from deploy.stack.free_ports import free_port
 
         port = free_port()
         words = ["--root", str(self._root), "--host", "127.0.0.1", "--port", str(port)]

@@ -20,9 +20,9 @@ from urllib.request import urlopen
 
 import django
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.embedded import embedded_environment
+from deploy.stack.free_ports import free_port
 from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis

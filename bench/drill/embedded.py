@@ -18,9 +18,9 @@ import redis
 from bench.drill.host import TIMEOUTS, Host
 from bench.instance import Api, instance
 from bench.place import workplace
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
 from deploy.stack.embedded import embedded_environment
+from deploy.stack.free_ports import free_port
 
 
 class EmbeddedHost(Host):

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from bench.abuse.harness import Target
 from bench.abuse.honest import resident
 from bench.instance import Api
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.embedded import embedded_environment
+from deploy.stack.free_ports import free_port
 
 #: Streams of one user (`event_broadcaster`, which needs the settings of an instance).
 MOST_OF_A_USER = 8

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bench.instance import Api, instance
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from tests.chromium import ENTER, Chromium
 from tests.waiting import eventually
 

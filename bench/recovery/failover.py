@@ -24,8 +24,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from bench.table import print_table
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from tests.external_servers import HOST, NetworkPostgres
 from tests.memory import folder_in_memory

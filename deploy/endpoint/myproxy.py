@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.endpoint.authority import Authority, CertificateFiles, replace_file, write_gridmap
-from deploy.endpoint.toolkit import LOOPBACK, clean_environment, free_port, server_program
+from deploy.endpoint.toolkit import LOOPBACK, clean_environment, server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
+from deploy.stack.free_ports import free_port
 
 SERVER = "myproxy-server"
 START_SECONDS = 20

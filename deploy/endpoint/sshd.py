@@ -20,9 +20,10 @@ from pathlib import Path
 
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import unprivileged_account
 
-from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, free_port, hand_over, server_program
+from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, hand_over, server_program
 
 SSHD = "sshd"
 KEYGEN_SECONDS = 30

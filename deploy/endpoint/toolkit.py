@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import random
 import shutil
 import signal
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import unprivileged_account
 
 SERVER = "globus-gridftp-server"
@@ -36,22 +36,6 @@ def server_program(name: str = SERVER) -> str | None:
     """The path of a server's program; None: it is not installed."""
     # Debian installs it into /usr/sbin, which is not on the PATH of ordinary users.
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-
-
-#: Ports that `free_port` chooses from.
-_FREE_PORTS = (15_000, 30_000)
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free at present.
-
-    It lies below the ephemeral ports of Linux: a connection of another process cannot take it before it is used.
-    """
-    while True:
-        port = random.randrange(*_FREE_PORTS)  # noqa: S311 - a choice, and no secret
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, port))
-            return port
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -22,12 +20,12 @@ from . import forked
 from .embedded import embedded_environment
 from .errors import BusyError
 from .fingerprint import CHECKOUT, migrations_fingerprint
+from .free_ports import HOST, free_port, is_free
 from .home import Home
 from .postgres import Postgres
 from .redis import Redis
 from .supervisor import SupervisedProgram
 
-HOST = "127.0.0.1"
 ENDPOINTS = ("ep1", "ep2")
 #: The name of the port of the ssh shell, beside those of the endpoints.
 SSH = "ssh"
@@ -173,30 +171,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def is_free(port: int) -> bool:
-    """Whether a server can listen on this port of 127.0.0.1 now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return True
-    return False
-
-
 def choose_ports(home: Home) -> dict[str, int]:
     """The ports of the sample endpoints and of the ssh shell: those of last time where they are free, else others."""
     before = home.read_json(home.prepared).get("ports")
     kept = before if isinstance(before, dict) else {}
     chosen: dict[str, int] = {}
-    with contextlib.ExitStack() as probes:
-        for name in (*ENDPOINTS, SSH):
-            old = kept.get(name)
-            if isinstance(old, int) and 0 < old < 65536 and is_free(old):
-                chosen[name] = old
-            else:
-                probe = probes.enter_context(socket.socket())
-                probe.bind((HOST, 0))
-                chosen[name] = probe.getsockname()[1]
+    for name in (*ENDPOINTS, SSH):
+        port = kept.get(name)
+        while not (isinstance(port, int) and 0 < port < 65536 and is_free(port)) or port in chosen.values():
+            port = free_port()
+        chosen[name] = port
     return chosen
 
 

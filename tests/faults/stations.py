@@ -12,8 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.endpoint.toolkit import ToolkitServer, free_port
+from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import drop_to, unprivileged_account
 from tests.waiting import children_of, is_alive
 

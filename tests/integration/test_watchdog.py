@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT

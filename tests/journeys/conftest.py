@@ -14,8 +14,9 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint import toolkit
-from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
+from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
 from tests.memory import folder_in_memory
 from tests.real_clients import Globus
 

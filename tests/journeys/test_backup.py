@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.instance import ALLOW_LOOPBACK, Api
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 
 pytestmark = pytest.mark.timeout(400)
 

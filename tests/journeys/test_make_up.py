@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deploy.endpoint.toolkit import free_port
 from deploy.sample.data import FOLDER
+from deploy.stack.free_ports import free_port
 from tests.waiting import children_of, eventually, is_alive
 from transferapi.config import CHECKOUT
 

@@ -12,7 +12,7 @@ import pexpect
 import pytest
 
 from bench.instance import Api
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 
 TASK_ID = re.compile(rb"Task ID: ([0-9a-f-]{36})\r?\n")
 HINT = "Type <CTRL-C> to cancel or bg<ENTER> to background"

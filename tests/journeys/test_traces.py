@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
 from tests.journeys.conftest import _answers
 from tests.otlp_collector import collecting
 from tests.waiting import eventually

@@ -109,8 +109,10 @@ class PartedLane:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(stream.close() for stream in self._streams), return_exceptions=True)
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await asyncio.gather(*(stream.close() for stream in self._streams), return_exceptions=True)
 
     # ---- inside
 

@@ -40,10 +40,11 @@ class ControlSessions:
         self.on_open: Callable[[], None] = lambda: None
         self._open: dict[Side, Session] = {}
         self._opening: dict[Side, asyncio.Task[Session]] = {}
+        self._closed = False
 
     def open_ahead(self, side: Side) -> None:
         """Open the session of this side before it is needed; an error shows at its first use."""
-        if side not in self._open and side not in self._opening:
+        if side not in self._open and side not in self._opening and not self._closed:
             self._begin(side)
 
     async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
@@ -68,18 +69,26 @@ class ControlSessions:
             raise
 
     async def close(self) -> None:
-        """Give all sessions back."""
+        """Give all sessions back, and open no other: a request that comes now is canceled."""
+        self._closed = True
         self.memory.close()
+        await self.put_away()
+
+    async def put_away(self) -> None:
+        """Give all sessions back until the next request."""
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
-        await asyncio.gather(*opening, return_exceptions=True)
-        sessions = list(self._open.values())
-        self._open.clear()
-        for session in sessions:
-            await self._factory.give_back(session)
+        try:
+            await asyncio.gather(*opening, return_exceptions=True)
+        finally:
+            sessions, self._open = list(self._open.values()), {}
+            for session in sessions:
+                await self._factory.give_back(session)
 
     async def _session(self, side: Side) -> Session:
+        if self._closed:
+            raise asyncio.CancelledError("the slice has ended")
         session = self._open.get(side)
         if session:
             return session

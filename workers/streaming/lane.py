@@ -114,18 +114,23 @@ class StreamedLane:
         return events
 
     async def close(self) -> None:
-        """Stop the files under way at once; sessions without any go back to the pool."""
+        """Stop the files under way at once; sessions without any go back to the pool.
+
+        The sessions end also where this is canceled because the files take too long to stop.
+        """
         clean = not self._under and not self._lost
         self._lost = True
         tasks = [one.task for one in self._under.values() if one.task]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for session in (self._source, self._destination):
-            if clean and session.inner.usable:
-                self._give_back(session)
-            else:
-                session.inner.abort()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for session in (self._source, self._destination):
+                if clean and session.inner.usable:
+                    self._give_back(session)
+                else:
+                    session.inner.abort()
 
     # ---- one file
 

@@ -34,7 +34,6 @@ from endpoints.gridftp.replies import Reply
 from . import outcomes, steps
 from .data_path import DataAddress, DataPath, refusal
 from .listening_states import UNDER_WAY, ListeningAction, ListeningInput, ListeningState, transition
-from .pair import MARKER_INTERVAL
 from .pair_states import PairState
 from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
 
@@ -183,8 +182,7 @@ class ListeningSourcePair:
             self._send(side, "TYPE", b"I")
             self._send(side, "MODE", b"S")
         if self._path.ours:
-            self._send(Side.DESTINATION, "TREV", b"PERF 0", steps.OPTIONAL)
-            self._send(Side.DESTINATION, "TREV", b"RESTART %d" % MARKER_INTERVAL, steps.OPTIONAL)
+            steps.ask_markers(self._channels[Side.DESTINATION])
             # It connects at once for each PORT that waits behind a file; an older program does not know this.
             self._send(Side.DESTINATION, "OPTS", b"PORT Ahead=1;", steps.OPTIONAL)
 

@@ -54,9 +54,6 @@ from .data_path import RELAY, DataAddress, DataPath, RelayPorts, refusal
 from .pair_states import ADDRESSED, FLOWING, PairAction, PairInput, PairState, transition
 from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
 
-#: Seconds between two range markers (TREV RESTART, GFD.20).
-MARKER_INTERVAL = 1
-
 
 class ThirdPartyPair:
     """Moves files from one server to another through two control channels that are logged in.
@@ -182,14 +179,9 @@ class ThirdPartyPair:
             self._send(side, "TYPE", b"I")
             self._send(side, "MODE", mode)
         if not self.stream_mode or self._path.ours:
-            self._ask_markers()
+            steps.ask_markers(self._channels[Side.DESTINATION])
         if not self.stream_mode:
             self._take(PairInput.ADDRESS_NEEDED)
-
-    def _ask_markers(self) -> None:
-        """No performance markers: they have nothing more. A server that refuses TREV sends what it likes."""
-        self._send(Side.DESTINATION, "TREV", b"PERF 0", steps.OPTIONAL)
-        self._send(Side.DESTINATION, "TREV", b"RESTART %d" % MARKER_INTERVAL, steps.OPTIONAL)
 
     def _set_streams(self) -> None:
         assert self.parallelism is not None

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer, free_port
+from deploy.endpoint.toolkit import ToolkitServer
+from deploy.stack.free_ports import free_port
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.server import GridFtpServer, ServerLimits

@@ -25,7 +25,8 @@ from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
 from deploy.endpoint.sshd import SshServer
-from deploy.endpoint.toolkit import ToolkitServer, free_port, hand_over
+from deploy.endpoint.toolkit import ToolkitServer, hand_over
+from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint

@@ -16,7 +16,8 @@ from django.test import Client as WebClient
 
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.toolkit import ToolkitServer, free_port
+from deploy.endpoint.toolkit import ToolkitServer
+from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import ToolkitServer, free_port
+from deploy.endpoint.toolkit import ToolkitServer
+from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer

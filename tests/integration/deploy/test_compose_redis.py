@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.places import wheel_folder
 from tests.unit.deploy.test_compose import document
 from tests.waiting import eventually

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from deploy.doctor import disk, keys, ports, servers, versions
 from deploy.doctor.findings import Severity
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from endpoints.connect import authority

@@ -18,8 +18,8 @@ import psycopg2
 import pytest
 
 from deploy.commands import run as roles
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from deploy.stack.roles import MIGRATING
 from tests.waiting import children_of, eventually

@@ -15,7 +15,7 @@ from django.db import IntegrityError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from deploy.commands.run import ROLES
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from endpoints import registry
 from endpoints.errors import EndpointExistsError

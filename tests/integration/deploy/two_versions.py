@@ -17,8 +17,8 @@ from typing import Any
 import psycopg2
 
 from bench.instance import ALLOW_LOOPBACK, Api
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests.database import first_row

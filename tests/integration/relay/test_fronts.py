@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from endpoints.connect import dial

@@ -19,8 +19,8 @@ import psycopg2
 import pytest
 from django.db import connection
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity import tokens

@@ -23,7 +23,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.urls import get_resolver
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from endpoints.models import Endpoint

@@ -20,8 +20,8 @@ import pytest
 from django.db import connections
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from deploy.web.client_tls import client_context

@@ -12,8 +12,8 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connections
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests.waiting import eventually

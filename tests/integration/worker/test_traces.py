@@ -17,7 +17,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from endpoints.gridftp.faults import Fault, FaultError, Kind
 from endpoints.models import Endpoint
 from identity.clock import moment

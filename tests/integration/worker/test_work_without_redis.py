@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from endpoints import registry
 from endpoints.models import Endpoint

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from tests import chromium
 from tests.chromium import ENTER, Chromium
 from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in

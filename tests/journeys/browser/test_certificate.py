@@ -13,7 +13,7 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from tests import accessibility, chromium, client_certificates
 from tests.chromium import ENTER, Chromium
 from tests.front_server import Nginx

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bench.instance import Api, instance
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from identity.federation.openid import metadata
 from tests.chromium import ENTER, Chromium
 from tests.institution_site import institution_site

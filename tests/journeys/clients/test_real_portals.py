@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.instance import Api
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from tests.real_browser import Browser
 from tests.real_programs import SECONDS, Program, allow, application, is_good
 

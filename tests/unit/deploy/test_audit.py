@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.toolkit import free_port
 from deploy.release import audit
+from deploy.stack.free_ports import free_port
 
 ADVISORY = {"id": "PYSEC-1", "aliases": ["CVE-2026-1"], "summary": "a hole\x1b[2J\n", "fixed_in": ["2.1"]}
 

@@ -38,7 +38,7 @@ from deploy.doctor import (
     versions,
 )
 from deploy.doctor.findings import Finding, Severity, error, good, warning
-from deploy.endpoint.toolkit import free_port
+from deploy.stack.free_ports import free_port
 from deploy.stack.home import new_rsa_key, write_private
 from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey

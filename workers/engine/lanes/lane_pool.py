@@ -105,7 +105,11 @@ class LanePool:
         self.open_ahead()
 
     async def _open_ahead(self) -> None:
-        await asyncio.gather(*(self._open_and_park() for _ in range(self._ahead_count)))
+        opening = (self._open_and_park() for _ in range(self._ahead_count))
+        # All of them end before the first error is raised: none may park its lane after `abort`.
+        for outcome in await asyncio.gather(*opening, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
         self._work.more_to_do()
 
     async def _open_and_park(self) -> None:

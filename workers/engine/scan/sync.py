@@ -47,7 +47,7 @@ class Sync:
 
     async def close(self) -> None:
         """Give the sessions back."""
-        await self._checksums.close()
+        await self._checksums.put_away()
 
 
 class WalkSync:

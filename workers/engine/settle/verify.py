@@ -144,7 +144,7 @@ class Verifier:
     async def _put_away(self, queue: ChecksumQueue) -> None:
         """Give the sessions back: servers close unused ones, and the factory keeps them warm for a while."""
         if not queue.waiting:
-            await queue.control_sessions.close()
+            await queue.control_sessions.put_away()
 
     def _end(self, fault: Fault) -> None:
         self._work.end(Failed(fault.kind, fault.advice, drain=True))

@@ -25,8 +25,8 @@ from django.conf import settings
 from django.db import connection, connections, transaction
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import free_port
 from deploy.stack.child import spawn, stop
+from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from endpoints.models import Endpoint
