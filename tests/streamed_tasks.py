@@ -10,7 +10,7 @@ from pathlib import Path
 
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import ANONYMOUS, Login
-from tests.faults.engine_matrix import FastClock
+from tests.faults.engine_matrix import FastClock, end_pool
 from tests.ssh_grid import until
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
@@ -95,10 +95,7 @@ class StreamedTask:
                     await self.clock.sleep(max(0.0, (self.store.next_run_at - self.clock.now()).total_seconds()))
                     await self.slice(asyncio.Event())
         finally:
-            self.pool.close()
-            # asyncssh ends a connection in several turns of the loop.
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await end_pool(self.pool)
 
     async def slice(self, stop: asyncio.Event) -> None:
         lease = self.store.lease()
@@ -121,7 +118,7 @@ class StreamedTask:
         self.suspect_up_to = max(self.store.rows, default=0)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
-        self.pool.close()
+        await end_pool(self.pool)
         self.pool = SessionPool()
 
     def faults(self) -> list[str]:

@@ -70,6 +70,17 @@ class MortalPool(SessionPool):
                 session.connection._transport.abort()
 
 
+async def end_pool(pool: SessionPool) -> None:
+    """End a worker's sessions after a slice, which has given all of them back. asyncssh takes several turns for it."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    _, in_use = pool.counts()
+    pool.close()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not in_use, f"{in_use} sessions are still in use after the slice"
+
+
 @contextmanager
 def impatient() -> Iterator[None]:
     """Servers that say nothing are given up soon. The limits are defaults that nobody else sets."""
@@ -193,8 +204,7 @@ class _Task:
         for task in (waiter, helper, *(() if worker.done() else (worker,))):
             task.cancel()
         await asyncio.gather(worker, waiter, helper, return_exceptions=True)
-        pool.close()
-        await asyncio.sleep(0)
+        await end_pool(pool)
 
     async def mend(self) -> None:
         """Play the operator: restart servers that were killed, and cancel the task if only hopeless files are left."""

@@ -14,6 +14,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import GridFtpServer
+from tests.faults.engine_matrix import end_pool
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.credentials import Credentials
 from workers.engine.delete.extras import SKIPPED
@@ -59,8 +60,7 @@ async def run_task(port: int, item: tuple[str, str | None, bool | None], **optio
         stop=asyncio.Event(),
         jitter=lambda: 0.0,
     )
-    pool.close()
-    await asyncio.sleep(0.01)
+    await end_pool(pool)
     return store
 
 

@@ -23,6 +23,7 @@ from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import Group, Membership, User
 from identity.vault import store as vault
+from tests.faults.engine_matrix import end_pool
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share
@@ -120,8 +121,7 @@ async def work(task: Task) -> str:
         pool = SessionPool()
         slice_, _ = slice_preparation.prepare(taken, pool, asyncio.Event())
         await slice_
-        pool.close()
-        await asyncio.sleep(0)
+        await end_pool(pool)
     return await asyncio.to_thread(in_thread, lambda: status(task))
 
 
@@ -137,8 +137,7 @@ async def try_once(task: Task) -> None:
         await asyncio.sleep(0.02)
     stop.set()
     await running
-    pool.close()
-    await asyncio.sleep(0)
+    await end_pool(pool)
 
 
 def has_tried(task: Task) -> bool:
