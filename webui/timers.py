@@ -45,7 +45,8 @@ _NO_SUBMISSION = uuid.UUID(int=0)
 @dataclass(frozen=True, slots=True)
 class TimerRow:
     timer: Timer
-    plan: Schedule
+    #: None: of a newer version.
+    plan: Schedule | None
 
     @property
     def state(self) -> object:
@@ -91,7 +92,7 @@ ACTIONS: dict[str, Callable[[User, uuid.UUID], Timer]] = {
 
 
 def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
-    rows = [TimerRow(timer, schedule.read(timer.schedule)) for timer in services.all_of(user_of(request))]
+    rows = [TimerRow(timer, schedule.read_if_known(timer.schedule)) for timer in services.all_of(user_of(request))]
     context = {
         "title": _("Timers"),
         "rows": rows,

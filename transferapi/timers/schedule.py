@@ -83,6 +83,14 @@ def read(document: Mapping[str, Any]) -> Schedule:
     return plan
 
 
+def read_if_known(document: Mapping[str, Any]) -> Schedule | None:
+    """`read` for those who only show it; None for what this version cannot read."""
+    try:
+        return read(document)
+    except TimerInvalidError:
+        return None
+
+
 def _is_usable(plan: Schedule) -> bool:
     """Whether `after` can compute with these values."""
     # As they were stored: the types are not yet certain.

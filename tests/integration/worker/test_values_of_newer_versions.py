@@ -58,6 +58,7 @@ COLUMNS: tuple[tuple[str, str, str | int], ...] = (
     ("identity_membership", "status", NEW),
     ("identity_credential", "kind", NEW),
     ("timers_timer", "status", NEW),
+    ("timers_timer", "schedule", '{"type": "cron", "cron": "0 2 * * 1-5"}'),
     ("identity_auditevent", "what", NEW),
 )
 #: Routes whose documents have the value.
@@ -152,6 +153,7 @@ def test_an_unknown_value_is_shown_and_fails_nothing(
     assert browser.sign_in(alice, PASSWORD).status_code == 302
     answers |= {path: browser.get(path) for path in pages}
     assert {path: answer.status_code for path, answer in answers.items() if answer.status_code >= 500} == {}
+    assert {path: answers[path].status_code for path in ("/jobs/", "/timers")} == {"/jobs/": 200, "/timers": 200}
     lines = {line: Shell(alice).run(line).err for line in shell}
     assert {line: text for line, text in lines.items() if "The service failed" in text} == {}
     for table, column, value in columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from transferapi.rest.openapi import types as t
@@ -48,8 +49,21 @@ def _activity(row: Timer) -> dict[str, Any] | None:
     return {"code": "awaiting_next_run", "start_timestamp": None}
 
 
+def _start(row: Timer) -> datetime:
+    """A schedule of a newer version, which is shown as it is, has no other time that this one knows."""
+    plan = schedule.read_if_known(row.schedule)
+    return row.submitted_at if plan is None else plan.start
+
+
+def _interval(row: Timer) -> int | None:
+    plan = schedule.read_if_known(row.schedule)
+    return None if plan is None else plan.interval
+
+
 def _stop_after(row: Timer) -> dict[str, Any]:
-    plan = schedule.read(row.schedule)
+    plan = schedule.read_if_known(row.schedule)
+    if plan is None:
+        return {"date": None, "n_runs": None}
     return {"date": t.wire_time(plan.end), "n_runs": 1 if plan.interval is None else plan.iterations}
 
 
@@ -102,8 +116,8 @@ TIMER = ResponseDocument[Timer](
     Field("callback_url", t.about("always that of a transfer", t.TEXT), Always(_TRANSFER), _TRANSFER),
     Field("callback_body", {"type": "object", "nullable": True}, Always(None)),
     Field("scope", t.MAYBE_TEXT, Always(None)),
-    Field("start", t.TIME, lambda row: schedule.read(row.schedule).start),
-    Field("interval", t.MAYBE_NUMBER, lambda row: schedule.read(row.schedule).interval, 86400),
+    Field("start", t.TIME, _start),
+    Field("interval", t.MAYBE_NUMBER, _interval, 86400),
     Field(
         "stop_after",
         t.object_of({"date": t.MAYBE_TIME, "n_runs": t.MAYBE_NUMBER}),
