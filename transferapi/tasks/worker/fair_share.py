@@ -193,9 +193,9 @@ _EVERYBODY = """
     ) AS later"""
 
 #: `phase <> 'done'` is redundant; it lets PostgreSQL use the partial indexes.
-_WAITS = """
-    t.phase <> 'done' AND t.phase IN ('queued', 'running')
-    AND t.next_run_at <= %(now)s AND t.id <> ALL(%(held)s::uuid[])"""
+_CAN_RUN = "phase <> 'done' AND phase IN ('queued', 'running')"
+_WAITS = f"""
+    {_CAN_RUN} AND t.next_run_at <= %(now)s AND t.id <> ALL(%(held)s::uuid[])"""
 _BY_AGE = "ORDER BY t.next_run_at, t.request_time, t.id"
 
 _TURNS = f"""
@@ -222,17 +222,17 @@ _TURNS = f"""
     LEFT JOIN endpoints_endpoint d ON d.id = w.destination_host_id
     WHERE coalesce(busy.tasks, 0) < %(most)s"""  # noqa: S608 (constants)
 
-_KEYS = """
+_KEYS = f"""
     SELECT t.owner_id, t.type, t.source_host_id, t.destination_host_id, (
         SELECT count(*) FROM (
             SELECT FROM tasks_task o
-            WHERE o.phase <> 'done' AND o.phase IN ('queued', 'running') AND o.owner_id = t.owner_id AND o.type = t.type
+            WHERE {_CAN_RUN} AND o.owner_id = t.owner_id AND o.type = t.type
                 AND o.next_run_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
                 AND o.source_host_id = t.source_host_id
                 AND o.destination_host_id IS NOT DISTINCT FROM t.destination_host_id
                 AND (o.next_run_at, o.request_time, o.id) < (t.next_run_at, t.request_time, t.id)
             LIMIT %(most)s) AS older)
-    FROM tasks_task t WHERE t.id = %(task)s AND t.phase <> 'done' AND t.phase IN ('queued', 'running')"""
+    FROM tasks_task t WHERE t.id = %(task)s AND {_CAN_RUN}"""  # noqa: S608
 
 _HAS_ROOM = """
     (t.owner_id, t.type) NOT IN (SELECT * FROM unnest(%(quota_owners)s::uuid[], %(quota_types)s::varchar[]))"""
