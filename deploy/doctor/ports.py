@@ -8,13 +8,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
-from deploy.commands.check import CHECKS, MOST
 from deploy.stack.errors import StackError
 from deploy.web.client_tls import client_context
 from transferapi.config import Config
 from transferapi.rest.health.paths import ALIVE, HEALTH
 
 from .findings import Finding, error, good, warning
+from .programs import CHECKS, MOST
 
 SECONDS = 5.0
 #: The lack where a program does not run, and the remedy.

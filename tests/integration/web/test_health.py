@@ -21,7 +21,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client, override_settings
 
 from deploy import cli
-from deploy.commands import check as check_command
+from deploy.doctor import programs
 from deploy.stack.errors import StackError
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -166,18 +166,18 @@ def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
     there = load({"DATABASE_URL": database_url})
     host = socket.gethostname()
     with pytest.raises(StackError, match=f"no worker of the host {re.escape(host)}"):
-        check_command._worker(there, [])
+        programs._worker(there, [])
     worker_processes.report("elsewhere:1", "elsewhere")
     assert list(worker_processes.ages()) == ["elsewhere:1"]
     assert worker_processes.ages(host) == {}
     # Linux gives no process this number (PID_MAX_LIMIT): a row of a process that runs would be another finding.
     worker_processes.report(f"{host}:{2**22 + 1}", host)
-    check_command._worker(there, [])
+    programs._worker(there, [])
     put_back("1 hour")
     with pytest.raises(StackError, match="3600 s old"):
-        check_command._worker(there, [])
+        programs._worker(there, [])
     worker_processes.report(f"{host}:2", host)
-    check_command._worker(there, [])
+    programs._worker(there, [])
     worker_processes.leave(f"{host}:2")
     put_back("8 days")
     worker_processes.report(f"{host}:3", host)
@@ -194,15 +194,15 @@ def test_a_worker_that_runs_and_does_not_report_is_told_although_others_work(dat
         worker_processes.report(f"{host}:{pid}", host)
     put_back("10 years")
     worker_processes.report(f"{host}:1", host)
-    check_command._worker(there, [])
+    programs._worker(there, [])
     # This process must be older than its report in the table.
-    eventually(lambda: check_command._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
+    eventually(lambda: programs._runs(f"{host}:{os.getpid()}", 60.0), seconds=90)
     for name in (f"{host}:{os.getpid()}", f"{host}:{dead.pid}"):
         worker_processes.report(name, host)
     put_back("30 seconds")
     worker_processes.report(f"{host}:1", host)
     with pytest.raises(StackError, match=rf"runs and has not reported: process {os.getpid()} for \d+ s$"):
-        check_command._worker(there, [])
+        programs._worker(there, [])
 
 
 @pytest.mark.parametrize("apart", [False, True])
