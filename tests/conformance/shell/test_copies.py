@@ -15,7 +15,7 @@ from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.registry import ServerSpec
 from identity.models import User
-from tests.conformance.tasks.test_shares import run
+from tests.conformance.tasks.slices import run
 from tests.shell_context import Shell
 from transferapi.shell.context import Signal
 from transferapi.tasks.models import Task

@@ -26,7 +26,7 @@ from endpoints.ssh.keys import parse_ssh_key
 from identity.models import User
 from identity.vault import store as vault
 from identity.vault.store import CredentialKind
-from tests.conformance.tasks.test_shares import run
+from tests.conformance.tasks.slices import run
 from tests.integration.cast import submit
 from tests.ssh_grid import NEEDS_SSHD, key_pair
 from transferapi.tasks.models import Event, Mail, Task

@@ -25,7 +25,7 @@ from endpoints.gridftp.server.roots.by_path import PathRoot
 from endpoints.models import Endpoint, RelayedOctets
 from endpoints.registry import ServerSpec
 from identity.models import User
-from tests.conformance.tasks.test_shares import run, told
+from tests.conformance.tasks.slices import run, told
 from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.integration.cast import submit
 from tests.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server

@@ -16,7 +16,8 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests import endless_ftp
-from tests.conformance.tasks.test_shares import _instance, run  # noqa: F401 (the fixture of the gate)
+from tests.conformance.tasks.slices import run
+from tests.conformance.tasks.test_shares import _instance  # noqa: F401 (the fixture of the gate)
 from tests.endless_ftp import EndlessServer, Listing
 from tests.integration.cast import submit, submit_delete
 from transferapi.tasks.models import Event, File, Item, Space, Task

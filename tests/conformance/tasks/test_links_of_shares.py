@@ -17,20 +17,8 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.gridftp.test_striped_servers import DataNode
-from tests.conformance.tasks.test_shares import (  # noqa: F401
-    Site,
-    _instance,
-    alice,
-    bob,
-    everything_in,
-    home,
-    in_thread,
-    run,
-    site,
-    status,
-    told,
-    try_once,
-)
+from tests.conformance.tasks.slices import in_thread, run, status, told, try_once
+from tests.conformance.tasks.test_shares import Site, _instance, alice, bob, everything_in, home, site  # noqa: F401
 from tests.integration.cast import make_user, submit, submit_delete
 from tests.integration.rest import Api, assert_error
 from tests.integration.shared import give, make_share

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from django.db import connection
-from django.db.models import Q
 
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
@@ -23,18 +21,13 @@ from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import Group, Membership, User
 from identity.vault import store as vault
-from tests.faults.engine_matrix import end_pool
+from tests.conformance.tasks.slices import in_thread, run, status, told, try_once, work
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share
 from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
-from transferapi.tasks.models import Event, File, Lease, Task
-from transferapi.tasks.worker import leases
-from workers import slice_preparation
-from workers.sessions.pool import SessionPool
+from transferapi.tasks.models import Event, Lease, Task
 from workers.store import close_connections
-
-T = TypeVar("T")
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,60 +105,6 @@ def home(bob: User, tmp_path: Path, serve: Callable[..., GridFtpServer]) -> Site
     port = serve(folder).port
     endpoint = registry.create(bob, {"name": "home"}, [ServerSpec("127.0.0.1", port, "ftp")])
     return Site("own", folder, port, endpoint)
-
-
-async def work(task: Task) -> str:
-    """One slice of it, as a worker takes it; its status then."""
-    taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
-    if isinstance(taken, leases.Grant):
-        pool = SessionPool()
-        slice_, _ = slice_preparation.prepare(taken, pool, asyncio.Event())
-        await slice_
-        await end_pool(pool)
-    return await asyncio.to_thread(in_thread, lambda: status(task))
-
-
-async def try_once(task: Task) -> None:
-    """Run the task until it has met a fault or has ended."""
-    stop = asyncio.Event()
-    taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
-    assert isinstance(taken, leases.Grant)
-    pool = SessionPool()
-    slice_, _ = slice_preparation.prepare(taken, pool, stop)
-    running = asyncio.create_task(slice_)
-    while not await asyncio.to_thread(in_thread, lambda: has_tried(task)):  # noqa: ASYNC110 (the database is polled)
-        await asyncio.sleep(0.02)
-    stop.set()
-    await running
-    await end_pool(pool)
-
-
-def has_tried(task: Task) -> bool:
-    return Task.objects.filter(pk=task.pk).filter(Q(faults__gt=0) | Q(phase="done")).exists()
-
-
-def in_thread(do: Callable[[], T]) -> T:
-    """With a connection of its own, which nobody finds later."""
-    try:
-        return do()
-    finally:
-        connection.close()
-
-
-def status(task: Task) -> str:
-    task.refresh_from_db()
-    return task.status
-
-
-def run(task: Task) -> str:
-    return asyncio.run(work(task))
-
-
-def told(task: Task) -> str:
-    """All that its owner can read of what happened."""
-    lines = [f"{event.code} {event.description} {event.details}" for event in Event.objects.filter(task=task)]
-    lines += [f"{file.error_code} {file.error_details}" for file in File.objects.filter(task=task)]
-    return "\n".join([*lines, str(task.fatal_error_code), str(task.fatal_error_description)])
 
 
 def everything_in(folder: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from identity.vault import store as vault
-from tests.conformance.tasks.test_shares import run, told, try_once
+from tests.conformance.tasks.slices import run, told, try_once
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit
 from tests.integration.shared import give, make_share
