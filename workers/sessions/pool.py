@@ -17,8 +17,8 @@ from workers.engine.ports import Transport
 
 #: Seconds that an idle connection is kept; servers close one after 600.
 IDLE_SECONDS = 60.0
-#: Idle connections to one server: with one login, and in all.
-MAX_IDLE = 8
+#: Idle connections to one server: with one login, the lanes of a task to an agent as endpoints are preset, and in all.
+MAX_IDLE = 16
 MAX_IDLE_OF_ALL = 32
 #: Idle connections to all servers: one over ssh takes two threads.
 MAX_IDLE_ANYWHERE = 256

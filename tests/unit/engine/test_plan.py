@@ -269,6 +269,7 @@ def test_small_files_to_an_agent_are_relayed_where_the_relay_carries_more_than_a
     assert plan.relayed is relayed
     assert ("the relay passes" in plan.reason) is relayed
     assert plan.concurrency <= 15
+    assert plan.pipelining == (20 if relayed else 6), "what a slow lane has ahead, all wait for"
 
 
 def test_numbers_that_the_user_asks_for_do_not_change_the_way() -> None:

@@ -428,6 +428,20 @@ def test_the_next_task_knows_the_round_trip_and_the_lanes_before_it_has_seen_any
     assert tuner().expected_lanes == 0
 
 
+def test_the_next_task_knows_that_its_small_files_go_by_the_relay() -> None:
+    caps = Caps(lanes=15, stream_only=True, parted=True, relay_rate=0)
+    one = tuner({"version": 1, "round_trip": 0.06}, caps)
+    assert not one.expects_relay
+    assert one.plan(SMALL, chunk(2560, 100_000)).relayed
+    knowledge = json.loads(json.dumps(one.knowledge()))
+    assert tuner(knowledge, caps).expects_relay
+    assert tuner(tuner(knowledge, caps).knowledge(), caps).expects_relay, "a task without files changes nothing"
+    assert not tuner(knowledge).expects_relay, "it is not to an agent"
+    other = tuner(knowledge, caps)
+    other.plan(LARGE, chunk(20, 10**9))
+    assert not tuner(other.knowledge(), caps).expects_relay
+
+
 def test_what_is_known_of_files_of_another_size_says_nothing() -> None:
     knowledge, _ = after_a_task({}, CROWDED)
     _, plan = after_a_task(knowledge, CROWDED, size=10**6)
@@ -482,7 +496,7 @@ JSON = st.recursive(
 ROWS = st.lists(st.lists(st.integers(-5, 300) | JSON, max_size=6), max_size=9) | JSON
 BROKEN = st.builds(
     lambda changes: {**GOOD, **changes},
-    st.dictionaries(st.sampled_from(["version", "round_trip", "tasks", "lanes", "plans"]), JSON, max_size=3)
+    st.dictionaries(st.sampled_from(["version", "round_trip", "tasks", "lanes", "relayed", "plans"]), JSON, max_size=3)
     | st.fixed_dictionaries({"plans": st.dictionaries(st.sampled_from(["0:6", "0:3", "9:9", "x"]), ROWS)}),
 )
 

@@ -79,6 +79,8 @@ class MemorySessions:
         self.hides_dangling = False
         self.most_taken = 0
         self.lanes: list[MemoryLane] = []
+        #: Of each lane that was opened, whether it was for a plan that is relayed.
+        self.relayed: list[bool] = []
         self.transport = TCP
         #: The protection of lanes opened from now on.
         self.protection = DataProtection(CLEAR, Side.SOURCE, "is reached in clear text")
@@ -104,6 +106,7 @@ class MemorySessions:
     async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> MemoryLane:
         await self.step("lane", Side.DESTINATION, "")
         self._take(2)
+        self.relayed.append(relayed)
         self.transport = transport if self.allows_any_transport else TCP
         lane = MemoryLane(self)
         self.lanes.append(lane)

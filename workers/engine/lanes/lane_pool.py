@@ -113,7 +113,7 @@ class LanePool:
         self._work.more_to_do()
 
     async def _open_and_park(self) -> None:
-        lane_slot = await self._open()
+        lane_slot = await self._open(relayed=self._tuner.expects_relay)
         if lane_slot is not None:
             self._parked.append(lane_slot)
 

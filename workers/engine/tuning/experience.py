@@ -58,6 +58,9 @@ class Experience:
         #: Lanes that the last task used at its beginning.
         self.lanes = _number(content.get("lanes"), MAX_CONCURRENCY)
         self._lanes_now = 0
+        #: Whether these were by ports of the relay.
+        self.relayed = content.get("relayed") is True
+        self._relayed_now = False
         #: The number of this task between the endpoints, from 1.
         self.task = 1 + _number(content.get("tasks"), MAX_TASKS)
         self._plans = self._read(content.get("plans"))
@@ -73,7 +76,9 @@ class Experience:
 
     def chunk_begun(self, plan: Plan, files: int) -> None:
         """A chunk of so many files begins with this plan."""
-        self._lanes_now = max(self._lanes_now, min(plan.concurrency, files))
+        lanes = min(plan.concurrency, files)
+        if lanes >= self._lanes_now:
+            self._lanes_now, self._relayed_now = lanes, plan.relayed
 
     def record(self, key: str, plan: Plan, rate: Rate) -> None:
         """This plan has just reached this goodput."""
@@ -99,7 +104,10 @@ class Experience:
             key: [[*plan, round(one.work), one.task] for plan, one in measured.items()]
             for key, measured in self._plans.items()
         }
-        content = {"version": VERSION, "tasks": self.task, "lanes": self._lanes_now or self.lanes, "plans": plans}
+        lanes, relayed = (self._lanes_now, self._relayed_now) if self._lanes_now else (self.lanes, self.relayed)
+        content: dict[str, object] = {"version": VERSION, "tasks": self.task, "lanes": lanes, "plans": plans}
+        if relayed:
+            content["relayed"] = True
         trip = round_trip or self.round_trip
         return content if trip is None else {**content, "round_trip": round(trip, 6)}
 

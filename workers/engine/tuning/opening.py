@@ -37,7 +37,7 @@ FILES_A_SECOND = 500
 FILES_A_LANE = 8
 #: Small files to an agent by a port of the relay (docs/decisions/0075): octets a second that a relay process passes on
 #: at best, the least gain over a connection for each file, octets of a channel's window, lanes besides those that the
-#: windows need, and files under way in a lane.
+#: windows need, and files under way in a lane: the lanes differ, and each file that a slow one has ahead is waited for.
 RELAY_RATE = 60 * 10**6
 RELAY_GAIN = 1.25
 RELAY_WINDOW = 256 * 2**10
@@ -138,7 +138,7 @@ def _by_relay(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) ->
         return None
     # A channel of a tunnel carries one window in a round trip.
     lanes = caps.preferred_concurrency or min(RELAY_LANES + ceil(rate * round_trip / RELAY_WINDOW), caps.lanes)
-    depth = depth_for(size, 1, max(RELAY_DEPTH, 2 * RELAY_WINDOW // size), caps)
+    depth = min(max(RELAY_DEPTH, 2 * RELAY_WINDOW // size), depth_limit(size, caps))
     words = [*_words("lane", plan.concurrency, lanes), f"{counted(depth, 'file')} under way in each lane"]
     why = f"a round trip takes {milliseconds(round_trip)}, and the relay passes {octets(rate)} a second on"
     return Plan(lanes, 1, depth, f"{plan.reason}; {why}: {', '.join(words)}", relayed=True)

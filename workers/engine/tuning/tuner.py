@@ -73,6 +73,11 @@ class Tuner:
         return min(self._experience.lanes, self._caps.lanes)
 
     @property
+    def expects_relay(self) -> bool:
+        """Whether these lanes are to go by ports of the relay."""
+        return self._experience.relayed and self._caps.parted
+
+    @property
     def most_lanes(self) -> int:
         """The limit of the endpoints and the lease."""
         return self._caps.lanes
