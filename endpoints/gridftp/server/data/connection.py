@@ -67,13 +67,14 @@ class DataConnection:
 
     def receive(self, buffer: memoryview) -> int:
         """Octets into the buffer; 0 at the end. Raises BlockingIOError, OSError (ssl.SSLError too)."""
-        if not self.encrypted:
+        if not isinstance(self.sock, ssl.SSLSocket):
             return self.sock.recv_into(buffer)
         taken = 0
         try:
             # A record has at most 16 KiB: one write to the file for several of them.
             while taken < len(buffer):
-                piece = self.sock.recv_into(buffer[taken:])
+                # `recv_into` would do the same by a further call for each record.
+                piece: int = self.sock.read(len(buffer) - taken, buffer[taken:])  # type: ignore[assignment]
                 if not piece:
                     break
                 taken += piece
