@@ -13,8 +13,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from .distinguished_names import Canonical, canonical, modern, openssl_hash, spellings
+from .distinguished_names import Canonical, canonical, openssl_hash, spellings
 from .errors import CredentialError
+from .name_spelling import modern
 from .signing_policy import MAX_POLICY, PolicyEntry, SigningPolicyFormatError, parse_policy
 from .x509 import MAX_PEM, UNREADABLE, read_certificates
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 
 from . import name_constraints
-from .distinguished_names import Canonical, canonical, modern, slash_name, spellings
+from .distinguished_names import Canonical, canonical, slash_name, spellings
 from .errors import (
     BadProxyError,
     BadSignatureError,
@@ -40,6 +40,7 @@ from .errors import (
     UnreadableCertificateError,
     WeakSignatureError,
 )
+from .name_spelling import modern
 from .signing_policy import matches
 from .x509 import (
     INHERIT_ALL,

@@ -52,8 +52,6 @@ SHORT = {
 _BMP, _UNIVERSAL, _TELETEX = 0x1E, 0x1C, 0x14
 #: UTF8, Printable, Teletex, IA5, Visible, Universal and BMP strings.
 _TEXTS = (0x0C, 0x13, 0x14, 0x16, 0x1A, 0x1C, 0x1E)
-#: The names of the same attributes in older software, and in many policies and gridmaps.
-_SPELLINGS = (("/Email=", "/emailAddress="), ("/E=", "/emailAddress="), ("/USERID=", "/UID="))
 
 Canonical = tuple[frozenset[tuple[str, str]], ...]
 
@@ -99,13 +97,6 @@ def _hashed(attribute: bytes) -> bytes:
         # Letters and white space of ASCII only, as in OpenSSL.
         tag, value = der.UTF8_STRING, b" ".join(words.lower().split())
     return der.element(der.SEQUENCE, der.element(der.OID, oid) + der.element(tag, value))
-
-
-def modern(text: str) -> str:
-    """A name in slash form with the present names of its attributes."""
-    for old, new in _SPELLINGS:
-        text = text.replace(old, new)
-    return text
 
 
 def _rdns(name: x509.Name) -> list[list[tuple[str, int, bytes]]]:

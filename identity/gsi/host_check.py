@@ -7,8 +7,9 @@ import ipaddress
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from .distinguished_names import modern, slash_name, spellings
+from .distinguished_names import slash_name, spellings
 from .errors import HostMismatchError
+from .name_spelling import modern
 from .printable import quoted
 from .x509 import UNREADABLE
 

@@ -5,16 +5,17 @@
     cond_subjects globus  '"/O=Grid/OU=Test/*" "/O=Grid/OU=Hosts/*"'
 
 White space separates words; ' quotes a word, in which a backslash escapes the next character; # begins a comment up to
-the end of the line. A file may have entries for several authorities, and an entry several
-rights with their conditions.
+the end of the line. A file may have entries for several authorities, and an entry several rights with their conditions.
+
+Standard library and Python 3.8: our GridFTP server uses it, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from .distinguished_names import modern
+from .name_spelling import modern
 from .printable import quoted
 
 #: Maximum of characters, entries and patterns of a file: far more than any in use has.
@@ -30,8 +31,7 @@ class SigningPolicyFormatError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyEntry:
+class PolicyEntry(NamedTuple):
     """An authority, in slash form, and patterns of the subjects that it may sign; no patterns: it may sign none."""
 
     authority: str

@@ -19,6 +19,9 @@ from deploy.endpoint.toolkit import clean_environment
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.server import ControlSecurity, GridFtpServer, ServerLimits
 from endpoints.gridftp.server.security import revocation
+from endpoints.gridftp.server.security.authority_folder import AuthorityFolder
+from endpoints.gridftp.server.security.certificates import CertificateError, read
+from endpoints.gridftp.server.security.signing_policies import SigningPolicies
 from identity.gsi.proxies import make_proxy
 from tests.ftp_dialogue import Dialogue
 from tests.grid import credential_of, login_of, open_session
@@ -163,7 +166,7 @@ def test_a_dialogue_that_stands_still_ends(serve, security):
         assert client.is_closed()
 
 
-# ---- revocation lists
+# ---- signing policies and revocation lists
 
 
 @pytest.fixture
@@ -198,6 +201,40 @@ async def why_refused(port: int, identity: CertificateFiles, issuer: Authority) 
     except (OSError, EOFError):
         assert why
     return why
+
+
+def policies_of(issuer: Authority) -> list[Path]:
+    return [issuer.certificates / f"{name}.signing_policy" for name in issuer.hashes()]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: text.replace("/O=Third/*", "/O=Third/CN=b*"), "does not allow /O=Third/"),
+        (lambda text: text.replace("CA:sign", "CA:other"), "does not allow"),
+        (lambda text: text.replace("access_id_CA", "access_id_ca"), "there is no signing policy"),
+        (lambda text: text + "'", "there is no signing policy"),
+        (lambda text: text.replace("/O=Third", "/O=Other"), "there is no signing policy"),
+        (lambda text: "", "there is no signing policy"),
+        (None, "there is no signing policy"),
+    ],
+    ids=["other names", "no right to sign", "no statement", "not closed", "of another", "empty", "missing"],
+)
+def test_an_authority_certifies_whom_its_signing_policy_allows(port, issuer, change, why):
+    """As in the toolkit. This client looks at no policy: ours would refuse the server's certificate."""
+    alice = issuer.issue_user("alice")
+    with TlsDialogue(port, tls_of(alice, issuer)) as client:
+        client.demand("USER :globus-mapping:", "PASS x")
+    for path in policies_of(issuer):
+        if change is None:
+            path.unlink()
+        else:
+            path.write_text(change(path.read_text()))
+    with pytest.raises((OSError, EOFError)), TlsDialogue(port, tls_of(alice, issuer)) as client:
+        client.demand("USER :globus-mapping:", "PASS x")
+    policies = SigningPolicies(AuthorityFolder(str(issuer.certificates)))
+    with pytest.raises(CertificateError, match=why):
+        policies.check([read(ssl.PEM_cert_to_DER_cert(alice.certificate.read_text()))])
 
 
 async def test_a_user_whose_certificate_was_revoked_is_refused_and_others_are_not(port, issuer, tmp_path):

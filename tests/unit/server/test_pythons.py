@@ -18,7 +18,7 @@ FILES = [
     "endpoints/gridftp/server",
     *(f"endpoints/gridftp/{name}.py" for name in ("facts", "ranges", "markers", "commands")),
     *(f"{folder}/__init__.py" for folder in ("endpoints", "endpoints/gridftp", "identity", "identity/gsi")),
-    "identity/gsi/printable.py",
+    *(f"identity/gsi/{name}.py" for name in ("name_spelling", "printable", "signing_policy")),
 ]
 
 #: Serves a real transfer to itself, in both modes, with TLS and without, and prints what it has imported.

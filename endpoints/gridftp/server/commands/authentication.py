@@ -23,10 +23,10 @@ def authenticate(session: ServerSession, argument: bytes) -> None:
     session.acceptor, session.identity, session.logged_in = None, "", False
     try:
         if mechanism in (b"GSSAPI", b"GSI"):
-            session.acceptor = GssAcceptor(security.context(), security.delegation, security.revocation.check)
+            session.acceptor = GssAcceptor(security.context(), security.delegation, security.check)
             session.reply(334, "Using authentication type; ADAT must follow.")
         elif mechanism in (b"TLS", b"TLS-C", b"SSL"):
-            end = TlsEnd(security.context(), security.revocation.check)
+            end = TlsEnd(security.context(), security.check)
             session.next_wire = TlsWire(session.limits.line, end, session.send_raw, session.authenticated)
             session.reply(234, "Using authentication type TLS.")
         else:

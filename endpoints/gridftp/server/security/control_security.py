@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
+from .authority_folder import AuthorityFolder
+from .certificates import Certificate
 from .contexts import CertificateWithKey, tls_context
 from .delegation import DelegationKey
 from .revocation import RevocationLists
+from .signing_policies import SigningPolicies
 
 _LINE = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"\s]\S*))\s+([^\s,]+)')
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
@@ -20,7 +24,7 @@ _SPELLINGS = ((re.compile("/(?:E|Email|EMAILADDRESS)="), "/emailAddress="), (re.
 class ControlSecurity:
     """The files are read at each login: a renewed certificate and a changed list count at once.
 
-    certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it, with their revocation lists. gridmap:
+    certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it, with their policies and lists. gridmap:
     lines of `"/O=Grid/CN=Alice" account`; whoever is not in it is not served. Raises CertificateError where the
     certificate cannot be used, OSError.
     """
@@ -36,7 +40,8 @@ class ControlSecurity:
         self._gridmap = Path(gridmap)
         self.trust = os.fspath(trust)
         self.delegation = DelegationKey()
-        self.revocation = RevocationLists(self.trust)
+        folder = AuthorityFolder(self.trust)
+        self._policies, self._revocation = SigningPolicies(folder), RevocationLists(folder)
         self.context()
         self._gridmap.read_bytes()
 
@@ -46,6 +51,11 @@ class ControlSecurity:
         if self._files[0] != self._files[1]:
             pem += b"\n" + self._files[1].read_bytes()
         return tls_context(CertificateWithKey.parse(pem), server_side=True, trust=self.trust)
+
+    def check(self, chain: Sequence[Certificate]) -> None:
+        """The checks of a chain, leaf first, that OpenSSL does not make. Raises CertificateError."""
+        self._policies.check(chain)
+        self._revocation.check(chain)
 
     def account(self, identity: str) -> str:
         """The account of this name in the gridmap; "": it is not served. Raises OSError."""

@@ -6,25 +6,18 @@ current. The lists are the files `HASH.rN` beside the authority's `HASH.N`, as `
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import NamedTuple, Optional, Tuple, TypeVar
+from typing import NamedTuple
 
 from . import der
-from .certificates import Certificate, CertificateError, name_text, pem_blocks, read
+from .authority_folder import AuthorityFolder, Kept
+from .certificates import Certificate, CertificateError, name_text, pem_blocks
 from .proxy_chain import fields, time_of, verify_signature
 
-_AUTHORITY, _LIST = re.compile(r"[0-9a-f]{8}\.\d+"), re.compile(r"[0-9a-f]{8}\.r\d+")
-#: Octets of one file; the longest published lists have some millions.
-_MOST_OCTETS = 32 << 20
+_LIST = re.compile(r"[0-9a-f]{8}\.r\d+")
 _TIMES, _CRITICAL = (0x17, 0x18), 0x01
-
-_Read = TypeVar("_Read")
-#: A file that was read: its state then, and its content; None where that is not readable.
-_Kept = Tuple[Tuple[int, int, int], Optional[_Read]]
 
 
 class RevocationList(NamedTuple):
@@ -52,12 +45,11 @@ class RevocationList(NamedTuple):
 
 
 class RevocationLists:
-    """The lists of a folder of authorities, read again when files have changed. Used by threads of sessions."""
+    """The lists of a folder of authorities. Used by threads of sessions."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
-        self._authorities: dict[str, _Kept[list[Certificate]]] = {}
-        self._lists: dict[str, _Kept[RevocationList]] = {}
+    def __init__(self, folder: AuthorityFolder) -> None:
+        self._folder = folder
+        self._lists: dict[str, Kept[RevocationList]] = {}
 
     def check(self, chain: Sequence[Certificate]) -> None:
         """chain: verified, leaf first. Proxies are on no list.
@@ -65,7 +57,7 @@ class RevocationLists:
         Raises CertificateError where one was revoked, or where its authority has lists, and none that can be used.
         """
         try:
-            names = os.listdir(self._folder)
+            names = self._folder.names()
             for certificate in chain if any(map(_LIST.fullmatch, names)) else ():
                 if not (certificate.is_proxy or certificate.signs_itself):
                     self._check(certificate, names)
@@ -73,7 +65,7 @@ class RevocationLists:
             raise CertificateError("the revocation lists cannot be read") from error
 
     def _check(self, certificate: Certificate, names: Sequence[str]) -> None:
-        authorities, hashes = self._issuers(certificate, names)
+        authorities, hashes = self._folder.issuers(certificate, names)
         lists = self._lists_of(certificate.issuer, hashes, names)
         if not lists:
             return
@@ -86,41 +78,8 @@ class RevocationLists:
     def _lists_of(self, issuer: str, hashes: set[str], names: Sequence[str]) -> list[RevocationList | None]:
         """The lists of an authority. None: a file that cannot be read, which may be a list of it."""
         files = [name for name in names if _LIST.fullmatch(name) and name[:8] in hashes]
-        lists = [self._read(self._lists, name, _read_list) for name in files]
+        lists = [self._folder.read(self._lists, name, _read_list) for name in files]
         return [one for one in lists if one is None or one.issuer == issuer]
-
-    def _issuers(self, certificate: Certificate, names: Sequence[str]) -> tuple[list[Certificate], set[str]]:
-        """The authorities of the name that issued the certificate, and the hashes in the names of their files."""
-        authorities: list[Certificate] = []
-        hashes = set()
-        for name in filter(_AUTHORITY.fullmatch, names):
-            held = self._read(self._authorities, name, _read_authorities) or []
-            if found := [one for one in held if one.subject == certificate.issuer]:
-                authorities += found
-                hashes.add(name[:8])
-        return authorities, hashes
-
-    def _read(self, kept: dict[str, _Kept[_Read]], name: str, parse: Callable[[bytes], _Read]) -> _Read | None:
-        """Raises OSError."""
-        path = self._folder / name
-        found = path.stat()
-        state = (found.st_mtime_ns, found.st_size, found.st_ino)
-        if name not in kept or kept[name][0] != state:
-            kept[name] = state, _parsed(path, parse)
-        return kept[name][1]
-
-
-def _parsed(path: Path, parse: Callable[[bytes], _Read]) -> _Read | None:
-    with path.open("rb") as file:
-        content = file.read(_MOST_OCTETS + 1)
-    try:
-        return parse(content) if len(content) <= _MOST_OCTETS else None
-    except (ValueError, IndexError, StopIteration):  # DerError and CertificateError too
-        return None
-
-
-def _read_authorities(content: bytes) -> list[Certificate]:
-    return [read(octets) for octets in pem_blocks(content, b"CERTIFICATE")]
 
 
 def _read_list(content: bytes) -> RevocationList:
