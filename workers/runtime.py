@@ -222,7 +222,7 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
 
 
 def sweep() -> None:
-    """End overdue tasks without a lease, ring for tasks that may run and have none, and then apply pauses.
+    """End overdue tasks without a lease, ring for the next that may run and have none, and then apply pauses.
 
     Where no message reaches this process, it starts as many of them as it has room for. A message that it sends then
     may reach another worker, and the lease decides.
