@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from identity.gsi.name_spelling import modern
+
 from .authority_folder import AuthorityFolder
 from .certificates import Certificate
 from .contexts import CertificateWithKey, tls_context
@@ -17,8 +19,6 @@ from .signing_policies import SigningPolicies
 
 _LINE = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"\s]\S*))\s+([^\s,]+)')
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
-#: Spellings of the same attribute in old grid-mapfiles.
-_SPELLINGS = ((re.compile("/(?:E|Email|EMAILADDRESS)="), "/emailAddress="), (re.compile("/USERID="), "/UID="))
 
 
 class ControlSecurity:
@@ -72,6 +72,5 @@ def _unescaped(name: str) -> str:
 
 
 def _usual(name: str) -> str:
-    for spelling, usual in _SPELLINGS:
-        name = spelling.sub(usual, name)
-    return name
+    """In the present spelling of attributes; grid-mapfiles have one more than policies."""
+    return modern(name.replace("/EMAILADDRESS=", "/emailAddress="))

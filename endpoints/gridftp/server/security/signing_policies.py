@@ -47,9 +47,10 @@ class SigningPolicies:
             raise CertificateError(f"the signing policy of {certificate.issuer} does not allow {certificate.subject}")
 
     def _entries(self, certificate: Certificate, names: Sequence[str]) -> list[PolicyEntry]:
-        """Those in the file of the issuer's hash.
+        """The entries that count for the issuer.
 
-        An issuer that the client sends has no file of its own: its policy is in one whose hash is that of no authority.
+        They are in the policy that has the hash of the issuer's own file. The folder has no file of an intermediate
+        authority that the client sends: then the policies count whose hash belongs to no authority of the folder.
         """
         _, hashes = self._folder.issuers(certificate, names)
         found: list[PolicyEntry] = []
