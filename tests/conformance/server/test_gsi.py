@@ -127,6 +127,12 @@ async def test_a_foreign_authority_is_refused(serve, security, authority, other_
         await open_session(serve(security=security).port, login)
 
 
+@pytest.mark.parametrize("spelling", ["emailAddress", "E", "Email", "EMAILADDRESS"])
+def test_the_gridmap_may_have_older_spellings_of_attributes(security, spelling, tmp_path):
+    (tmp_path / "gridmap").write_text(f'"/O=Grid/USERID=7/{spelling}=a@example.org" alice\n')
+    assert security.account("/O=Grid/UID=7/emailAddress=a@example.org") == "alice"
+
+
 async def test_the_gridmap_is_read_at_each_login(serve, security, authority, identity_of, tmp_path):
     server = serve(security=security)
     login = login_of(identity_of("alice"), authority)
