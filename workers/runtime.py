@@ -40,6 +40,7 @@ from transferapi.tasks.notify import mail_sender, webhooks
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
+from transferapi.tasks.worker.fair_share import Runnable
 from transferapi.timers import running
 
 from .engine.slice import SliceResult
@@ -224,20 +225,22 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
 def sweep() -> None:
     """End overdue tasks without a lease, ring for the next that may run and have none, and then apply pauses.
 
-    Where no message reaches this process, it starts as many of them as it has room for. A message that it sends then
-    may reach another worker, and the lease decides.
+    Tasks of a lost worker begin here at once where this process has room: they would wait behind all messages that are
+    on their way. Where no message reaches this process, the others begin here, too. A message that it sends then may
+    reach another worker, and the lease decides.
 
     The next sweep comes when the next lease ends, if that is soon: a lost worker's tasks wait for no other one.
     """
     if _held or _stopping:
         return
 
-    def find_runnable() -> list[uuid.UUID]:
+    def find_runnable() -> Runnable:
         moves.expire_overdue()
         rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(doorbell.MOST)
 
-    _start(_scheduling.submit(on_a_connection, find_runnable).result())
+    found = _scheduling.submit(on_a_connection, find_runnable).result()
+    _start([*_slices.hand_over(found.lost), *found.others])
     # A hundred pauses that end take a second, for which the tasks of a lost worker would wait.
     _scheduling.submit(on_a_connection, pauses.settle).result()
 
@@ -249,7 +252,8 @@ def start_next() -> None:
     them, and the sweep's messages for the tasks of a lost worker would wait behind them.
     """
     if not (_held or _stopping):
-        _start(_scheduling.submit(on_a_connection, partial(leases.next_runnable, NEXT)).result())
+        found = _scheduling.submit(on_a_connection, partial(leases.next_runnable, NEXT)).result()
+        _start([*found.lost, *found.others])
 
 
 def _start(task_ids: Sequence[uuid.UUID]) -> None:

@@ -1,7 +1,8 @@
 """The slices of a worker: as many at a time as it has threads, whether a message starts them or the worker itself.
 
-Celery's threads take tasks by messages, which need Redis. While no message can reach this worker, its sweep hands the
-tasks that it finds to threads of its own (docs/decisions/0080-work-without-redis.md).
+Celery's threads take tasks by messages, which need Redis and may wait behind many others. So a sweep hands the tasks of
+a lost worker, and while no message can reach this worker all tasks that it finds, to threads of this worker's own
+(docs/decisions/0080-work-without-redis.md, 0089-few-messages.md).
 """
 
 from __future__ import annotations
@@ -52,15 +53,16 @@ class SliceThreads:
             self._under_way.append(task_id)
         self._run(task_id)
 
-    def hand_over(self, task_ids: Iterable[uuid.UUID]) -> None:
-        """Start these tasks, in their order, while there are places; does not wait. Others are found again later."""
-        for task_id in map(str, task_ids):
-            with self._changed:
-                if self._pool is None or self._stopping or not self._has_place():
-                    return
+    def hand_over(self, task_ids: Iterable[uuid.UUID]) -> list[uuid.UUID]:
+        """Start these tasks, in their order, while there are places; does not wait. Return those without a place."""
+        left = list(task_ids)
+        with self._changed:
+            while left and self._pool is not None and not self._stopping and self._has_place():
+                task_id = str(left.pop(0))
                 if task_id not in self._under_way:
                     self._under_way.append(task_id)
                     self._pool.submit(self._run_alone, task_id)
+        return left
 
     def stop(self) -> None:
         """Start no slice any more."""

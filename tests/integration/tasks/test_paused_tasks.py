@@ -68,7 +68,7 @@ def test_a_task_that_is_submitted_under_a_rule_is_accepted_and_paused_at_once(
     assert codes(task) == ["SUBMITTED", "PAUSED"]
     assert Event.objects.get(task=task, code="PAUSED").description == told
     assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_RUNNABLE
-    assert leases.next_runnable() == []
+    assert leases.next_runnable() == ([], [])
     assert forecasts.during(found) is None
 
 

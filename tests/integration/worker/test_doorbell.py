@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import redis
 
 from deploy.stack.redis import Redis
 from identity.models import User
-from tests.integration.cast import make_endpoint, make_user, submit
+from tests.integration.cast import make_endpoint, make_user, submit, take
 from transferapi.config import CHECKOUT
 from transferapi.config.servers import broker_url
 from transferapi.tasks import doorbell
+from transferapi.tasks.models import Event, Lease
 from workers import runtime
 
 
@@ -59,15 +61,32 @@ def test_a_call_sends_no_more_messages_than_workers_can_use(broker: Redis) -> No
     assert heard(broker) == [("workers.run", [str(id_)]) for id_ in ids[: doorbell.MOST]]
 
 
-#: In a process of its own: the threads of a worker keep their connections to the database.
-END_OF_A_SLICE = """
-import os
+DJANGO = """
+import os, time
 os.environ["DJANGO_SETTINGS_MODULE"] = "transferapi.settings"
 import django
 django.setup()
+from transferapi.tasks.models import Event
 from workers import runtime
-runtime.start_next()
 """
+END_OF_A_SLICE = "runtime.start_next()"
+#: Of a worker with one place, which hears messages.
+SWEEP = """
+runtime.begin(1, lambda: True)
+runtime.sweep()
+until = time.monotonic() + 30
+while time.monotonic() < until and not Event.objects.filter(code="RESUMED").exists():
+    time.sleep(0.05)
+runtime.stop()
+runtime.join()
+"""
+
+
+def in_a_worker(program: str, broker: Redis, database_url: str, settings: Any) -> None:
+    """Run it in a process of its own: the threads of a worker keep their connections to the database."""
+    given = {"DATABASE_URL": database_url, "REDIS_URL": broker.url(), "WAYBILL_SECRET_KEY": settings.SECRET_KEY}
+    words = [sys.executable, "-c", DJANGO + program]
+    subprocess.run(words, env=os.environ | given, cwd=CHECKOUT, check=True, timeout=60)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -78,10 +97,25 @@ def test_the_end_of_a_slice_rings_for_a_few_of_those_that_may_run(
     source, destination = (make_endpoint(bob, name, public=True, max_sessions=500) for name in ("from", "to"))
     tasks = [submit(make_user(f"user{number}"), source, destination) for number in range(runtime.NEXT + 3)]
     before = len(heard(broker))
-    given = {"DATABASE_URL": database_url, "REDIS_URL": broker.url(), "WAYBILL_SECRET_KEY": settings.SECRET_KEY}
-    words = [sys.executable, "-c", END_OF_A_SLICE]
-    subprocess.run(words, env=os.environ | given, cwd=CHECKOUT, check=True, timeout=60)
+    in_a_worker(END_OF_A_SLICE, broker, database_url, settings)
     assert heard(broker)[before:] == [("workers.run", [str(task.pk)]) for task in tasks[: runtime.NEXT]]
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.django_db(transaction=True)
+def test_tasks_of_a_lost_worker_wait_for_no_messages(
+    broker: Redis, bob: User, database_url: str, settings: Any
+) -> None:
+    """They begin where the sweep finds them; others, and those without a place there, get messages."""
+    source, destination = (make_endpoint(bob, name, public=True, max_sessions=500) for name in ("from", "to"))
+    waiting, *lost = [submit(make_user(f"user{number}"), source, destination) for number in range(3)]
+    for task in lost:
+        take(task, "lost")
+    Lease.objects.update(expires_at=datetime.now(UTC))
+    before = len(heard(broker))
+    in_a_worker(SWEEP, broker, database_url, settings)
+    assert heard(broker)[before:][:2] == [("workers.run", [str(task.pk)]) for task in (lost[1], waiting)]
+    assert Event.objects.get(code="RESUMED").task_id == lost[0].pk
 
 
 @pytest.mark.timeout(5)

@@ -30,6 +30,11 @@ def at(seconds: float) -> datetime:
     return T0 + timedelta(seconds=seconds)
 
 
+def runnable(limit: int = 100, now: datetime | None = None) -> list[uuid.UUID]:
+    found = next_runnable(limit, now)
+    return [*found.lost, *found.others]
+
+
 def submit_at(seconds: float, user: User, source: Endpoint, destination: Endpoint) -> Task:
     return submit(user, source, destination, now=at(seconds), deadline=at(1_000_000))
 
@@ -57,7 +62,7 @@ def test_a_held_task_is_not_given_to_another_worker(alice: User, ep1: Endpoint, 
     task = submit(alice, ep1, ep2)
     take(task, "one")
     assert acquire(task.pk, "two") is LeaseRefusal.HELD
-    assert next_runnable() == []
+    assert runnable() == []
 
 
 def test_an_unknown_or_a_done_task_is_not_given_out(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
@@ -72,8 +77,8 @@ def test_a_task_in_backoff_runs_when_its_time_has_come(alice: User, ep1: Endpoin
     grant = take(task, now=at(0))
     slice_end.release(task.pk, grant.epoch, at(60), 4, now=at(1))
     assert acquire(task.pk, "worker", now=at(59)) is LeaseRefusal.NOT_DUE
-    assert next_runnable(now=at(59)) == []
-    assert next_runnable(now=at(60)) == [task.pk]
+    assert runnable(now=at(59)) == []
+    assert runnable(now=at(60)) == [task.pk]
     again = take(task, now=at(60))
     assert (again.epoch, again.spec.connection_failures, again.spec.suspect_up_to) == (2, 4, 0)
 
@@ -82,7 +87,7 @@ def test_a_task_in_backoff_runs_at_its_deadline_at_the_latest(alice: User, ep1: 
     task = submit(alice, ep1, ep2, now=at(0), deadline=at(30))
     grant = take(task, now=at(0))
     slice_end.release(task.pk, grant.epoch, at(60), now=at(1))
-    assert next_runnable(now=at(30)) == [task.pk]
+    assert runnable(now=at(30)) == [task.pk]
 
 
 def test_a_heartbeat_keeps_the_lease_alive(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
@@ -113,7 +118,7 @@ def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_
     item = Item.objects.get(task=task)
     file = File.objects.create(task=task, item=item, source_path="/a", destination_path="/b", key=b"k" * 16)
     assert acquire(task.pk, "heir", now=at(-0.1) + TTL) is LeaseRefusal.HELD
-    assert next_runnable(now=at(0) + TTL) == [task.pk]
+    assert runnable(now=at(0) + TTL) == [task.pk]
     new = take(task, "heir", now=at(6))
     assert (new.epoch, new.spec.suspect_up_to) == (old.epoch + 1, file.pk)
     with pytest.raises(LeaseLostError):
@@ -146,10 +151,10 @@ def test_the_oldest_waiting_tasks_of_a_user_come_first(alice: User, ep1: Endpoin
     tasks = [submit_at(number, alice, ep1, ep2) for number in range(6)]
     assert acquire(tasks[5].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
     assert acquire(tasks[3].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
-    assert next_runnable(now=at(10)) == [task.pk for task in tasks[:3]]
+    assert runnable(now=at(10)) == [task.pk for task in tasks[:3]]
     grants = [take(task, now=at(10)) for task in (tasks[2], tasks[0], tasks[1])]
     slice_end.release(tasks[2].pk, grants[0].epoch, at(11), now=at(11))
-    assert next_runnable(now=at(12)) == [tasks[3].pk]
+    assert runnable(now=at(12)) == [tasks[3].pk]
     assert acquire(tasks[2].pk, "worker", now=at(12)) is LeaseRefusal.QUOTA
     take(tasks[3], now=at(12))
 
@@ -170,9 +175,22 @@ def test_a_task_whose_worker_ends_goes_on_before_those_that_came_later(
     tasks = [submit_at(number, alice, ep1, ep2) for number in range(6)]
     grants = [take(task, now=at(10)) for task in tasks[:3]]
     slice_end.release(tasks[1].pk, grants[1].epoch, None, now=at(11))
-    assert next_runnable(now=at(12)) == [tasks[1].pk]
+    assert runnable(now=at(12)) == [tasks[1].pk]
     assert acquire(tasks[3].pk, "worker", now=at(12)) is LeaseRefusal.QUOTA
     take(tasks[1], now=at(12))
+
+
+def test_tasks_of_a_lost_worker_come_before_those_of_users_with_fewer_tasks(
+    alice: User, bob: User, public: Endpoint
+) -> None:
+    own = make_endpoint(alice, "own")
+    tasks = [submit_at(number, alice, public, own) for number in range(4)]
+    grants = [take(task, now=at(10)) for task in tasks[:3]]
+    for grant in grants[:2]:
+        heartbeat(grant.task_id, grant.epoch, now=at(13))
+    bobs = submit_at(14, bob, public, make_endpoint(bob, "own"))
+    assert next_runnable(now=at(10) + TTL) == ([tasks[2].pk], [bobs.pk])
+    assert next_runnable(1, now=at(10) + TTL) == ([tasks[2].pk], [])
 
 
 def test_a_thousand_tasks_of_one_user_do_not_hide_those_of_another(alice: User, bob: User, public: Endpoint) -> None:
@@ -185,10 +203,10 @@ def test_a_thousand_tasks_of_one_user_do_not_hide_those_of_another(alice: User, 
         copies.append(copy)
     Task.objects.bulk_create(copies)
     late = submit_at(100, bob, public, make_endpoint(bob, "y"))
-    found = next_runnable(4, now=at(101))
+    found = runnable(4, now=at(101))
     assert found == [template.pk, late.pk, *found[2:]]
     assert len(found) == 4
-    assert len(next_runnable(100, now=at(101))) == 4
+    assert len(runnable(100, now=at(101))) == 4
 
 
 def test_an_endpoint_gives_no_more_sessions_than_it_has(alice: User, ep1: Endpoint) -> None:
@@ -242,13 +260,13 @@ def test_what_waits_for_a_full_endpoint_holds_up_only_one_place_of_its_user(
     assert acquire(waiting[0].pk, "worker", now=at(10)) is LeaseRefusal.QUOTA
     heartbeat(bobs[0].task_id, bobs[0].epoch, now=at(10))
     heartbeat(bobs[1].task_id, bobs[1].epoch, now=at(10))
-    assert next_runnable(now=at(13)) == [others[0].pk, others[1].pk]
+    assert runnable(now=at(13)) == [others[0].pk, others[1].pk]
     assert acquire(others[2].pk, "worker", now=at(13)) is LeaseRefusal.QUOTA
     take(others[0], now=at(13))
     take(others[1], now=at(13))
     slice_end.fail(bobs[0].task_id, bobs[0].epoch, "TEST", "done", now=at(14))
     heartbeat(bobs[1].task_id, bobs[1].epoch, now=at(14))
-    assert next_runnable(now=at(14)) == [waiting[0].pk]
+    assert runnable(now=at(14)) == [waiting[0].pk]
     take(waiting[0], now=at(14))
 
 
@@ -291,7 +309,7 @@ def test_nobody_starves_between_two_endpoints_that_others_keep_full(alice: User,
             heartbeat(grant.task_id, grant.epoch, now=now)
         done = busy.pop(0)
         slice_end.fail(done.task_id, done.epoch, "TEST", "its slice is over", now=now)
-        for task_id in next_runnable(now=now):
+        for task_id in runnable(now=now):
             grant_ = acquire(task_id, "worker", now=now)
             if isinstance(grant_, Grant):
                 busy.append(grant_)
@@ -325,7 +343,7 @@ def test_in_a_random_crowd_quotas_hold_and_everything_ends(alice: User, seed: in
                 slice_end.fail(task_id, grant.epoch, "TEST", "done", now=now)
             elif dice.random() < 0.7:
                 slice_end.release(task_id, grant.epoch, now, now=now)
-        for task_id in next_runnable(10, now=now):
+        for task_id in runnable(10, now=now):
             got = acquire(task_id, "worker", now=now)
             if isinstance(got, Grant):
                 running[task_id] = (got, second + dice.randrange(1, 20))

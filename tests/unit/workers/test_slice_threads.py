@@ -58,7 +58,8 @@ def ids(number: int) -> list[uuid.UUID]:
 
 
 def test_without_a_worker_messages_have_no_bound_and_nothing_is_started_here(world: World) -> None:
-    world.slices.hand_over(ids(3))
+    handed = ids(3)
+    assert world.slices.hand_over(handed) == handed
     messages = [world.by_message() for _ in range(2 * PLACES)]
     eventually(lambda: world.now == 2 * PLACES)
     world.end.set()
@@ -70,9 +71,9 @@ def test_without_a_worker_messages_have_no_bound_and_nothing_is_started_here(wor
 def test_tasks_are_started_in_their_order_while_there_are_places(world: World) -> None:
     world.slices.open(PLACES, lambda: False)
     found = ids(10)
-    world.slices.hand_over(found)
+    assert world.slices.hand_over(found) == found[PLACES:]
     # A later sweep finds those whose lease is not written yet, too.
-    world.slices.hand_over(found)
+    assert world.slices.hand_over(found) == found
     eventually(lambda: world.now == PLACES)
     assert sorted(world.begun) == sorted(map(str, found[:PLACES]))
     world.end.set()

@@ -43,6 +43,8 @@ class WaitingTask(NamedTuple):
     destination_max: int | None
     #: From a server to an agent.
     to_agent: bool = False
+    #: A worker had it, and was lost.
+    lost: bool = False
 
     @property
     def share(self) -> Share:
@@ -55,6 +57,13 @@ class WaitingTask(NamedTuple):
         if self.source_id == self.destination_id:
             return [(self.source_id, 2, self.source_max)]
         return [(self.source_id, 1, self.source_max), (self.destination_id, 1, self.destination_max)]
+
+
+class Runnable(NamedTuple):
+    """Tasks that may run now, in the order in which they are to begin: first those of lost workers."""
+
+    lost: list[uuid.UUID]
+    others: list[uuid.UUID]
 
 
 class WaitingKeys(NamedTuple):
@@ -99,20 +108,23 @@ class SchedulerSnapshot:
         task = next((waiting for waiting in turns if waiting.id == task_id), None)
         return self._sessions(task) if task else 0
 
-    def next(self, limit: int) -> list[uuid.UUID]:
-        """Tasks that may run now: first those of users with the fewest running tasks, then by age."""
+    def next(self, limit: int) -> Runnable:
+        """Tasks that may run now, `limit` at most.
+
+        Those of lost workers, which had their turn, then those of users with the fewest running tasks, then by age.
+        """
         turns = self._turns(_EVERYBODY, {})
         queue = [
-            (self._running[share] + place, waiting)
+            (not waiting.lost, self._running[share] + place, waiting)
             for share, tasks in turns.items()
             for place, waiting in enumerate(tasks)
         ]
-        chosen: list[uuid.UUID] = []
-        for _, waiting in sorted(queue):
+        chosen: list[WaitingTask] = []
+        for _, _, waiting in sorted(queue):
             if len(chosen) < limit and self._sessions(waiting):
-                chosen.append(waiting.id)
+                chosen.append(waiting)
                 self._use(waiting, MIN_SESSIONS)
-        return chosen
+        return Runnable([task.id for task in chosen if task.lost], [task.id for task in chosen if not task.lost])
 
     def _turns(self, users: str, parameters: dict[str, Any]) -> dict[Share, list[WaitingTask]]:
         """The waiting tasks that fit into the share of each user: the oldest, and others that fit."""
@@ -205,7 +217,7 @@ _TURNS = f"""
         AS busy(owner_id, type, tasks)
     )
     SELECT w.next_run_at, w.request_time, w.id, w.owner_id, w.type, w.source_host_id, w.destination_host_id,
-        s.max_sessions, d.max_sessions, coalesce(d.personal, FALSE) AND NOT s.personal
+        s.max_sessions, d.max_sessions, coalesce(d.personal, FALSE) AND NOT s.personal, w.phase = 'running'
     FROM users LEFT JOIN busy USING (owner_id, type), LATERAL (
         (SELECT t.* FROM tasks_task t
         WHERE t.owner_id = users.owner_id AND t.type = users.type AND {_WAITS} {_BY_AGE} LIMIT 1)

@@ -32,7 +32,7 @@ from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
 from .endpoint_access import AccessRefusal, accesses
-from .fair_share import MAX_PER_USER, SchedulerSnapshot, waiting_keys
+from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
 
 #: Five heartbeats of the engine. See docs/decisions/0068-outages.md, Takeover.
 TTL = timedelta(seconds=5)
@@ -250,6 +250,6 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
             Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0)
 
 
-def next_runnable(limit: int = 100, now: datetime | None = None) -> list[uuid.UUID]:
+def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:
     """Tasks that `acquire` would grant, in their order; for the sweep and the end of a slice."""
     return SchedulerSnapshot(moment(now)).next(limit)
