@@ -20,22 +20,21 @@ Each file is in one of the states of `listening_states`; its table has the actio
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from endpoints.gridftp.commands import CommandError
-from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
-from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, classify, make_fault
+from endpoints.gridftp.control import ControlChannel
+from endpoints.gridftp.faults import Side, classify
 from endpoints.gridftp.markers import RANGE_CODE
 from endpoints.gridftp.replies import Reply
 
 from . import outcomes, steps
-from .data_path import DataAddress, DataPath, refusal
+from .data_path import DataAddress, DataPath
 from .listening_states import UNDER_WAY, ListeningAction, ListeningInput, ListeningState, transition
+from .pair_base import PairBase
 from .pair_states import PairState
-from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
+from .slots import HEAD, FileRefused, FileReturned, FileSettled, Flush, Slot, Transfer
 
 #: How often a source may take a port again until it gets one file at a time.
 MOST_SAME_PORTS = 3
@@ -77,7 +76,7 @@ class _Removed(NamedTuple):
     file: _File
 
 
-class ListeningSourcePair:
+class ListeningSourcePair(PairBase[_File]):
     """Moves files as `ThirdPartyPair` does, with the same calls and events; path.listener is the source.
 
     Between two calls of `handle` the driver sends what the channels hold.
@@ -91,19 +90,17 @@ class ListeningSourcePair:
         accept_address: Callable[[DataAddress], bool],
         path: DataPath,
     ) -> None:
-        self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
-        self._accept_address = accept_address
-        self._path = path
+        super().__init__(source, destination, accept_address, path, stream_mode=True)
         #: In the order in which the source has them, until they are given back.
         self._files: list[_File] = []
-        self._waiting: deque[Transfer] = deque()
-        self._events: list[PairEvent] = []
         #: PASV sent, and answered.
         self._asked = self._heard = 0
         self._same_ports = 0
         self._buffer = TUNED
-        self._loss: Fault | None = None
-        self._begin()
+        self._set_mode()
+        if path.ours:
+            # It connects at once for each PORT that waits behind a file; an older program does not know this.
+            self._send(Side.DESTINATION, "OPTS", b"PORT Ahead=1;", steps.OPTIONAL)
 
     @property
     def state(self) -> PairState:
@@ -136,27 +133,6 @@ class ListeningSourcePair:
         self._waiting.append(transfer)
         self._advance()
 
-    def handle(self, side: Side, event: ControlEvent) -> None:
-        """`ThirdPartyPair.handle`."""
-        if self._loss:
-            return
-        if isinstance(event, Answered):
-            self._answered(side, event.command.tag, event.reply)
-        elif isinstance(event, Preliminary):
-            self._preliminary(side, event.command.tag, event.reply)
-        elif isinstance(event, Lost):
-            self._lose(side, event.fault)
-
-    def lose(self, fault: Fault) -> None:
-        """`ThirdPartyPair.lose`."""
-        if self._loss is None:
-            self._lose(fault.side, fault)
-
-    def take(self) -> list[PairEvent]:
-        """`ThirdPartyPair.take`."""
-        events, self._events = self._events, []
-        return events
-
     def end(self) -> None:
         """Nothing is under way: leave the sessions as another pair expects them."""
         self._use_buffer(TUNED)
@@ -174,18 +150,6 @@ class ListeningSourcePair:
 
     # ---- sending
 
-    def _send(self, side: Side, verb: str, argument: bytes = b"", step: object = steps.REQUIRED) -> None:
-        self._channels[side].send(verb, argument, tag=step)
-
-    def _begin(self) -> None:
-        for side in (Side.DESTINATION, Side.SOURCE):
-            self._send(side, "TYPE", b"I")
-            self._send(side, "MODE", b"S")
-        if self._path.ours:
-            steps.ask_markers(self._channels[Side.DESTINATION])
-            # It connects at once for each PORT that waits behind a file; an older program does not know this.
-            self._send(Side.DESTINATION, "OPTS", b"PORT Ahead=1;", steps.OPTIONAL)
-
     def _advance(self, _: _File | None = None) -> None:
         if self._loss:
             self._return_waiting()
@@ -197,8 +161,7 @@ class ListeningSourcePair:
         try:
             file = _File(transfer, 0 if self._path.ours else HEAD, self._asked + 1)
         except CommandError as error:
-            fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
-            self._events.append(FileRefused(transfer.tag, fault, None))
+            self._refuse(transfer, error)
             return
         self._use_buffer(BUFFER if transfer.size <= BUFFERED else TUNED)
         self._asked += 1
@@ -210,12 +173,6 @@ class ListeningSourcePair:
         if wanted != self._buffer:
             self._buffer = wanted
             self._send(Side.SOURCE, "SBUF", wanted, steps.OPTIONAL)
-
-    def _move(self, side: Side, file: _File) -> None:
-        if file.transfer.ranges:
-            self._send(side, "REST", file.restart_argument(stream_mode=True), steps.Restart(file))
-        line = file.retrieve if side is Side.SOURCE else file.store
-        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(file))
 
     def _connect(self, file: _File) -> None:
         self._send(Side.DESTINATION, *self._path.connect(file.addresses))
@@ -230,14 +187,8 @@ class ListeningSourcePair:
             case steps.Move(_File() as file) if reply.code == RANGE_CODE and side is Side.DESTINATION:
                 self._marker(file, reply)
 
-    def _marker(self, file: _File, reply: Reply) -> None:
-        if not file.add_marker(reply) or file.received.total >= file.transfer.size:
-            return
-        if self._surely_own(file) and (on_disk := file.on_disk()):
-            self._events.append(FileProgress(file.transfer.tag, on_disk))
-
     def _surely_own(self, file: _File) -> bool:
-        """Whether the octets that have arrived are of this file: the source has listened nowhere else since."""
+        """The source has listened nowhere else since."""
         return self._heard == self._asked and not file.doubtful and file.source.started
 
     def _answered(self, side: Side, step: object, reply: Reply) -> None:
@@ -247,26 +198,16 @@ class ListeningSourcePair:
             case steps.Move(_File() as file):
                 file.side(side).answered(reply, side)
                 self._take(file, _ANSWER[side, file.destination.fault is not None])
-            case steps.Restart(file):
-                if reply.is_error:
-                    file.side(side).fault = classify(reply, side)
-                    file.restart_refused = True
             case steps.Rename(_File() as file):
                 self._renamed(file, reply)
             case _Removed(file):
                 self._take(file, ListeningInput.REMOVED)
-            case steps.Setup(required=True) if reply.is_error:
-                self._lose(side, replace(classify(reply, side), scope=FaultScope.SESSION))
+            case _:
+                self._set_up(side, step, reply)
 
     def _listening(self, file: _File, reply: Reply) -> None:
-        try:
-            addresses = self._path.addresses(reply)
-        except CommandError as error:
-            fault = make_fault(Kind.ENDPOINT_ERROR, str(error))
-            self._lose(Side.SOURCE, replace(fault, scope=FaultScope.SESSION))
-            return
-        if advice := refusal(addresses, self._path.peer, self._accept_address):
-            self._lose(Side.SOURCE, Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
+        addresses = self._addresses_in(reply)
+        if not addresses:
             return
         self._heard = file.number
         file.addresses = addresses
@@ -304,12 +245,6 @@ class ListeningSourcePair:
             aside = file.transfer.rename_to is not None
             self._take(file, ListeningInput.MOVED_ASIDE if aside else ListeningInput.MOVED)
 
-    def _rename(self, file: _File) -> None:
-        assert file.transfer.rename_to is not None
-        # When RNFR fails, RNTO does so too, and says why.
-        self._send(Side.DESTINATION, "RNFR", file.transfer.write_path, steps.OPTIONAL)
-        self._send(Side.DESTINATION, "RNTO", file.transfer.rename_to, steps.Rename(file))
-
     def _renamed(self, file: _File, reply: Reply) -> None:
         if reply.is_error:
             fault = classify(reply, Side.DESTINATION)
@@ -338,8 +273,8 @@ class ListeningSourcePair:
 
     # ---- when a connection is lost
 
-    def _lose(self, side: Side, fault: Fault) -> None:
-        self._loss = fault.at(side) if side is not Side.UNKNOWN else fault
+    def _return_all(self) -> None:
+        assert self._loss is not None
         moving = self._moving()
         for file in moving:
             if not self._surely_own(file):
@@ -354,10 +289,6 @@ class ListeningSourcePair:
         self._files.clear()
         self._return_waiting()
 
-    def _return_waiting(self) -> None:
-        self._events += [FileReturned(transfer.tag, suspect=False) for transfer in self._waiting]
-        self._waiting.clear()
-
 
 _ANSWER = {
     (Side.SOURCE, False): ListeningInput.SOURCE_ANSWERED,
@@ -371,7 +302,7 @@ _PERFORM: dict[ListeningAction, Callable[[ListeningSourcePair, _File], None]] = 
     ListeningAction.FLUSH: ListeningSourcePair._flush,
     ListeningAction.JUDGE: ListeningSourcePair._judge,
     ListeningAction.SETTLE: ListeningSourcePair._settle,
-    ListeningAction.RENAME: ListeningSourcePair._rename,
+    ListeningAction.RENAME: ListeningSourcePair._ask_to_rename,
     ListeningAction.REMOVE: ListeningSourcePair._remove,
     ListeningAction.GIVE_BACK: ListeningSourcePair._give_back,
     ListeningAction.ADVANCE: ListeningSourcePair._advance,

@@ -44,26 +44,23 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from endpoints.gridftp.commands import CommandError
-from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
-from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, classify, make_fault
+from endpoints.gridftp.control import ControlChannel
+from endpoints.gridftp.faults import Side, classify
 from endpoints.gridftp.markers import RANGE_CODE
 from endpoints.gridftp.replies import Reply
 
 from . import outcomes, steps
-from .data_path import RELAY, DataAddress, DataPath, RelayPorts, refusal
+from .data_path import RELAY, DataAddress, DataPath, RelayPorts
+from .pair_base import PairBase
 from .pair_states import ADDRESSED, FLOWING, PairAction, PairInput, PairState, transition
-from .slots import HEAD, FileProgress, FileRefused, FileReturned, FileSettled, Flush, PairEvent, Slot, Transfer
+from .slots import HEAD, FileRefused, FileReturned, FileSettled, Flush, Slot, Transfer
 
 
-class ThirdPartyPair:
-    """Moves files from one server to another through two control channels that are logged in.
-
-    The channels belong to the pair until `idle`; the driver hands every event of both to `handle`, sends what the
-    channels then hold, and takes the outcome from `take`.
+class ThirdPartyPair(PairBase[Slot]):
+    """Moves files from one server to another; MODE S moves one file at a time.
 
     parallelism: data streams; None: `use_streams` is called before the first file.
-    accept_address: `data_path.refusal`: whether the connector may connect to another host than the listener.
-    path: how the two agree on addresses. entrances: ports of the relay, where the source is to connect there.
+    entrances: ports of the relay, where the source is to connect there. The others: `PairBase`.
     """
 
     def __init__(
@@ -77,29 +74,23 @@ class ThirdPartyPair:
         path: DataPath | None = None,
         entrances: RelayPorts | None = None,
     ) -> None:
+        super().__init__(source, destination, accept_address, path or DataPath(), stream_mode=stream_mode)
         self.state = PairState.UNCONNECTED
         self.parallelism: int | None = None
-        self.stream_mode = stream_mode
-        self._channels = {Side.SOURCE: source, Side.DESTINATION: destination}
-        self._accept_address = accept_address
-        self._path = path or DataPath()
         self._entrances = entrances
         #: STOR is sent for each, RETR too once the source has the address.
         self._slots: deque[Slot] = deque()
-        #: Not sent yet: MODE S moves one file at a time, and `_fits` may make a file wait for those under way.
-        self._waiting: deque[Transfer] = deque()
         #: Moved by both sides, and being renamed.
         self._renaming: deque[Slot] = deque()
         #: Another file's octets are being removed (DELE); then the file is given back with this event.
         self._cleaning: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
-        self._events: list[PairEvent] = []
         #: Number of the last PASV to the destination: the answers to earlier ones are out of date.
         self._last_listen = 0
         #: Where the listener waits: one address, or one of each of its data nodes.
         self._addresses: tuple[DataAddress, ...] = ()
-        #: Why the pair is lost.
-        self._loss: Fault | None = None
-        self._begin()
+        self._set_mode()
+        if not stream_mode:
+            self._take(PairInput.ADDRESS_NEEDED)
         if parallelism is not None:
             self.use_streams(parallelism)
 
@@ -139,26 +130,6 @@ class ThirdPartyPair:
             self.parallelism = parallelism
             self._take(PairInput.STREAMS_CHANGED)
 
-    def handle(self, side: Side, event: ControlEvent) -> None:
-        """Take an event of one of the channels whose tag is this pair's own."""
-        if self.state is PairState.LOST:
-            return
-        if isinstance(event, Answered):
-            self._answered(side, event.command.tag, event.reply)
-        elif isinstance(event, Preliminary):
-            self._preliminary(side, event.command.tag, event.reply)
-        elif isinstance(event, Lost):
-            self._lose(side, event.fault)
-
-    def lose(self, fault: Fault) -> None:
-        """The driver gives up: a hung server, a refused flush."""
-        self._lose(fault.side, fault)
-
-    def take(self) -> list[PairEvent]:
-        """The outcome since the last call."""
-        events, self._events = self._events, []
-        return events
-
     # ---- the table
 
     def _take(self, what: PairInput) -> None:
@@ -168,20 +139,6 @@ class ThirdPartyPair:
             _PERFORM[action](self)
 
     # ---- sending
-
-    def _send(self, side: Side, verb: str, argument: bytes = b"", step: steps.Step = steps.REQUIRED) -> None:
-        self._channels[side].send(verb, argument, tag=step)
-
-    def _begin(self) -> None:
-        """Set both sides up, in one go: no round trip is waited for."""
-        mode = b"S" if self.stream_mode else b"E"
-        for side in (Side.DESTINATION, Side.SOURCE):
-            self._send(side, "TYPE", b"I")
-            self._send(side, "MODE", mode)
-        if not self.stream_mode or self._path.ours:
-            steps.ask_markers(self._channels[Side.DESTINATION])
-        if not self.stream_mode:
-            self._take(PairInput.ADDRESS_NEEDED)
 
     def _set_streams(self) -> None:
         assert self.parallelism is not None
@@ -224,20 +181,12 @@ class ThirdPartyPair:
         try:
             slot = Slot(transfer, 0 if self._path.ours else HEAD)
         except CommandError as error:
-            fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
-            self._events.append(FileRefused(transfer.tag, fault, None))
+            self._refuse(transfer, error)
             return
         self._slots.append(slot)
         self._move(self._path.listener, slot)
         if self.state in ADDRESSED:
             self._move(self._path.connector, slot)
-
-    def _move(self, side: Side, slot: Slot) -> None:
-        if slot.transfer.ranges:
-            argument = slot.restart_argument(stream_mode=self.stream_mode)
-            self._send(side, "REST", argument, steps.Restart(slot))
-        line = slot.retrieve if side is Side.SOURCE else slot.store
-        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(slot))
 
     # ---- replies
 
@@ -252,21 +201,14 @@ class ThirdPartyPair:
         elif reply.code == RANGE_CODE and side is Side.DESTINATION:
             self._marker(step.slot, reply)
 
-    def _marker(self, slot: Slot, reply: Reply) -> None:
-        if not slot.add_marker(reply) or slot.received.total >= slot.transfer.size:
-            return
-        if outcomes.surely_own(slot, self._slots) and (on_disk := slot.on_disk()):
-            self._events.append(FileProgress(slot.transfer.tag, on_disk))
+    def _surely_own(self, slot: Slot) -> bool:
+        return outcomes.surely_own(slot, self._slots)
 
     def _answered(self, side: Side, step: object, reply: Reply) -> None:
         match step:
             case steps.Move(slot):
                 slot.side(side).answered(reply, side)
                 self._take(PairInput.SIDE_FAILED if slot.side(side).fault else PairInput.SIDE_SUCCEEDED)
-            case steps.Restart(slot):
-                if reply.is_error:
-                    slot.side(side).fault = classify(reply, side)
-                    slot.restart_refused = True
             case steps.Listen(number):
                 self._listening(number, reply)
             case steps.Close():
@@ -275,22 +217,15 @@ class ThirdPartyPair:
                 self._renamed(slot, reply)
             case steps.Remove():
                 self._events.append(self._cleaning.popleft()[1])
-            case steps.Setup(required=True) if reply.is_error:
-                self._lose(side, replace(classify(reply, side), scope=FaultScope.SESSION))
+            case _:
+                self._set_up(side, step, reply)
 
     def _listening(self, number: int, reply: Reply) -> None:
         """227 or 229: where the listener waits for the connector, unless it was asked again since."""
         if number != self._last_listen and not reply.is_error:
             return
-        try:
-            before, self._addresses = self._addresses, self._path.addresses(reply)
-        except CommandError as error:
-            fault = make_fault(Kind.ENDPOINT_ERROR, str(error))
-            self._lose(self._path.listener, replace(fault, scope=FaultScope.SESSION))
-            return
-        if advice := refusal(self._addresses, self._path.peer, self._accept_address):
-            self._lose(self._path.listener, Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
-        else:
+        before, self._addresses = self._addresses, self._addresses_in(reply)
+        if self._addresses:
             self._events += [Flush(*one) for one in before if self._entrances and one not in self._addresses]
             self._take(PairInput.ADDRESS)
 
@@ -305,9 +240,7 @@ class ThirdPartyPair:
                 self._events.append(FileSettled(transfer.tag, self._count(slot)))
             else:
                 self._renaming.append(slot)
-                # When RNFR fails, RNTO does so too, and says why.
-                self._send(Side.DESTINATION, "RNFR", transfer.write_path, steps.OPTIONAL)
-                self._send(Side.DESTINATION, "RNTO", transfer.rename_to, steps.Rename(slot))
+                self._ask_to_rename(slot)
 
     def _count(self, slot: Slot) -> int | None:
         """Octets received; None between several data nodes, which omit some of their markers when the file ends."""
@@ -363,11 +296,10 @@ class ThirdPartyPair:
 
     # ---- when a connection is lost
 
-    def _lose(self, side: Side, fault: Fault) -> None:
-        self._loss = fault.at(side) if side is not Side.UNKNOWN else fault
+    def _return_all(self) -> None:
         self._take(PairInput.LOSS)
 
-    def _return_all(self) -> None:
+    def _return_lost(self) -> None:
         """Rule 4: the outcome of the files under way is unknown."""
         assert self._loss is not None
         self._events += outcomes.lost(self._renaming, self._cleaning, self._slots, self._loss)
@@ -375,10 +307,6 @@ class ThirdPartyPair:
         self._cleaning.clear()
         self._slots.clear()
         self._return_waiting()
-
-    def _return_waiting(self) -> None:
-        self._events += [FileReturned(transfer.tag, suspect=False) for transfer in self._waiting]
-        self._waiting.clear()
 
 
 _PERFORM: dict[PairAction, Callable[[ThirdPartyPair], None]] = {
@@ -391,6 +319,6 @@ _PERFORM: dict[PairAction, Callable[[ThirdPartyPair], None]] = {
     PairAction.FLUSH: ThirdPartyPair._flush,
     PairAction.GIVE_BACK: ThirdPartyPair._give_back,
     PairAction.RESUME: ThirdPartyPair._resume,
-    PairAction.LOSE: ThirdPartyPair._return_all,
+    PairAction.LOSE: ThirdPartyPair._return_lost,
     PairAction.RETURN_WAITING: ThirdPartyPair._return_waiting,
 }

@@ -126,10 +126,9 @@ TRANSITIONS: dict[tuple[PairState, PairInput], tuple[PairState, tuple[PairAction
     (S.LISTENER_CLOSED, I.CONNECTOR_ANSWERED): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
     (S.LISTENER_CLOSED, I.LOSS): (S.LOST, (A.LOSE,)),
     #
-    # Replies that arrive after the loss are not inputs: `ThirdPartyPair.handle` passes them over.
+    # Replies that arrive after the loss are not inputs: `PairBase.handle` passes them over.
     (S.LOST, I.FILE_GIVEN): (S.LOST, (A.RETURN_WAITING,)),
     (S.LOST, I.STREAMS_CHANGED): (S.LOST, ()),
-    (S.LOST, I.LOSS): (S.LOST, ()),
 }
 
 

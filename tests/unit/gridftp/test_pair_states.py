@@ -57,7 +57,8 @@ def test_each_pair_of_state_and_input_has_a_row_or_raises_the_typed_error(state:
 
 @pytest.mark.parametrize("state", PairState, ids=lambda one: one.name)
 def test_each_state_can_lose_a_connection_and_be_given_a_file(state: PairState) -> None:
-    assert transition(state, PairInput.LOSS)[0] is PairState.LOST
+    if state is not PairState.LOST:
+        assert transition(state, PairInput.LOSS)[0] is PairState.LOST
     after, actions = transition(state, PairInput.FILE_GIVEN)
     assert after is state
     assert (PairAction.ADVANCE in actions) == (state in FLOWING), "a file goes out at once, or it waits"
