@@ -40,6 +40,7 @@ class PeriodicJob(NamedTuple):
 
 ROUNDS = {
     "sweep": PeriodicJob(2.0, runtime.sweep),
+    "pauses": PeriodicJob(2.0, runtime.settle_pauses),
     "renew": PeriodicJob(2.0, runtime.renew),
     "timers": PeriodicJob(5.0, runtime.run_timers),
     "mails": PeriodicJob(3.0, runtime.post),

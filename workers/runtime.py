@@ -105,6 +105,10 @@ class Runtime:
 #: Leases and turns are read on few threads, whose connections to the database stay warm. Not on the store's threads:
 #: waiting for the lock of a user's turn must not delay a heartbeat.
 _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
+#: The sweep waits for no leases: behind those of a thousand tasks, the tasks of a lost worker would wait for it.
+_sweeping = ThreadPoolExecutor(1, thread_name_prefix="sweeping")
+#: Periodic jobs that may take seconds, for which no lease waits.
+_periodic = ThreadPoolExecutor(2, thread_name_prefix="periodic")
 
 #: A mail server that hangs blocks only this thread.
 _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
@@ -223,7 +227,7 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
 
 
 def sweep() -> None:
-    """End overdue tasks without a lease, ring for the next that may run and have none, and then apply pauses.
+    """End overdue tasks without a lease, and ring for the next that may run and have none.
 
     Tasks of a lost worker begin here at once where this process has room: they would wait behind all messages that are
     on their way. Where no message reaches this process, the others begin here, too. A message that it sends then may
@@ -239,10 +243,14 @@ def sweep() -> None:
         rounds.sweep_when_a_lease_ends()
         return leases.next_runnable(doorbell.MOST)
 
-    found = _scheduling.submit(on_a_connection, find_runnable).result()
+    found = _sweeping.submit(on_a_connection, find_runnable).result()
     _start([*_slices.hand_over(found.lost), *found.others])
-    # A hundred pauses that end take a second, for which the tasks of a lost worker would wait.
-    _scheduling.submit(on_a_connection, pauses.settle).result()
+
+
+def settle_pauses() -> None:
+    """Pause and unpause tasks. Not a part of the sweep: a hundred pauses that end take a second."""
+    if not (_held or _stopping):
+        _periodic.submit(on_a_connection, pauses.settle).result()
 
 
 def start_next() -> None:
@@ -266,13 +274,13 @@ _slices = SliceThreads(_take_and_work, start_next)
 
 def renew() -> None:
     """Resume tasks whose missing credential or host key is there now, if the signal was lost."""
-    _scheduling.submit(on_a_connection, renewal.resume_waiting).result()
-    _scheduling.submit(on_a_connection, host_keys.resume_settled).result()
+    _periodic.submit(on_a_connection, renewal.resume_waiting).result()
+    _periodic.submit(on_a_connection, host_keys.resume_settled).result()
 
 
 def run_timers() -> None:
     """Submit the transfers of timers that are due; several workers may do so at the same time."""
-    _scheduling.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
+    _periodic.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
 
 
 def tidy() -> None:
@@ -290,7 +298,7 @@ def tidy() -> None:
         audit.forget_old()
         ended_accounts.cancel_left_over()
 
-    _scheduling.submit(on_a_connection, forget).result()
+    _periodic.submit(on_a_connection, forget).result()
 
 
 def give_back() -> None:
@@ -300,7 +308,7 @@ def give_back() -> None:
 
 def tidy_tokens() -> None:
     """Delete expired codes, tokens and clients of the OAuth2 server, in bounded batches."""
-    _scheduling.submit(on_a_connection, provider_cleanup.run).result()
+    _periodic.submit(on_a_connection, provider_cleanup.run).result()
 
 
 def read_institutions() -> None:

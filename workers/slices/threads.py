@@ -2,7 +2,7 @@
 
 Celery's threads take tasks by messages, which need Redis and may wait behind many others. So a sweep hands the tasks of
 a lost worker, and while no message can reach this worker all tasks that it finds, to threads of this worker's own
-(docs/decisions/0080-work-without-redis.md, 0089-few-messages.md).
+(docs/decisions/0080-work-without-redis.md, docs/decisions/0089-few-messages.md).
 """
 
 from __future__ import annotations
