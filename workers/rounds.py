@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two polls of one worker, and their variation, so that workers do not poll at the same time.
 POLL_SECONDS, SPREAD = 0.5, 0.2
+#: Seconds after the time of a sweep within which a worker polls for it: a lost worker's tasks wait for no other poll.
+SOON = 0.1
 
 
 class PeriodicJob(NamedTuple):
@@ -61,6 +63,8 @@ class Ticker:
         self._pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="round")
         self._under_way: dict[str, Future[None]] = {}
         self._report_at = 0.0
+        #: Seconds until the next poll.
+        self.wait = POLL_SECONDS
         self._watch = Watch("worker")
 
     def start(self) -> None:
@@ -72,12 +76,13 @@ class Ticker:
         self._pool.shutdown(wait=False)
 
     def _run(self) -> None:
-        while not self._stop.wait(POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
+        while not self._stop.wait(self.wait):
+            self.wait = POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret
             watchdog.moved("the periodic jobs")
             try:
                 self._report()
                 watchdog.moved("the periodic jobs")
-                self._run_due()
+                self.run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
                 if not is_told(error):
@@ -101,11 +106,14 @@ class Ticker:
             # Not again where it fails: the answer alone may have been lost, and the next report writes what is kept.
             tallies.flush()
 
-    def _run_due(self) -> None:
-        """Claim and start the jobs that are due; a job that still runs here is left to other workers."""
+    def run_due(self) -> None:
+        """Claim and start the jobs that are due; a job that still runs here is left to other workers. Set `wait`."""
         idle = {name: one.every for name, one in ROUNDS.items() if self._is_idle(name)}
         for name in on_a_connection(lambda: rounds.claim(idle)):
             self._under_way[name] = self._pool.submit(self._do, name)
+        late = on_a_connection(lambda: rounds.overdue("sweep"))
+        if late is not None and late < 0:
+            self.wait = min(self.wait, random.uniform(0, SOON) - late)  # noqa: S311 - no secret
 
     def _is_idle(self, name: str) -> bool:
         return name not in self._under_way or self._under_way[name].done()

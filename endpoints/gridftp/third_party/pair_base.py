@@ -1,4 +1,4 @@
-"""What the coordinators of both kinds of pair share: their channels, and the files that wait. No socket, no clock."""
+"""The base of the coordinators of both kinds of pair: their channels, and files that wait. No socket, no clock."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
 from deploy.stack.child import spawn
 from deploy.stack.redis import Redis
@@ -28,6 +29,7 @@ from transferapi.config import CHECKOUT
 from transferapi.tasks.models import Event, Lease, Round, Task
 from transferapi.tasks.upkeep import rounds
 from transferapi.tasks.worker import leases
+from workers.rounds import POLL_SECONDS, ROUNDS, SOON, Ticker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,6 +132,19 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
         resumed = Event.objects.get(task=task, code="RESUMED")
         assert "another one goes on" in resumed.description
         assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD
+
+
+def test_a_worker_polls_when_the_next_sweep_is_due() -> None:
+    """No job is due, and the sweep will be in a quarter of a second."""
+    for _ in range(2):
+        rounds.claim({name: one.every for name, one in ROUNDS.items()})
+    ticker = Ticker()
+    ticker.run_due()
+    assert ticker.wait == POLL_SECONDS
+    Round.objects.filter(name="sweep").update(next_at=Now() + timedelta(seconds=0.25))
+    ticker.run_due()
+    ticker.stop()
+    assert ticker.wait < 0.25 + SOON
 
 
 def test_the_next_sweep_comes_when_a_lost_workers_lease_ends(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

@@ -24,7 +24,7 @@ from identity.clock import moment
 from identity.models import User
 from tests.integration.cast import submit, take
 from tests.integration.rest import Api
-from tests.otlp_collector import Collector, collecting
+from tests.servers.otlp_collector import Collector, collecting
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 from transferapi.tasks import moves
